@@ -1,0 +1,116 @@
+"""The values that cross the services' border: what a person asked for, and what there is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from core.domain.states import FINAL, State
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    """An immutable, content-addressed binary. ``size`` in bytes."""
+
+    id: str
+    name: str
+    version: int
+    digest: str
+    format: str
+    size: int
+    filename: str | None
+    runtime: str | None
+    created_at: datetime
+    baseline: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """What a person asked for, as parsed; the service resolves and freezes it."""
+
+    dataset: str
+    runtime: str | None = None
+    model: str | None = None
+    scenarios: Mapping[str, Any] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Mapping[str, list[Any]] = field(default_factory=dict)
+    repeat: int = 1
+    workers: int | None = None
+    seed: int = 0
+    record: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None  # seconds from the first lease
+    max_failures: int | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRef:
+    name: str
+    digest: str
+    version: int | None = None
+    format: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuntimeRef:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetRef:
+    name: str
+    version: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tasks:
+    """How many tasks there are, have a result, and have one that is not ``ok``."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simulation:
+    """Model x runtime x dataset x parameters, and how far it has come. ``eta`` in seconds."""
+
+    id: str
+    state: State
+    attempt: int
+    model: ModelRef
+    runtime: RuntimeRef
+    dataset: DatasetRef
+    tasks: Tasks
+    metrics: Mapping[str, Mapping[str, float | int | None]]
+    approximate: bool  # metrics of a run that goes on are in order of arrival
+    reason: str | None
+    position: int | None
+    eta: float | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    workers: int
+    retry_of: str | None = None
+    dry_run: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Whether it has ended."""
+        return self.state in FINAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One thing that happened to a simulation; ``seq`` counts from 1 within it."""
+
+    simulation_id: str
+    seq: int
+    type: str
+    body: Mapping[str, Any]
+    at: datetime

@@ -1,0 +1,225 @@
+"""Every way the platform says no: the class is the problem type, its docstring the default detail, its status the answer's.
+
+Naming an HTTP status here is a small, deliberate impurity: the alternative is a second table to keep in step.
+"""
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+
+class PlatformError(Exception):
+    """The request could not be served; the fault is ours, and it has been logged."""
+
+    slug: ClassVar[str] = "internal"
+    status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def __init__(self, detail: str | None = None, **members: Any) -> None:
+        super().__init__(detail or type(self).__doc__)
+        self.detail = detail or type(self).__doc__
+        self.members = members
+
+
+class BadRequest(PlatformError):
+    """The request cannot be read; see the detail for the place."""
+
+    slug = "bad-request"
+    status = HTTPStatus.BAD_REQUEST
+
+
+class TruncatedUpload(BadRequest):
+    """The body ended before its announced length. Nothing was kept; send it again."""
+
+    slug = "truncated-upload"
+
+
+class Unauthorized(PlatformError):
+    """A valid launch token is needed here."""
+
+    slug = "unauthorized"
+    status = HTTPStatus.UNAUTHORIZED
+
+
+class Forbidden(PlatformError):
+    """A web page of another origin may not drive this platform."""
+
+    slug = "forbidden-origin"
+    status = HTTPStatus.FORBIDDEN
+
+
+class NotFound(PlatformError):
+    """There is no such thing here."""
+
+    slug = "not-found"
+    status = HTTPStatus.NOT_FOUND
+
+
+class UnknownSimulation(NotFound):
+    """There is no simulation of this id. `GET /v1/simulations` lists them."""
+
+    slug = "unknown-simulation"
+
+
+class UnknownArtifact(NotFound):
+    """This simulation holds no artifact of that task and name."""
+
+    slug = "unknown-artifact"
+
+
+class NotAcceptable(PlatformError):
+    """None of the formats you accept can be given here."""
+
+    slug = "not-acceptable"
+    status = HTTPStatus.NOT_ACCEPTABLE
+
+
+class Conflict(PlatformError):
+    """Somebody else changed this in the meantime. Look again, then decide."""
+
+    slug = "conflict"
+    status = HTTPStatus.CONFLICT
+
+
+class IllegalTransition(Conflict):
+    """The simulation is not in a state from which this can be done."""
+
+    slug = "illegal-transition"
+
+
+class NotFinished(Conflict):
+    """The simulation has not ended yet; this can be had only afterwards."""
+
+    slug = "not-finished"
+
+
+class InUse(Conflict):
+    """A simulation that has not ended still needs this. Cancel it first."""
+
+    slug = "in-use"
+
+
+class StillRunning(Conflict):
+    """The first request with this Idempotency-Key is still being served. Try again shortly."""
+
+    slug = "idempotency-in-progress"
+
+
+class Gone(PlatformError):
+    """This has been deleted, or is over."""
+
+    slug = "gone"
+    status = HTTPStatus.GONE
+
+
+class TooLarge(PlatformError):
+    """The body is larger than this platform takes."""
+
+    slug = "too-large"
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+class UnsupportedMedia(PlatformError):
+    """The body's content type or encoding is not one that is understood here."""
+
+    slug = "unsupported-media-type"
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+
+class RangeNotSatisfiable(PlatformError):
+    """The range lies outside of the content."""
+
+    slug = "range-not-satisfiable"
+    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+
+
+class Misdirected(PlatformError):
+    """This server does not answer for that host name. Use localhost, or name the host in WINDTUNNEL_NAMES."""
+
+    slug = "misdirected"
+    status = HTTPStatus.MISDIRECTED_REQUEST
+
+
+class Invalid(PlatformError):
+    """The request is understood, but what it asks for cannot be done; see the detail."""
+
+    slug = "invalid"
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+class UnknownRuntime(Invalid):
+    """There is no runtime of this name. `GET /v1/runtimes` lists them."""
+
+    slug = "unknown-runtime"
+
+
+class UnknownDataset(Invalid):
+    """There is no dataset of this name and version. `GET /v1/datasets` lists them."""
+
+    slug = "unknown-dataset"
+
+
+class UnknownModel(Invalid):
+    """There is no model of this name, version or digest. `GET /v1/models` lists them."""
+
+    slug = "unknown-model"
+
+
+class UnknownFormat(Invalid):
+    """The binary's format cannot be told from its bytes. Name a runtime, or a format."""
+
+    slug = "unknown-format"
+
+
+class FormatMismatch(Invalid):
+    """The runtime does not take a model of this format."""
+
+    slug = "format-mismatch"
+
+
+class BadArchive(Invalid):
+    """The zip is not one that is taken here: see the detail for the entry and the reason."""
+
+    slug = "bad-archive"
+
+
+class ScenarioOutOfRange(Invalid):
+    """The selection names scenarios that the dataset does not have."""
+
+    slug = "scenario-out-of-range"
+
+
+class TooManyTasks(Invalid):
+    """Sweep x repeat x scenarios gives more tasks than one simulation may have."""
+
+    slug = "too-many-tasks"
+
+
+class IdempotencyMismatch(Invalid):
+    """This Idempotency-Key was used with another request. Use a new key for a new request."""
+
+    slug = "idempotency-mismatch"
+
+
+class Unsafe(Invalid):
+    """This machine's sandbox is too weak for a model that is code."""
+
+    slug = "unsafe"
+
+
+class TooManyStreams(PlatformError):
+    """All streams are taken. Poll instead, or try again shortly."""
+
+    slug = "too-many-streams"
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class StoreUnavailable(PlatformError):
+    """The store does not answer. Nothing was lost; try again shortly."""
+
+    slug = "store-unavailable"
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class Corrupt(PlatformError):
+    """A stored object does not have the digest it should have; it was not used."""
+
+    slug = "corrupt-object"

@@ -1,0 +1,103 @@
+"""Every setting, with its default; read from the environment by composition roots alone."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_type_hints
+
+PREFIX = "WINDTUNNEL_"
+
+PARSE: Mapping[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    Path: Path,
+    timedelta: lambda text: timedelta(seconds=float(text)),
+    tuple[str, ...]: lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """An empty URL means: embedded, under ``home``. Durations are given in seconds, sizes in bytes."""
+
+    home: Path = Path("var")
+    host: str = "127.0.0.1"
+    port: int = 5000
+    #: Where couriers lease and report; a listener of its own, so that streams cannot starve it.
+    drivers_port: int = 5001
+    database_url: str = ""
+    redis_url: str = ""
+    object_store_url: str = ""
+    executor: str = "local"
+    #: Player and host pairs at work at once; 0 is one for each core.
+    workers: int = 0
+    #: Event and result streams open at once; the next is answered 503.
+    streams: int = 1000
+    max_upload: int = 4 << 30
+    #: Further host names this server answers for.
+    names: tuple[str, ...] = ()
+    #: "auto": the strongest the machine allows, refusing code where that is weak; "none": no sandbox at all.
+    sandbox: str = "auto"
+    lease_ttl: timedelta = timedelta(seconds=10)
+    #: How often the dispatcher looks when no bell rings.
+    dispatch_interval: timedelta = timedelta(seconds=1)
+    #: How often each warm process is kept in stock: kinds of crew, most recently used first.
+    warm_crews: int = 2
+    log_level: str = "INFO"
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+        """Read ``WINDTUNNEL_*``; an unknown name is an error, for a misspelt setting is a silent one."""
+        kinds = get_type_hints(cls)
+        known = {PREFIX + field.name.upper(): field.name for field in fields(cls)}
+        if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known):
+            raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        given = {}
+        for key, name in known.items():
+            if key in env:
+                try:
+                    given[name] = PARSE[kinds[name]](env[key])
+                except ValueError as error:
+                    raise ValueError(f"{key}: {error}") from None
+        settings = cls(**given)
+        if settings.sandbox not in {"auto", "none"}:
+            raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")
+        return settings
+
+    @property
+    def cores(self) -> int:
+        """Pairs at work at once."""
+        return self.workers or os.cpu_count() or 1
+
+    @property
+    def run_dir(self) -> Path:
+        """Sockets and locks; mode 0700."""
+        return self.home.resolve() / "run"
+
+    @property
+    def database(self) -> str:
+        """SQLAlchemy's URL of the database."""
+        return self.database_url or f"sqlite:///{self.home.resolve() / 'windtunnel.db'}"
+
+    @property
+    def redis_socket(self) -> Path:
+        """The embedded valkey's socket."""
+        return self.run_dir / "valkey.sock"
+
+    @property
+    def objects(self) -> str:
+        """URL of the object store."""
+        return self.object_store_url or f"file://{self.home.resolve() / 'objects'}"
+
+    @property
+    def environments(self) -> Path:
+        """Prepared environments of runtimes and simulators."""
+        return self.home.resolve() / "environments"
+
+    @property
+    def cache(self) -> Path:
+        """Staged models and files."""
+        return self.home.resolve() / "cache"

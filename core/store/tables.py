@@ -1,0 +1,191 @@
+"""The schema. Times are seconds since the epoch (UTC), so that arithmetic reads the same on SQLite and PostgreSQL."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData()
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("format", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("filename", Text),
+    Column("runtime", Text),
+    Column("created_at", Float(53), nullable=False),
+    UniqueConstraint("project", "name", "version"),
+    Index("models_digest", "digest"),
+)
+
+simulations = Table(
+    "simulations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default="1"),
+    Column("event_seq", Integer, nullable=False, server_default="0"),
+    Column("spec", Text, nullable=False),  # JSON: the normalised submission
+    Column("provenance", Text, nullable=False),  # JSON: everything resolved to digests
+    Column("dataset", Text, nullable=False),
+    Column("runtime", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("digest", Text, nullable=False),  # the model's
+    Column("labels", Text, nullable=False, server_default="{}"),
+    Column("summary", Text),  # JSON, written by collect
+    Column("progress", Text),  # JSON, written by the ticker
+    Column("reason", Text),
+    Column("retry_of", Text),
+    Column("dry_run", Integer, nullable=False, server_default="0"),
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Column("not_before", Float(53), nullable=False, server_default="0"),
+    Column("created_at", Float(53), nullable=False),
+    Column("started_at", Float(53)),
+    Column("ended_at", Float(53)),
+    Column("deleted_at", Float(53)),
+    Index("simulations_state", "state", "id"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("simulation_id", Text, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+
+stages = Table(
+    "stages",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("simulation_id", Text, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("next", BigInteger, nullable=False, server_default="0"),
+    Column("prev", BigInteger, nullable=False, server_default="0"),
+    Column("align", Integer, nullable=False, server_default="1"),  # cut ranges at multiples of this
+    Column("arrivals", BigInteger, nullable=False, server_default="0"),
+    Column("state", Text, nullable=False),  # open | done | closed
+    UniqueConstraint("simulation_id", "ordinal"),
+    CheckConstraint("next <= total"),
+)
+
+launches = Table(
+    "launches",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("simulation_id", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("executor", Text, nullable=False),
+    Column("token_hash", Text, nullable=False),
+    Column("resources", Text, nullable=False),
+    Column("state", Text, nullable=False),  # live | over
+    Column("created_at", Float(53), nullable=False),
+    Column("seen_at", Float(53)),
+    Index("launches_simulation", "simulation_id"),
+)
+
+ranges = Table(
+    "ranges",
+    metadata,
+    Column("stage_id", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True),
+    Column("stop", BigInteger, nullable=False),
+    Column("mark", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),  # pending | leased | done | closed
+    Column("fence", Text),
+    Column("launch_id", Text),
+    Column("driver", Text),
+    Column("ttl", Float(53)),
+    Column("beat_at", Float(53)),
+    Column("moved_at", Float(53)),
+    Column("rate", Float(53)),
+    Column("task", BigInteger, nullable=False, server_default="-1"),  # last announced
+    Column("cuts", Integer, nullable=False, server_default="0"),
+    Column("twins", Integer, nullable=False, server_default="0"),
+    Column("careful", BigInteger, nullable=False, server_default="-1"),  # one result a report up to this task
+    Column("strikes", Integer, nullable=False, server_default="0"),
+    Column("silences", Integer, nullable=False, server_default="0"),
+    CheckConstraint("start <= mark AND mark <= stop"),
+    Index("ranges_open", "stage_id", "state", "start", sqlite_where=text("state <> 'done'"), postgresql_where=text("state <> 'done'")),
+    postgresql_with={"fillfactor": 70},
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("stage_id", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True),
+    Column("stop", BigInteger, nullable=False),
+    Column("arrival", BigInteger),
+    Column("object", Text, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("crc32", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("sketch", Text),
+    UniqueConstraint("stage_id", "arrival"),
+    Index("segments_object", "object"),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("simulation_id", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True),  # -1: of the whole simulation
+    Column("name", Text, primary_key=True),
+    Column("media_type", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("crc32", BigInteger, nullable=False),
+    Index("artifacts_object", "object"),
+)
+
+logs = Table(
+    "logs",
+    metadata,
+    Column("simulation_id", Text, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("principal", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("simulation_id", Text),
+    Column("expires_at", Float(53), nullable=False),
+)
+
+leaders = Table(
+    "leaders",
+    metadata,
+    Column("role", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("until", Float(53), nullable=False),
+)

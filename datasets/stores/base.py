@@ -1,0 +1,26 @@
+"""The object-store port: immutable objects under keys, written whole or not at all."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+
+class ObjectStore(Protocol):
+    """Keeps bytes. A key is made of parts of ``[A-Za-z0-9._-]`` joined by ``/``."""
+
+    def put(self, key: str, chunks: Iterable[bytes]) -> int:
+        """Store an object and return its size. On return it is durable; half an object is never seen.
+
+        A key is written once: the same key again is for the same bytes, and harmless.
+        """
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes from ``start`` on. Raise NotFound before the first chunk if there is no such object."""
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes, or raise NotFound."""
+
+    def delete(self, key: str) -> None:
+        """Remove an object; not an error if it is already gone."""
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Yield the keys that begin with ``prefix``, sorted."""

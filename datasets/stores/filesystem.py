@@ -1,0 +1,106 @@
+"""Objects as files under one folder: written beside, fsynced, renamed into place, the folder fsynced."""
+
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from io import FileIO
+from pathlib import Path
+
+from core.errors import NotFound
+
+CHUNK = 1 << 20
+_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+class FilesystemStore:
+    """An object store in a folder of this machine."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        self._partial = self.root / ".partial"
+        self._partial.mkdir(parents=True, exist_ok=True)
+
+    def put(self, key: str, chunks: Iterable[bytes]) -> int:
+        """Store an object; a crash leaves at most a file in ``.partial``, which ``sweep`` removes."""
+        target = self._path(key)
+        draft = self._partial / f"{os.getpid()}-{secrets.token_hex(8)}"
+        size = 0
+        try:
+            with open(draft, "xb", buffering=0) as file:
+                for chunk in chunks:
+                    view = memoryview(chunk)
+                    while view:
+                        written = file.write(view)
+                        size += written
+                        view = view[written:]
+                os.fsync(file.fileno())
+            self._make_folder(target.parent)
+            os.rename(draft, target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        self._sync(target.parent)
+        return size
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Open at once, so that a missing object is known before the first chunk is asked for."""
+        try:
+            file = open(self._path(key), "rb", buffering=0)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"There is no object {key}.") from None
+        return self._read(file, start, length)
+
+    @staticmethod
+    def _read(file: FileIO, start: int, length: int | None) -> Iterator[bytes]:
+        with file:
+            file.seek(start)
+            left = length
+            while left is None or left > 0:
+                chunk = file.read(CHUNK if left is None else min(CHUNK, left))
+                if not chunk:
+                    return
+                if left is not None:
+                    left -= len(chunk)
+                yield chunk
+
+    def size(self, key: str) -> int:
+        """Return the size in bytes."""
+        try:
+            return self._path(key).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"There is no object {key}.") from None
+
+    def delete(self, key: str) -> None:
+        """Remove the file; empty folders stay, they cost nothing."""
+        self._path(key).unlink(missing_ok=True)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Walk only the folder the prefix leads to."""
+        base = self.root / prefix.rpartition("/")[0]
+        for folder, names, files in os.walk(base):
+            names[:] = sorted(name for name in names if name != self._partial.name)
+            for name in sorted(files):
+                key = os.path.relpath(os.path.join(folder, name), self.root)
+                if key.startswith(prefix):
+                    yield key
+
+    def _path(self, key: str) -> Path:
+        parts = key.split("/")
+        if not all(_PART.fullmatch(part) for part in parts):
+            raise ValueError(f"not an object key: {key!r}")
+        return self.root.joinpath(*parts)
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self._sync(folder.parent)
+
+    def _sync(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
