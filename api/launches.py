@@ -1,0 +1,210 @@
+"""The drivers' surface: raw WSGI, msgspec, no framework, for these are the requests that cost grows with.
+
+Couriers hold a launch's token and may do nothing else. 410 means: the launch is over, drop everything and exit.
+"""
+
+import logging
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from core.domain.ranges import Ended, Later, Lease
+from core.errors import BadRequest, NotFound, PlatformError, TooLarge
+from core.services.leases import Answer, Known, Leases, Report
+
+logger = logging.getLogger(__name__)
+
+LARGEST = 64 << 20
+_PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
+_LENGTH = struct.Struct("<I")
+
+
+class _Lease(msgspec.Struct):
+    driver: str
+    rate: float | None = None
+
+
+class _Report(msgspec.Struct, rename={"since": "from"}):
+    driver: str
+    stage: str
+    start: int
+    fence: str
+    since: int
+    to: int
+    lines: int
+    artifacts: list[tuple[int, str, str, int]] = []
+    sketch: dict[str, Any] = {}
+    rate: float | None = None
+    next: bool = False
+
+
+class _Held(msgspec.Struct):
+    stage: str
+    start: int
+    fence: str
+    task: int = -1
+
+
+class _Beat(msgspec.Struct):
+    leases: list[_Held]
+
+
+class _Death(msgspec.Struct):
+    driver: str
+    stage: str
+    start: int
+    fence: str
+    task: int = -1
+    reason: str = "its process ended"
+
+
+class _Refusal(msgspec.Struct):
+    reason: str
+    status: str = "failed"
+
+
+_decode: Mapping[Any, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (_Lease, _Report, _Beat, _Death, _Refusal)
+}
+
+Environ = dict[str, Any]
+Start = Callable[[str, list[tuple[str, str]]], Any]
+
+
+def create(leases: Leases) -> Callable[[Environ, Start], Iterable[bytes]]:
+    """Make the WSGI application."""
+
+    def application(environ: Environ, start: Start) -> Iterable[bytes]:
+        try:
+            status, answer = _serve(leases, environ)
+        except PlatformError as error:
+            status, answer = int(error.status), {"status": int(error.status), "detail": error.detail}
+        except Exception:
+            logger.exception("%s %s", environ["REQUEST_METHOD"], environ["PATH_INFO"])
+            status, answer = 500, {"status": 500, "detail": PlatformError.__doc__}
+        body = msgspec.json.encode(answer)
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        start(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [body]
+
+    return application
+
+
+def _serve(leases: Leases, environ: Environ) -> tuple[int, Any]:
+    if environ["PATH_INFO"] == "/healthz":
+        return 200, {"status": "ok"}
+    found = _PATH.fullmatch(environ["PATH_INFO"])
+    if found is None:
+        raise NotFound()
+    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    launch = leases.authenticate(found[1], token if scheme == "Bearer" else "")
+    verb = (environ["REQUEST_METHOD"], found[2])
+    if verb == ("GET", None):
+        return 200, leases.describe(launch)
+    serve = _VERBS.get(verb)
+    if serve is None:
+        raise NotFound()
+    return serve(leases, launch, _body(environ), environ)
+
+
+def _body(environ: Environ) -> bytes:
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if length > LARGEST:
+        raise TooLarge()
+    body: bytes = environ["wsgi.input"].read(length)
+    if len(body) != length:
+        raise BadRequest("The body ended early.")
+    return body
+
+
+def _parsed(kind: Any, body: bytes) -> Any:
+    try:
+        return _decode[kind].decode(body)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _following(answer: Lease | Later | Ended | None) -> dict[str, Any]:
+    match answer:
+        case Lease():
+            return {"lease": answer}
+        case Later():
+            return {"retry_after": answer.seconds}
+        case Ended():
+            return {"ended": True}
+        case None:
+            return {}
+
+
+def _lease(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    asked = _parsed(_Lease, body)
+    return 200, _following(leases.lease(launch, asked.driver, asked.rate))
+
+
+def _report(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    if len(body) < _LENGTH.size:
+        raise BadRequest("The report has no header.")
+    edge = _LENGTH.size + _LENGTH.unpack_from(body)[0]
+    head = _parsed(_Report, body[_LENGTH.size : edge])
+    report = Report(
+        driver=head.driver,
+        stage=head.stage,
+        start=head.start,
+        fence=head.fence,
+        since=head.since,
+        to=head.to,
+        lines=body[edge : edge + head.lines],
+        blobs=body[edge + head.lines :],
+        artifacts=head.artifacts,
+        sketch=head.sketch,
+        rate=head.rate,
+        next=head.next,
+    )
+    answer: Answer = leases.report(launch, report)
+    if answer.place is None:
+        return 409, {"lost": True}
+    place = {"mark": answer.place.mark, "stop": answer.place.stop}
+    return (200, place | _following(answer.next)) if answer.taken else (409, place)
+
+
+def _beat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    held = [(one.stage, one.start, one.fence, one.task) for one in _parsed(_Beat, body).leases]
+    places = leases.beat(launch, held)
+    return 200, {
+        "leases": [
+            {"start": start, "lost": True} if place is None else {"start": start, "mark": place.mark, "stop": place.stop}
+            for (_, start, _, _), place in zip(held, places, strict=True)
+        ]
+    }
+
+
+def _death(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    said = _parsed(_Death, body)
+    leases.death(launch, said.stage, said.start, said.fence, said.task, said.reason)
+    return 200, {}
+
+
+def _refused(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    leases.refused(launch, _parsed(_Refusal, body).reason)
+    return 200, {}
+
+
+def _logs(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    name = parse_qs(environ.get("QUERY_STRING", "")).get("name", ["output"])[0]
+    leases.log(launch, name, body)
+    return 200, {}
+
+
+_VERBS: Mapping[tuple[str, str | None], Callable[[Leases, Known, bytes, Environ], tuple[int, Any]]] = {
+    ("POST", "lease"): _lease,
+    ("POST", "report"): _report,
+    ("POST", "beat"): _beat,
+    ("POST", "death"): _death,
+    ("POST", "refused"): _refused,
+    ("POST", "logs"): _logs,
+}

@@ -1,0 +1,70 @@
+"""Ranges of task numbers: how much to lend, where to cut. Pure decisions over values; the SQL is core/store/ranges.py."""
+
+from dataclasses import dataclass
+
+#: Seconds of work a lease is worth, by the driver's own rate; long leases are harmless because they can be stolen.
+SHORTEST, LONGEST = 0.5, 30.0
+#: Tasks lent to a driver whose rate nobody knows yet.
+FIRST = 256
+#: Witnessed deaths in careful mode on one task before it gets the result `crashed`.
+STRIKES = 3
+#: Unwitnessed expiries of one range before the platform gives up on the simulation.
+SILENCES = 20
+#: A twin is born when the mark has not moved for this many seconds, or this many tasks' worth of time.
+PATIENCE, PATIENCE_TASKS = 3.0, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A half-open range lent to one driver; it reports from ``mark`` on. ``careful``: one result a report up to this task."""
+
+    stage: str
+    start: int
+    mark: int
+    stop: int
+    fence: str
+    ttl: float
+    careful: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing to lend just now; ask again in so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The stage has no more work, and will have none."""
+
+
+def aligned(number: int, align: int) -> int:
+    """Round up to a multiple, so that a group of tasks played in one frame is never split."""
+    return -(-number // align) * align
+
+
+def share(remaining: int, drivers: int, rate: float | None, align: int = 1) -> int:
+    """Return how many tasks to lend: a guided share of what remains, bounded by 0.5 to 30 s of the driver's work."""
+    fair = -(-remaining // (2 * max(1, drivers)))
+    if rate is None or rate <= 0:
+        size = min(fair, FIRST)
+    else:
+        size = int(min(max(fair, rate * SHORTEST), rate * LONGEST))
+    return min(remaining, aligned(max(1, size), align))
+
+
+def cut(mark: int, stop: int, rate: float | None, flush: float, align: int = 1) -> int | None:
+    """Return where to cut a victim's rest in two, or None where too little is left to be worth it.
+
+    At least two tasks and two flushes of work must remain, else the end of a stage is a herd.
+    """
+    if stop - mark < 2 or (rate is not None and stop - mark < 2 * flush * rate):
+        return None
+    middle = aligned((mark + stop + 1) // 2, align)
+    return middle if mark < middle < stop else None
+
+
+def patience(rate: float | None) -> float:
+    """Return for how many seconds a mark may stand still before a second driver is set on the same task."""
+    return max(PATIENCE, PATIENCE_TASKS / rate) if rate else PATIENCE

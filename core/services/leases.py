@@ -1,0 +1,342 @@
+"""What drivers may do: lease, report, beat, say who died. The rules are `core.md`'s; the statements are core/store/ranges.py."""
+
+import json
+import secrets
+import threading
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from core.domain.ids import hashed
+from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
+from core.domain.states import LIVE, State
+from core.errors import BadRequest, Gone, Unauthorized
+from core.services.bells import Bell
+from core.store import ranges, simulations
+from core.store.database import Database
+from core.store.ranges import Driver, Place, Segment
+from core.store.tables import artifacts, logs
+from datasets.stores.base import ObjectStore
+from runtimes.harness.tasks import locate
+
+#: For how long a process believes what it knows of a launch.
+BELIEF = 1.0
+_NEXT_LOG = text("SELECT coalesce(max(seq), 0) + 1 FROM logs WHERE simulation_id=:i")
+
+
+class _Head(msgspec.Struct):
+    task: int
+    status: str
+
+
+_heads = msgspec.json.Decoder(_Head)
+STATUSES = frozenset({"ok", "failed", "crashed", "timed_out", "invalid"})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A launch as one process knows it."""
+
+    id: str
+    simulation: str
+    token_hash: str
+    peers: int
+    running: bool
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A batch of results: lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
+
+    driver: str
+    stage: str
+    start: int
+    fence: str
+    since: int
+    to: int
+    lines: bytes
+    blobs: bytes = b""
+    artifacts: Sequence[tuple[int, str, str, int]] = ()
+    sketch: Mapping[str, Any] = field(default_factory=dict)
+    rate: float | None = None
+    next: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a report comes to: where the range stands (None: lost), whether it was taken, and what to do next if asked."""
+
+    place: Place | None
+    taken: bool
+    next: Lease | Later | Ended | None = None
+
+
+class Leases:
+    """Lends ranges of tasks and takes results. Every result it has answered for is durable."""
+
+    def __init__(self, database: Database, store: ObjectStore, bell: Bell, *, ttl: float = 10.0) -> None:
+        self._database = database
+        self._store = store
+        self._bell = bell
+        self._ttl = ttl
+        self._known: dict[str, Known] = {}
+        self._lock = threading.Lock()
+
+    # -- who asks
+
+    def authenticate(self, launch_id: str, token: str) -> Known:
+        """Return the launch if the token is its own; raise Unauthorized, or Gone once it is over."""
+        known = self._known.get(launch_id)
+        if known is None or time.monotonic() - known.asked_at > BELIEF:
+            with self._database.read() as c:
+                row = simulations.find_launch(c, launch_id)
+            if row is None:
+                raise Unauthorized()
+            state = State(row.simulation_state)
+            if row.state != "live" or state not in LIVE:
+                with self._lock:
+                    self._known.pop(launch_id, None)
+                if not secrets.compare_digest(row.token_hash, hashed(token)):
+                    raise Unauthorized()
+                raise Gone("This launch is over. Drop everything and exit.")
+            peers = int(json.loads(row.resources).get("cpu", 1))
+            known = Known(launch_id, row.simulation_id, row.token_hash, peers, state is State.RUNNING, time.monotonic())
+            with self._lock:
+                self._known[launch_id] = known
+        if not secrets.compare_digest(known.token_hash, hashed(token)):
+            raise Unauthorized()
+        return known
+
+    def describe(self, launch: Known) -> dict[str, Any]:
+        """Return what a courier needs to set its players up."""
+        with self._database.read() as c:
+            row = simulations.find(c, launch.simulation)
+        provenance = json.loads(row.provenance)
+        model = {"digest": row.digest, "format": provenance["model"]["format"]}
+        return {
+            "launch": launch.id,
+            "simulation": launch.simulation,
+            "workers": launch.peers,
+            "play": provenance["play"],
+            "model": model,
+        }
+
+    # -- work
+
+    def lease(self, launch: Known, driver: str, rate: float | None) -> Lease | Later | Ended:
+        """Lend a range, or say when to ask again. The first lease moves the simulation to RUNNING."""
+        answer = self._database.write(lambda c: self._lend(c, launch, driver, rate), durable=not launch.running)
+        self._started(launch, answer)
+        return answer
+
+    def _lend(self, c: Connection, launch: Known, driver: str, rate: float | None) -> Lease | Later | Ended:
+        now = self._database.now(c)
+        if not launch.running:
+            self._run(c, launch, now)
+        stage = ranges.open_stage(c, launch.simulation)
+        if stage is None:
+            return Ended()
+        lease = ranges.lend(c, stage, Driver(launch.id, driver, rate, launch.peers, self._ttl), now)
+        # Jitter, lest all idle drivers come back at once.
+        return lease or Later(0.05 + secrets.randbelow(200) / 1000)
+
+    def _run(self, c: Connection, launch: Known, now: float) -> None:
+        row = simulations.find_launch(c, launch.id)
+        if row is None or row.state != "live" or State(row.simulation_state) not in LIVE:
+            raise Gone("This launch is over. Drop everything and exit.")
+        if State(row.simulation_state) is State.LAUNCHING:
+            began = text("SELECT started_at FROM simulations WHERE id=:i")
+            started = c.scalar(began, {"i": launch.simulation}) or now
+            simulations.move(c, launch.simulation, State.LAUNCHING, State.RUNNING, now, started_at=started)
+
+    def _started(self, launch: Known, answer: object) -> None:
+        if not launch.running:
+            with self._lock:
+                self._known.pop(launch.id, None)
+            self._bell.announce(launch.simulation)
+        if isinstance(answer, Later):
+            self._bell.ring("dispatch")  # perhaps the stage can be closed
+
+    def report(self, launch: Known, report: Report) -> Answer:
+        """Take results if they begin at the mark; the object is durable before its row, the row before the answer."""
+        failures = _checked(report)
+        key = f"results/{launch.simulation}/{report.since:012d}-{secrets.token_hex(6)}"
+        self._store.put(key, (report.lines, report.blobs) if report.blobs else (report.lines,))
+        answer = self._database.write(lambda c: self._take(c, launch, report, key, failures), durable=False)
+        if answer.taken:
+            self._bell.announce(launch.simulation)
+        else:
+            self._store.delete(key)
+        if answer.place is not None and answer.place.mark == answer.place.stop:
+            self._bell.ring("dispatch")
+        return answer
+
+    def _take(self, c: Connection, launch: Known, report: Report, key: str, failures: list[int]) -> Answer:
+        now = self._database.now(c)
+        to = report.to
+        place = ranges.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
+        if place is None:
+            seen = ranges.look(c, report.stage, report.start, report.fence)
+            if seen is None or seen.mark != report.since or not seen.mark < seen.stop < to:
+                return Answer(seen, False)
+            to = seen.stop  # a thief took the rest: what lies before the new end counts
+            place = ranges.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
+            if place is None:
+                return Answer(ranges.look(c, report.stage, report.start, report.fence), False)
+        lines = report.lines if to == report.to else _first(report.lines, to - report.since)
+        failed = sum(1 for task in failures if task < to)
+        # A stolen tail makes the sketch one of too many tasks; live metrics are approximate, and say so.
+        sketch = json.dumps(report.sketch) if report.sketch else None
+        ranges.record(
+            c,
+            report.stage,
+            Segment(report.since, to, key, 0, len(lines), zlib.crc32(lines), failed, sketch),
+        )
+        offset = len(report.lines)
+        for task, name, media_type, size in report.artifacts:
+            if task < to:
+                blob = report.blobs[offset - len(report.lines) : offset - len(report.lines) + size]
+                row = {"simulation_id": launch.simulation, "task": task, "name": name, "media_type": media_type}
+                row |= {"object": key, "offset": offset, "bytes": size, "crc32": zlib.crc32(blob)}
+                c.execute(artifacts.insert().values(row))
+            offset += size
+        following = None
+        if report.next and place.mark == place.stop:
+            following = self._lend(c, launch, report.driver, report.rate)
+        return Answer(place, True, following)
+
+    def beat(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> list[Place | None]:
+        """Keep leases (stage, start, fence, task at work) alive; None for each that is lost."""
+        def beats(c: Connection) -> list[Place | None]:
+            now = self._database.now(c)
+            return [ranges.beat(c, stage, start, fence, task, now) for stage, start, fence, task in held]
+
+        return self._database.write(beats, durable=False)
+
+    def death(self, launch: Known, stage: str, start: int, fence: str, task: int, reason: str) -> None:
+        """A supervisor saw a driver die by itself: return its lease; the third strike makes the task `crashed`."""
+        back = self._database.write(
+            lambda c: ranges.give_back(c, stage, start, fence, task=task, witness=True), durable=False
+        )
+        if back is not None and back.strikes >= STRIKES:
+            self.settle(reason)
+
+    def refused(self, launch: Known, reason: str) -> None:
+        """The model does not load or does not fit: the simulation fails at once, and says why."""
+        def fail(c: Connection) -> None:
+            now = self._database.now(c)
+            state = State(simulations.find(c, launch.simulation).state)
+            if state in LIVE:
+                ranges.close_early(c, launch.simulation)
+                simulations.move(c, launch.simulation, state, State.FAILED, now, reason=reason[:2000])
+                simulations.end_launch(c, launch.id)
+
+        self._database.write(fail)
+        self._bell.ring("dispatch")
+        self._bell.announce(launch.simulation)
+
+    def log(self, launch: Known, name: str, data: bytes) -> None:
+        """Keep a piece of output."""
+        if not data:
+            return
+        key = f"logs/{launch.simulation}/{secrets.token_hex(8)}"
+        self._store.put(key, (data,))
+
+        def add(c: Connection) -> None:
+            seq = c.scalar(_NEXT_LOG, {"i": launch.simulation})
+            row = {"simulation_id": launch.simulation, "seq": seq, "name": name[:100], "object": key, "bytes": len(data)}
+            c.execute(logs.insert().values(row))
+
+        self._database.write(add, durable=False)
+        self._bell.announce(launch.simulation)
+
+    # -- the dispatcher's part
+
+    def settle(self, reason: str = "its process ended again and again") -> int:
+        """Give every condemned task its result `crashed`; safe to repeat."""
+        with self._database.read() as c:
+            found = ranges.condemned(c)
+        settled = 0
+        for stage, start, stop in found:
+            with self._database.read() as c:
+                simulation = c.scalar(text("SELECT simulation_id FROM stages WHERE id=:s"), {"s": stage})
+                play = json.loads(simulations.find(c, simulation).provenance)["play"]
+            line = _crashed(play, start, reason)
+            key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
+            self._store.put(key, (line,))
+            segment = Segment(start, start + 1, key, 0, len(line), zlib.crc32(line), 1)
+            settled += self._database.write(lambda c: ranges.settle(c, stage, stop, segment))  # noqa: B023 - run at once
+            self._bell.announce(simulation)
+        return settled
+
+    def expire(self) -> list[str]:
+        """Return the leases of drivers not heard of; give the simulations that have been silent too often."""
+        def pass_(c: Connection) -> list[str]:
+            hopeless = []
+            for stage, start, fence in ranges.lapsed(c, self._database.now(c)):
+                back = ranges.give_back(c, stage, start, fence, witness=False)
+                if back is not None and back.silences > SILENCES:
+                    hopeless.append(stage)
+            if not hopeless:
+                return []
+            query = text("SELECT DISTINCT simulation_id FROM stages WHERE id=:s")
+            return [c.scalar(query, {"s": stage}) or "" for stage in hopeless]
+
+        return self._database.write(pass_, durable=False)
+
+    def release(self, simulation: str, launch: str, *, blame: bool) -> None:
+        """A launch is gone: its leases return at once. ``blame``: it was not the platform that ended it."""
+        def pass_(c: Connection) -> None:
+            for stage, start, fence in ranges.of_launch(c, simulation, launch):
+                ranges.give_back(c, stage, start, fence, witness=False, blame=blame)
+
+        self._database.write(pass_, durable=False)
+
+
+def _checked(report: Report) -> list[int]:
+    """Return the tasks that did not go well; raise BadRequest unless the lines are exactly those of [since, to)."""
+    failures = []
+    try:
+        heads = _heads.decode_lines(report.lines)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"A result line cannot be read: {error}") from None
+    if len(heads) != report.to - report.since or report.to <= report.since:
+        raise BadRequest(f"{len(heads)} lines for the tasks [{report.since}, {report.to}).")
+    for task, head in enumerate(heads, report.since):
+        if head.task != task:
+            raise BadRequest(f"Line {task - report.since} is of task {head.task}, not {task}.")
+        if head.status != "ok":
+            if head.status not in STATUSES:
+                raise BadRequest(f"Task {task} has an unknown status.")
+            failures.append(task)
+    if sum(size for *_, size in report.artifacts) != len(report.blobs):
+        raise BadRequest("The artifacts' sizes do not add up to the bytes sent.")
+    return failures
+
+
+def _first(lines: bytes, count: int) -> bytes:
+    end = 0
+    for _ in range(count):
+        end = lines.index(b"\n", end) + 1
+    return lines[:end]
+
+
+def _crashed(play: Mapping[str, Any], task: int, reason: str) -> bytes:
+    located = locate(play["tasks"], task)
+    scenario = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+    result = {
+        "task": task,
+        "status": "crashed",
+        "scenario": scenario,
+        "metrics": {},
+        "error": f"simulator: {reason[:500]} ({STRIKES} times on this scenario)",
+        "artifacts": [],
+        "timing": {},
+    }
+    return msgspec.json.encode(result) + b"\n"

@@ -1,0 +1,162 @@
+"""Simulations, their stages and events. `move` is the one function of the program that changes a state."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, insert, select, text, update
+
+from core.domain.states import FINAL, State, may_follow
+from core.errors import Conflict, IllegalTransition, UnknownSimulation
+from core.store.tables import events, idempotency, launches, simulations, stages
+
+_NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
+_PROGRESS = text(
+    "SELECT coalesce(sum(mark-start), 0) AS done FROM ranges WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
+)
+_FAILED = text(
+    "SELECT coalesce(sum(failed), 0) FROM segments WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
+)
+_TOTAL = text("SELECT coalesce(sum(total), 0) FROM stages WHERE simulation_id=:i")
+_CLAIM = text(
+    "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
+    " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
+)
+_BUSY = [state.value for state in State if state not in FINAL]
+
+
+def add(c: Connection, values: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
+    """Insert a queued simulation with its stage and its first event."""
+    c.execute(insert(simulations).values(**values))
+    c.execute(insert(stages).values(**stage))
+    say(c, values["id"], "state", {"state": values["state"]}, values["created_at"])
+
+
+def find(c: Connection, id: str) -> Row[Any]:
+    """Return a simulation's row, or raise UnknownSimulation."""
+    row = c.execute(select(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))).first()
+    if row is None:
+        raise UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
+    return row
+
+
+def page(
+    c: Connection, *, filters: Mapping[str, Any], label: Mapping[str, str], after: str | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return up to ``limit`` simulations, newest first, older than ``after``."""
+    query = select(simulations).where(simulations.c.deleted_at.is_(None), simulations.c.dry_run == 0)
+    for name, value in filters.items():
+        column = simulations.c[name]
+        query = query.where(column.in_(value) if isinstance(value, list) else column == value)
+    for key, value in label.items():
+        # labels are stored with sorted keys and without spaces, so one pair is one substring
+        pair = json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
+        query = query.where(simulations.c.labels.contains(pair, autoescape=True))
+    if after is not None:
+        query = query.where(simulations.c.id < after)
+    return c.execute(query.order_by(simulations.c.id.desc()).limit(limit)).all()
+
+
+def busy(c: Connection) -> Sequence[Row[Any]]:
+    """Return every simulation that has not ended, oldest first."""
+    return c.execute(select(simulations).where(simulations.c.state.in_(_BUSY)).order_by(simulations.c.id)).all()
+
+
+def by_state(c: Connection) -> dict[str, int]:
+    """Count simulations by state."""
+    rows = c.execute(text("SELECT state, count(*) FROM simulations WHERE deleted_at IS NULL GROUP BY state"))
+    return {state: number for state, number in rows}
+
+
+def move(c: Connection, id: str, current: State, following: State, now: float, **changes: Any) -> int:
+    """Carry a simulation from one state to the next, and say so, in one transaction; return the event's number."""
+    if not may_follow(current, following):
+        raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))
+    if following in FINAL:
+        changes = {"ended_at": now} | changes
+    if following is State.QUEUED:
+        changes = {"attempt": simulations.c.attempt + 1} | changes
+    statement = (
+        update(simulations)
+        .where(and_(simulations.c.id == id, simulations.c.state == current))
+        .values(state=following.value, event_seq=simulations.c.event_seq + 1, claim=None, claim_until=0.0, **changes)
+        .returning(simulations.c.event_seq)
+    )
+    seq = c.scalar(statement)
+    if seq is None:
+        raise Conflict(f"Simulation {id} is no longer {current}.")
+    body = {"state": following.value}
+    if isinstance(reason := changes.get("reason"), str):
+        body["reason"] = reason
+    c.execute(insert(events).values(simulation_id=id, seq=seq, type="state", body=json.dumps(body), at=now))
+    return int(seq)
+
+
+def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> int:
+    """Write an event; its number comes from the simulation's row in the same transaction, so none is seen out of order."""
+    seq = c.scalar(_NEXT_EVENT, {"i": id})
+    if seq is None:
+        raise UnknownSimulation()
+    c.execute(insert(events).values(simulation_id=id, seq=seq, type=type, body=json.dumps(body), at=now))
+    return int(seq)
+
+
+def events_after(c: Connection, id: str, after: int, limit: int = 500) -> Sequence[Row[Any]]:
+    """Return the events that follow number ``after``."""
+    query = select(events).where(events.c.simulation_id == id, events.c.seq > after)
+    return c.execute(query.order_by(events.c.seq).limit(limit)).all()
+
+
+def counts(c: Connection, id: str) -> tuple[int, int, int]:
+    """Return how many tasks there are, have a result, and have one that is not ``ok``."""
+    total, done, failed = (c.scalar(query, {"i": id}) for query in (_TOTAL, _PROGRESS, _FAILED))
+    return int(total or 0), int(done or 0), int(failed or 0)
+
+
+def claim(c: Connection, id: str, state: State, who: str, seconds: float, now: float) -> bool:
+    """Take a simulation for a while, so that a bell that rang twice does its work once."""
+    named = {"i": id, "state": state.value, "who": who, "until": now + seconds, "now": now}
+    return c.execute(_CLAIM, named).first() is not None
+
+
+def set_progress(c: Connection, id: str, progress: Mapping[str, Any]) -> None:
+    """Keep what the ticker summed up."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(progress=json.dumps(progress)))
+
+
+def add_launch(c: Connection, values: Mapping[str, Any]) -> None:
+    """Insert a launch; its row commits before the executor is asked."""
+    c.execute(insert(launches).values(**values))
+
+
+def find_launch(c: Connection, id: str) -> Row[Any] | None:
+    """Return a launch with the state of its simulation."""
+    query = select(launches, simulations.c.state.label("simulation_state")).join(
+        simulations, simulations.c.id == launches.c.simulation_id
+    )
+    return c.execute(query.where(launches.c.id == id)).first()
+
+
+def live_launches(c: Connection) -> Sequence[Row[Any]]:
+    """Return every launch that is not over, with the state of its simulation."""
+    query = select(launches, simulations.c.state.label("simulation_state")).join(
+        simulations, simulations.c.id == launches.c.simulation_id
+    )
+    return c.execute(query.where(launches.c.state == "live")).all()
+
+
+def end_launch(c: Connection, id: str) -> None:
+    """A launch is over: its token is dead."""
+    c.execute(update(launches).where(launches.c.id == id).values(state="over"))
+
+
+def remember_key(c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float) -> Row[Any] | None:
+    """Insert an idempotency key; return the row that was there already, if it has not expired."""
+    c.execute(idempotency.delete().where(idempotency.c.expires_at < now))
+    found = c.execute(
+        select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
+    ).first()
+    if found is None:
+        row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
+        c.execute(insert(idempotency).values(**row))
+    return found
