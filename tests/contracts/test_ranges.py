@@ -1,0 +1,293 @@
+"""Leases on each database: whatever is lent, stolen, lost, repeated or killed, every task ends with exactly one result."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from sqlalchemy import insert, text
+
+from core.domain.ranges import STRIKES, Lease
+from core.store import ranges
+from core.store.database import Database
+from core.store.ranges import Driver, Segment
+from core.store.tables import metadata, simulations, stages
+
+STAGE, SIMULATION = "stage", "simulation"
+
+
+def begin(database: Database, total: int, align: int = 1) -> None:
+    """Empty every table and open one stage."""
+
+    def fill(c: Any) -> None:
+        for table in metadata.sorted_tables:
+            c.execute(table.delete())
+        row = {"id": SIMULATION, "project": "p", "state": "running", "spec": "{}", "provenance": "{}", "created_at": 0.0}
+        c.execute(insert(simulations).values(**row, dataset="noop", runtime="python", model="zero", digest="d"))
+        c.execute(
+            insert(stages).values(id=STAGE, simulation_id=SIMULATION, ordinal=0, total=total, align=align, state="open")
+        )
+
+    database.write(fill)
+
+
+def lend(database: Database, name: str, *, rate: float | None = None, peers: int = 2) -> Lease | None:
+    def work(c: Any) -> Lease | None:
+        stage = ranges.open_stage(c, SIMULATION)
+        return stage and ranges.lend(c, stage, Driver("launch", name, rate, peers, 10.0), database.now(c))
+
+    return database.write(work, durable=False)
+
+
+def report(database: Database, lease: Lease, since: int, to: int) -> ranges.Place | None:
+    """Report as the service does: up to a stolen end; return where to go on, None if lost."""
+
+    def work(c: Any) -> ranges.Place | None:
+        end = to
+        place = ranges.advance(c, STAGE, lease.start, lease.fence, since, end, 1.0, database.now(c))
+        if place is None:
+            seen = ranges.look(c, STAGE, lease.start, lease.fence)
+            if seen is None or seen.mark != since or not seen.mark < seen.stop < to:
+                return seen
+            end = seen.stop
+            place = ranges.advance(c, STAGE, lease.start, lease.fence, since, end, 1.0, database.now(c))
+        if place is not None:
+            ranges.record(c, STAGE, Segment(since, end, "object", 0, 1, 0, 0))
+        return place
+
+    return database.write(work, durable=False)
+
+
+def rows(database: Database, what: str) -> list[Any]:
+    with database.read() as c:
+        return list(c.execute(text(what)))
+
+
+@dataclass(frozen=True)
+class Held:
+    driver: str
+    lease: Lease
+    mark: int
+    stop: int
+
+
+class Interleavings(RuleBasedStateMachine):
+    """Drivers that lease, report, repeat themselves, fall silent and die, in any order."""
+
+    database: Database
+    clock: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Held] = []
+        self.said: list[tuple[Lease, int, int]] = []
+        self.names = 0
+        self.total = 0
+
+    @initialize(total=st.integers(1, 300), align=st.sampled_from([1, 1, 4, 16]))
+    def open(self, total: int, align: int) -> None:
+        self.total = total
+        begin(self.database, total, align)
+
+    @rule(rate=st.sampled_from([None, 0.5, 10.0, 1000.0]), peers=st.integers(1, 4), wait=st.sampled_from([0.0, 0.0, 4.0]))
+    def lease(self, rate: float | None, peers: int, wait: float) -> None:
+        self.clock.now += wait
+        self.names += 1
+        lease = lend(self.database, f"d{self.names}", rate=rate, peers=peers)
+        if lease is not None:
+            self.held.append(Held(f"d{self.names}", lease, lease.mark, lease.stop))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), lost=st.booleans())
+    def report(self, data: st.DataObject, lost: bool) -> None:
+        index = data.draw(st.integers(0, len(self.held) - 1))
+        held = self.held[index]
+        to = data.draw(st.integers(held.mark + 1, held.stop)) if held.mark < held.stop else held.stop
+        if held.mark == to:
+            del self.held[index]
+            return
+        self.said.append((held.lease, held.mark, to))
+        place = report(self.database, held.lease, held.mark, to)
+        if lost:  # the answer never arrived: the driver will say the same again
+            return
+        if place is None:
+            del self.held[index]
+        else:
+            self.held[index] = replace(held, mark=place.mark, stop=place.stop)
+
+    @precondition(lambda self: self.said)
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        lease, since, to = data.draw(st.sampled_from(self.said))
+        report(self.database, lease, since, to)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def fall_silent(self, data: st.DataObject) -> None:
+        del self.held[data.draw(st.integers(0, len(self.held) - 1))]
+
+    @rule()
+    def expire(self) -> None:
+        self.clock.now += 11.0
+
+        def work(c: Any) -> None:
+            for stage, start, fence in ranges.lapsed(c, self.database.now(c)):
+                ranges.give_back(c, stage, start, fence, witness=False)
+
+        self.database.write(work, durable=False)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def die_seen(self, data: st.DataObject) -> None:
+        held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        lease = held.lease
+        back = self.database.write(
+            lambda c: ranges.give_back(c, STAGE, lease.start, lease.fence, task=held.mark, witness=True), durable=False
+        )
+        if back is not None and back.strikes >= STRIKES:
+            self.settle()
+
+    def settle(self) -> None:
+        def work(c: Any) -> None:
+            for stage, start, stop in ranges.condemned(c):
+                ranges.settle(c, stage, stop, Segment(start, start + 1, "crashed", 0, 1, 0, 1))
+
+        self.database.write(work, durable=False)
+
+    @invariant()
+    def ranges_partition_what_was_cut(self) -> None:
+        if not self.total:
+            return
+        [(reached,)] = rows(self.database, "SELECT next FROM stages")
+        at = 0
+        for start, stop in rows(self.database, "SELECT start, stop FROM ranges ORDER BY start"):
+            assert start == at, f"a gap or an overlap at {at}: {start}"
+            at = stop
+        assert at == reached
+
+    def teardown(self) -> None:
+        if not self.total:
+            return
+        self.expire()
+        self.settle()
+        while (lease := lend(self.database, "last", rate=1e6, peers=1)) is not None:
+            place = report(self.database, lease, lease.mark, lease.stop)
+            assert place is not None
+            self.clock.now += 5.0
+        assert self.database.write(lambda c: ranges.close(c, STAGE))
+        at = 0
+        for start, stop in rows(self.database, "SELECT start, stop FROM segments ORDER BY start"):
+            assert start == at, f"task {min(at, start)} has no result, or two"
+            at = stop
+        assert at == self.total
+
+
+def test_every_task_ends_with_exactly_one_result_in_any_interleaving(database: Database, clock: Any) -> None:
+    class Bound(Interleavings):
+        pass
+
+    Bound.database, Bound.clock = database, clock
+    embedded = database.embedded
+    profile = settings(
+        max_examples=60 if embedded else 25,
+        stateful_step_count=60,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Bound, settings=profile)
+
+
+@pytest.fixture
+def stage(database: Database) -> Iterator[Database]:
+    begin(database, 1000)
+    yield database
+
+
+def test_a_lone_returned_piece_does_not_hide_the_fresh_work(stage: Database) -> None:
+    first = lend(stage, "a")
+    assert first is not None
+    stage.write(lambda c: ranges.give_back(c, STAGE, first.start, first.fence, witness=False))
+    again, fresh = lend(stage, "b", rate=1e6), lend(stage, "c")
+    assert again is not None and again.start == first.start
+    assert fresh is not None and fresh.start >= first.stop
+
+
+def test_an_idle_driver_steals_the_back_half_and_the_victim_learns_of_it(stage: Database) -> None:
+    begin(stage, 100)
+    victim = lend(stage, "a", rate=1e6, peers=1)
+    assert victim is not None and (victim.start, victim.stop) == (0, 100)
+    thief = lend(stage, "b")
+    assert thief is not None and (thief.start, thief.stop) == (50, 100)
+    assert report(stage, victim, 0, 100) == ranges.Place(50, 50)
+    assert report(stage, thief, 50, 100) == ranges.Place(100, 100)
+    assert stage.write(lambda c: ranges.close(c, STAGE))
+
+
+def test_a_straggler_gets_a_twin_and_the_first_result_wins(stage: Database, clock: Any) -> None:
+    begin(stage, 1)
+    slow = lend(stage, "slow")
+    assert slow is not None and lend(stage, "idle") is None
+    clock.now += 4.0
+    twin = lend(stage, "idle")
+    assert twin is not None and twin.fence == slow.fence
+    assert lend(stage, "third") is None, "at most one twin"
+    assert report(stage, twin, 0, 1) == ranges.Place(1, 1)
+    assert report(stage, slow, 0, 1) == ranges.Place(1, 1), "the slow one hears that it is done"
+    assert len(rows(stage, "SELECT * FROM segments")) == 1
+
+
+def test_batched_innocents_are_not_condemned_for_a_killer_in_their_midst(stage: Database) -> None:
+    begin(stage, 40)
+    crashes = 0
+    condemned: list[int] = []
+    while (lease := lend(stage, "d", rate=1e6, peers=1)) is not None:
+        mark = lease.mark
+        while mark < lease.stop:
+            to = mark + 1 if mark <= lease.careful else lease.stop
+            if mark <= 20 < to:  # task 20 kills its driver before the batch is sent
+                crashes += 1
+                back = stage.write(lambda c, at=lease: ranges.give_back(c, STAGE, at.start, at.fence, task=20, witness=True))
+                if back.strikes >= STRIKES:
+                    condemned.append(back.mark)
+                    segment = Segment(back.mark, back.mark + 1, "crashed", 0, 1, 0, 1)
+                    stage.write(lambda c, s=segment, b=back: ranges.settle(c, STAGE, b.stop, s))
+                break
+            place = report(stage, lease, mark, to)
+            assert place is not None
+            mark = place.mark
+    assert condemned == [20] and crashes == 1 + STRIKES
+
+
+def test_a_silence_is_never_a_strike(stage: Database, clock: Any) -> None:
+    begin(stage, 1)
+    for silences in range(1, 6):
+        lease = lend(stage, "d")
+        assert lease is not None
+        back = stage.write(lambda c, at=lease: ranges.give_back(c, STAGE, at.start, at.fence, task=0, witness=False))
+        assert (back.strikes, back.silences) == (0, silences)
+
+
+def test_what_the_platform_ended_counts_as_nothing(stage: Database) -> None:
+    lease = lend(stage, "d")
+    assert lease is not None
+    back = stage.write(lambda c: ranges.give_back(c, STAGE, lease.start, lease.fence, task=3, witness=False, blame=False))
+    assert (back.strikes, back.silences) == (0, 0)
+    again = lend(stage, "d")
+    assert again is not None and again.careful == -1
+
+
+def test_a_closed_stage_refuses_every_report(stage: Database) -> None:
+    lease = lend(stage, "d")
+    assert lease is not None
+    stage.write(lambda c: ranges.close_early(c, SIMULATION))
+    assert report(stage, lease, lease.mark, lease.stop) is None
+    assert lend(stage, "e") is None
+
+
+def test_ranges_are_cut_at_multiples_of_the_stage_s_alignment(stage: Database) -> None:
+    begin(stage, 1000, align=16)
+    leases = [lend(stage, f"d{n}", rate=3.0, peers=3) for n in range(6)]
+    assert all(lease is not None and lease.start % 16 == 0 for lease in leases)
