@@ -31,7 +31,7 @@ _BORN = text(
 )
 _VICTIMS = text(
     "SELECT start, stop, mark, fence, rate FROM ranges WHERE stage_id=:s AND state='leased' AND cuts=0 AND careful<mark"
-    " ORDER BY stop-mark DESC LIMIT 1"
+    " ORDER BY (stop-mark) / coalesce(nullif(rate, 0), 1.0) DESC LIMIT 1"  # by seconds of work, not by tasks
 )
 _STEAL = text(
     "UPDATE ranges SET stop=:mid, cuts=cuts+1 WHERE stage_id=:s AND start=:start AND fence=:f AND stop=:stop AND mark<=:mid"

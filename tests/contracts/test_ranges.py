@@ -217,12 +217,15 @@ def test_a_lone_returned_piece_does_not_hide_the_fresh_work(stage: Database) -> 
 
 def test_an_idle_driver_steals_the_back_half_and_the_victim_learns_of_it(stage: Database) -> None:
     begin(stage, 100)
-    victim = lend(stage, "a", rate=1e6, peers=1)
-    assert victim is not None and (victim.start, victim.stop) == (0, 100)
+    victim = lend(stage, "a", rate=10.0, peers=1)
+    assert victim is not None and (victim.start, victim.stop) == (0, 50)
+    quick = lend(stage, "q", rate=1e6)
+    assert quick is not None and (quick.start, quick.stop) == (50, 100)
     thief = lend(stage, "b")
-    assert thief is not None and (thief.start, thief.stop) == (50, 100)
-    assert report(stage, victim, 0, 100) == ranges.Place(50, 50)
-    assert report(stage, thief, 50, 100) == ranges.Place(100, 100)
+    assert thief is not None and (thief.start, thief.stop) == (25, 50), "from the one with most seconds of work left"
+    assert report(stage, victim, 0, 50) == ranges.Place(25, 25)
+    assert report(stage, thief, 25, 50) == ranges.Place(50, 50)
+    assert report(stage, quick, 50, 100) == ranges.Place(100, 100)
     assert stage.write(lambda c: ranges.close(c, STAGE))
 
 
