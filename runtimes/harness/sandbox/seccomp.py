@@ -1,0 +1,179 @@
+"""The system call filters: an allow-list made of hand-written BPF, and the smaller one that seals it.
+
+A filter is bytes, a pure function of the architecture, so both can be read by a test without being installed.
+"""
+
+import ctypes
+import errno
+import signal
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from . import kernel, syscalls
+from .syscalls import Architecture
+
+#: One instruction of classic BPF: code, jump if true, jump if false, operand.
+Instruction = tuple[int, int, int, int]
+Block = Sequence[Instruction]
+
+LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+NUMBER, WORD = 0, 4  # offsets in struct seccomp_data
+KILL, REFUSE, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+
+PERMIT: Block = ((RETURN, 0, 0, ALLOW),)
+DENY: Block = ((RETURN, 0, 0, REFUSE | errno.EPERM),)
+ABSENT: Block = ((RETURN, 0, 0, REFUSE | errno.ENOSYS),)
+FATAL: Block = ((RETURN, 0, 0, KILL),)
+
+CLONE_THREAD = 0x00010000
+CLONE_NAMESPACES = 0x7E020000  # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+
+#: PR_SET_NAME, PR_GET_NAME and PR_SET_VMA: names for threads and memory.
+PRCTL = (15, 16, 0x53564D41)
+#: TCGETS (isatty), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none pushes characters into a terminal.
+IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
+#: Duplicating, flags, locks and pipe sizes; not SETOWN or SETSIG, which send signals, nor leases and notices.
+FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032)
+#: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
+SETSOCKOPT = (7, 8, 20, 21)
+SOCK_STREAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 5, 0o2000000, 0o4000
+
+
+def argument(index: int) -> Instruction:
+    """Load the low word of a call's argument; every value judged here is an int to the kernel."""
+    return (LOAD, 0, 0, 16 + 8 * index)
+
+
+def among(index: int, values: Sequence[int], refusal: int = errno.EPERM) -> Block:
+    """Allow the call where an argument is one of these."""
+    tests = [(EQUAL, len(values) - i, 0, value) for i, value in enumerate(values)]
+    return [argument(index), *tests, (RETURN, 0, 0, REFUSE | refusal), *PERMIT]
+
+
+def threads_only() -> Block:
+    """Allow clone for a thread of the same process, in the same namespaces."""
+    return [argument(0), (ANY_BIT, 1, 0, CLONE_NAMESPACES), (ANY_BIT, 1, 0, CLONE_THREAD), *DENY, *PERMIT]
+
+
+def threads_and_forks() -> Block:
+    """Allow clone for threads and children, in the same namespaces."""
+    return [argument(0), (ANY_BIT, 0, 1, CLONE_NAMESPACES), *DENY, *PERMIT]
+
+
+def own_limits() -> Block:
+    """Allow prlimit64 on oneself; as the same user it would otherwise reach the driver."""
+    return among(0, (0,))
+
+
+def harmless_prctl() -> Block:
+    """Allow names, and the parent-death signal for as long as it is KILL, so that nobody takes it off."""
+    rest = among(0, PRCTL)
+    death = among(1, (signal.SIGKILL,))
+    return [argument(0), (EQUAL, 0, len(death), kernel.PR_SET_PDEATHSIG), *death, *rest]
+
+
+def connected_pairs() -> Block:
+    """Allow socketpair for AF_UNIX streams and sequenced packets.
+
+    A datagram pair is no pair: either end may send to any path, such as the system log's.
+    """
+    flags = (0, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_CLOEXEC | SOCK_NONBLOCK)
+    kinds = among(1, [kind | flag for kind in (SOCK_STREAM, SOCK_SEQPACKET) for flag in flags])
+    return [argument(0), (EQUAL, 1, 0, 1), (RETURN, 0, 0, REFUSE | errno.EAFNOSUPPORT), *kinds]
+
+
+def verdicts(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
+    """Say what each call gets, by number; what is not named is refused."""
+    special = {
+        "clone": threads_and_forks() if may_fork else threads_only(),
+        "clone3": ABSENT,  # its flags lie behind a pointer; the C library falls back to clone
+        "openat2": ABSENT,
+        "prlimit64": own_limits(),
+        "prctl": harmless_prctl(),
+        "ioctl": among(1, IOCTL, errno.ENOTTY),
+        "fcntl": among(1, FCNTL, errno.EINVAL),
+        "setsockopt": among(2, SETSOCKOPT, errno.ENOPROTOOPT),
+        "socketpair": connected_pairs(),
+        "execve": PERMIT,  # until it is sealed
+        "execveat": PERMIT,
+        "seccomp": PERMIT,
+    }
+    if may_fork:
+        special |= {"fork": PERMIT, "vfork": PERMIT}
+    named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
+    return dict.fromkeys(here.allowed, PERMIT) | named
+
+
+def tree(cases: Sequence[tuple[int, Block]]) -> Block:
+    """Choose among blocks by number in few steps; each case begins at its number and lasts to the next one's.
+
+    The kernel runs a new filter over every call number when it is installed, so depth is start-up time.
+    """
+    if len(cases) == 1:
+        return cases[0][1]
+    middle = len(cases) // 2
+    below, above = tree(cases[:middle]), tree(cases[middle:])
+    if len(below) < 256:
+        return [(AT_LEAST, len(below), 0, cases[middle][0]), *below, *above]
+    return [(AT_LEAST, 0, 1, cases[middle][0]), (JUMP, 0, 0, len(below)), *below, *above]
+
+
+def assemble(word: int, cases: Sequence[tuple[int, Block]]) -> bytes:
+    """Put the architecture's check before the choice and write it as the kernel reads it."""
+    head: Block = [(LOAD, 0, 0, WORD), (EQUAL, 1, 0, word), *FATAL, (LOAD, 0, 0, NUMBER)]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in [*head, *tree(cases)])
+
+
+@cache
+def confining(here: Architecture, *, may_fork: bool) -> bytes:
+    """The first filter: the allow-list, which still lets execve and further filters through."""
+    wanted = verdicts(here, may_fork=may_fork)
+    cases: list[tuple[int, Block]] = []
+    for number in range(syscalls.NEWEST + 1):
+        block = wanted.get(number, DENY)
+        if not cases or cases[-1][1] is not block:
+            cases.append((number, block))
+    # The numbers of the x32 ABI begin at 2**30: nobody has a use for them, and they would pass the word's check.
+    cases += [(syscalls.NEWEST + 1, ABSENT), (1 << 30, FATAL)]
+    return assemble(here.word, cases)
+
+
+@cache
+def sealing(here: Architecture, *, may_fork: bool) -> bytes:
+    """The second filter, on top of the first: no execve, and unless it may fork no child and no third filter."""
+    gone = ["execve", "execveat"] + ([] if may_fork else ["fork", "vfork", "seccomp"])
+    named: dict[int, Block] = {here.numbers[name]: DENY for name in gone if name in here.numbers}
+    if not may_fork:
+        named[here.numbers["clone"]] = threads_only()
+    cases: list[tuple[int, Block]] = [(0, PERMIT)]
+    for number, block in sorted(named.items()):
+        if cases[-1][0] == number:
+            cases.pop()
+        cases += [(number, block), (number + 1, PERMIT)]
+    return assemble(here.word, cases)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def install(program: bytes) -> None:
+    """Put a filter on every thread of this process, for good. Needs no_new_privs."""
+    stubborn = kernel.call("seccomp", 1, 1, _Program(len(program) // 8, program))  # SET_MODE_FILTER, TSYNC
+    if stubborn:
+        raise OSError(errno.EBUSY, f"thread {stubborn} did not take the filter", "seccomp")
+
+
+def seal(*, may_fork: bool = False) -> None:
+    """Give up execve, forks and further filters: called when the libraries are loaded and the model is not.
+
+    With ``may_fork`` the process keeps forks and may seal once more; each of its children does so before it opens the
+    model. Not for a process that was confined at level 1, which has no filter to put it on.
+    """
+    here = syscalls.architecture()
+    if here is None:
+        raise OSError(errno.ENOSYS, "no system call table for this machine", "seccomp")
+    # A child forked by a zygote lost the signal, which is not inherited.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    install(sealing(here, may_fork=may_fork))
