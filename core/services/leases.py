@@ -17,6 +17,7 @@ from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
 from core.errors import BadRequest, Gone, Unauthorized
 from core.services.bells import Bell
+from core.services.catalogue import find_dataset
 from core.store import ranges, simulations
 from core.store.database import Database
 from core.store.ranges import Driver, Place, Segment
@@ -118,12 +119,13 @@ class Leases:
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
+        definition = find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"]).definition
         model = {"digest": row.digest, "format": provenance["model"]["format"]}
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
             "workers": launch.peers,
-            "play": provenance["play"],
+            "play": provenance["play"] | {"definition": dict(definition)},
             "model": model,
         }
 

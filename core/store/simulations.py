@@ -160,3 +160,8 @@ def remember_key(c: Connection, principal: str, key: str, digest: str, simulatio
         row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
         c.execute(insert(idempotency).values(**row))
     return found
+
+
+def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:
+    """Keep what `collect` summed up of a simulation that ended early."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(summary=json.dumps(summary)))

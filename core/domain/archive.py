@@ -1,0 +1,107 @@
+"""The layout of a zip that is known before it is sent: stored members, ZIP64 always, fixed dates (APPNOTE.TXT 6.3.10).
+
+Every byte range follows from the members' names, sizes and CRCs; nothing is held but one member's header.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+_LOCAL = struct.Struct("<IHHHHHIIIHH")
+_CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
+_EXTRA64_LOCAL = struct.Struct("<HHQQ")
+_EXTRA64_CENTRAL = struct.Struct("<HHQQQ")
+_END64 = struct.Struct("<IQHHIIQQQQ")
+_LOCATOR = struct.Struct("<IIQI")
+_END = struct.Struct("<IHHHHIIH")
+_NEEDED = 45
+_UTF8 = 1 << 11
+_DATE = 0x21  # 1980-01-01
+_FULL32, _FULL16 = 0xFFFFFFFF, 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file: its name, its size and CRC-32, and how to read a range of it."""
+
+    name: str
+    size: int
+    crc32: int
+    read: Callable[[int, int], Iterator[bytes]]
+
+
+def header(member: Member) -> bytes:
+    """Return what stands before a member's bytes."""
+    name = member.name.encode()
+    extra = _EXTRA64_LOCAL.pack(1, 16, member.size, member.size)
+    return (
+        _LOCAL.pack(0x04034B50, _NEEDED, _UTF8, 0, 0, _DATE, member.crc32, _FULL32, _FULL32, len(name), len(extra))
+        + name
+        + extra
+    )
+
+
+def entry(member: Member, offset: int) -> bytes:
+    """Return a member's line in the directory."""
+    name = member.name.encode()
+    extra = _EXTRA64_CENTRAL.pack(1, 24, member.size, member.size, offset)
+    made_by = 3 << 8 | _NEEDED
+    return (
+        _CENTRAL.pack(
+            0x02014B50, made_by, _NEEDED, _UTF8, 0, 0, _DATE, member.crc32, _FULL32, _FULL32,
+            len(name), len(extra), 0, 0, 0, 0o100644 << 16, _FULL32,
+        )
+        + name
+        + extra
+    )
+
+
+def ending(count: int, start: int, size: int) -> bytes:
+    """Return what stands after the directory of ``size`` bytes at ``start``."""
+    return (
+        _END64.pack(0x06064B50, 44, _NEEDED, _NEEDED, 0, 0, count, count, size, start)
+        + _LOCATOR.pack(0x07064B50, 0, start + size, 1)
+        + _END.pack(0x06054B50, 0, 0, _FULL16, _FULL16, _FULL32, _FULL32, 0)
+    )
+
+
+def measure(members: Iterable[Member]) -> int:
+    """Return the size of the whole zip in bytes."""
+    bodies = directory = count = 0
+    for member in members:
+        directory += len(entry(member, 0))
+        bodies += len(header(member)) + member.size
+        count += 1
+    return bodies + directory + len(ending(count, bodies, directory))
+
+
+def read(members: Callable[[], Iterable[Member]], start: int, stop: int) -> Iterator[bytes]:
+    """Yield the bytes [start, stop) of the zip; ``members`` is walked twice, in the same order."""
+    at = 0
+    count = 0
+
+    def clipped(piece: bytes) -> bytes:
+        return piece[max(0, start - at) : max(0, stop - at)]
+
+    for member in members():
+        if at >= stop:
+            return
+        piece = header(member)
+        if cut := clipped(piece):
+            yield cut
+        at += len(piece)
+        low, high = max(0, start - at), min(member.size, stop - at)
+        if low < high:
+            yield from member.read(low, high)
+        at += member.size
+        count += 1
+    begin, offset = at, 0
+    if start < stop and stop > begin:
+        for member in members():
+            piece = entry(member, offset)
+            if cut := clipped(piece):
+                yield cut
+            at += len(piece)
+            offset += len(header(member)) + member.size
+        if cut := clipped(ending(count, begin, at - begin)):
+            yield cut

@@ -1,0 +1,93 @@
+"""Check what a submission asks of a dataset: parameters, sweeps, scenario selections. Words, not codes, when it does not fit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.errors import Invalid, ScenarioOutOfRange, TooManyTasks
+
+#: More tasks than this are refused before anything is built.
+LARGEST = 10_000_000
+
+
+def checked_params(declared: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+    """Return the defaults overlaid with what was given, each value of its declared type and range."""
+    values = {name: spec["default"] for name, spec in declared.items() if spec.get("default") is not None}
+    for name, value in given.items():
+        if name not in declared:
+            known = ", ".join(sorted(declared)) or "none"
+            raise Invalid(f"The dataset {dataset} has no parameter {name!r}; it has: {known}.")
+        values[name] = checked_value(name, declared[name], value)
+    return values
+
+
+def checked_value(name: str, spec: Mapping[str, Any], value: Any) -> Any:
+    """Return the value if it is of the parameter's type and range."""
+    kind = spec["type"]
+    fits = {
+        "bool": isinstance(value, bool),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool),
+        "string": isinstance(value, str),
+    }.get(kind, True)
+    if not fits:
+        raise Invalid(f"The parameter {name!r} takes a value of type {kind}, not {value!r:.80}.")
+    low, high, choices = spec.get("low"), spec.get("high"), spec.get("choices")
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise Invalid(f"The parameter {name!r} lies in {low}..{high}; {value!r:.80} does not.")
+    if choices and value not in choices:
+        raise Invalid(f"The parameter {name!r} is one of {', '.join(map(str, choices))}; not {value!r:.80}.")
+    return value
+
+
+def checked_sweep(
+    declared: Mapping[str, Mapping[str, Any]], sweep: Mapping[str, Any], dataset: str
+) -> dict[str, list[Any]]:
+    """Return the sweep with every value checked."""
+    result = {}
+    for name, values in sweep.items():
+        if name not in declared:
+            known = ", ".join(sorted(declared)) or "none"
+            raise Invalid(f"The dataset {dataset} has no parameter {name!r} to sweep; it has: {known}.")
+        if not isinstance(values, list) or not values:
+            raise Invalid(f"The sweep of {name!r} is a list of at least one value.")
+        if len(values) > LARGEST:
+            raise TooManyTasks()
+        result[name] = [checked_value(name, declared[name], value) for value in values]
+    return result
+
+
+def checked_selection(scenarios: Mapping[str, Any] | None, total: int | None, most: int, dataset: str) -> dict[str, Any]:
+    """Return the selection in its normal form: one of ``range``, ``tasks`` or ``sample`` (with ``seed``)."""
+    if scenarios is None:
+        return {"range": [0, total if total is not None else 1]}
+    keys = set(scenarios) - {"seed"}
+    if len(keys) != 1 or not keys <= {"range", "tasks", "sample"} or ("seed" in scenarios and keys != {"sample"}):
+        raise Invalid('`scenarios` is one of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s}.')
+    limit = total if total is not None else most
+    if "range" in scenarios:
+        bounds = scenarios["range"]
+        if not isinstance(bounds, list) or len(bounds) != 2 or not all(_whole(bound) for bound in bounds):
+            raise Invalid('`scenarios.range` is [first, end], two whole numbers; the end is not included.')
+        first, end = bounds
+        if not 0 <= first < end <= limit:
+            raise ScenarioOutOfRange(f"The range [{first}, {end}) does not lie in [0, {limit}) of dataset {dataset}.")
+        return {"range": [first, end]}
+    if "tasks" in scenarios:
+        tasks = scenarios["tasks"]
+        if not isinstance(tasks, list) or not tasks or not all(_whole(task) for task in tasks):
+            raise Invalid("`scenarios.tasks` is a list of at least one scenario number.")
+        if len(tasks) > 100_000:
+            raise TooManyTasks("`scenarios.tasks` lists at most 100,000 scenarios; use a range or a sample.")
+        if wrong := [task for task in tasks if not 0 <= task < limit]:
+            raise ScenarioOutOfRange(f"Scenario {wrong[0]} does not lie in [0, {limit}) of dataset {dataset}.")
+        return {"tasks": tasks}
+    size, seed = scenarios["sample"], scenarios.get("seed", 0)
+    if not _whole(size) or not _whole(seed):
+        raise Invalid('`scenarios.sample` and its `seed` are whole numbers.')
+    if not 1 <= size <= limit:
+        raise ScenarioOutOfRange(f"A sample of {size} cannot be drawn from the {limit} scenarios of dataset {dataset}.")
+    return {"sample": size, "seed": seed}
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

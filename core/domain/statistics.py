@@ -1,0 +1,229 @@
+"""Sum up results: exact and in task order at the end, approximate and in order of arrival before it.
+
+Intervals: Wilson (J. Am. Stat. Assoc. 22, 1927) for rates, percentile bootstrap (Efron 1979) for means; the random
+numbers are seeded, so equal results give equal bytes.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Values kept for exact quantiles; past that they are those of an evenly spaced part.
+KEPT = 1_000_000
+#: Resamples of the bootstrap, and the most values it is done for; past that the normal approximation is as good.
+RESAMPLES, BOOTSTRAPPED = 1000, 20_000
+Z = 1.959963984540054
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a rate: 0 of 288 still means up to 1.3 %."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, z2 = hits / trials, Z * Z
+    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = Z / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95 % interval of a mean."""
+    n = len(values)
+    if n < 2:
+        only = float(values[0]) if n else 0.0
+        return only, only
+    if n > BOOTSTRAPPED:
+        half = Z * float(values.std(ddof=1)) / math.sqrt(n)
+        return float(values.mean()) - half, float(values.mean()) + half
+    chance = np.random.Generator(np.random.PCG64(0))
+    means = np.empty(RESAMPLES)
+    for at in range(RESAMPLES):
+        means[at] = values[chance.integers(0, n, n)].mean()
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
+
+class Column:
+    """The values of one metric, as they come: ``ok`` ones for the mean, all of them for the penalised mean."""
+
+    def __init__(self, worst: float | None) -> None:
+        self._worst = worst
+        self._values = array("d")
+        self._stride = 1
+        self._skipped = 0
+        self.count = 0
+        self.mean = 0.0
+        self._m2 = 0.0
+        self.min = math.inf
+        self.max = -math.inf
+        self.penalties = 0
+
+    def add(self, value: float) -> None:
+        """Take in a value of a task that went well (Welford 1962)."""
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self._m2 += delta * (value - self.mean)
+        self.min = min(self.min, value)
+        self.max = max(self.max, value)
+        self._skipped += 1
+        if self._skipped >= self._stride:
+            self._skipped = 0
+            self._values.append(value)
+            if len(self._values) > KEPT:
+                self._values = self._values[::2]
+                self._stride *= 2
+
+    def penalise(self) -> None:
+        """Take in a task that did not go well."""
+        self.penalties += 1
+
+    def summary(self, *, interval: bool = True) -> dict[str, float | int | None]:
+        """Return the statistics; the standard deviation is the sample's."""
+        n, values = self.count, np.frombuffer(self._values, dtype=np.float64)
+        p50, p90, p99 = (float(q) for q in np.quantile(values, (0.5, 0.9, 0.99))) if n else (None, None, None)
+        result: dict[str, float | int | None] = {
+            "count": n,
+            "mean": self.mean if n else None,
+            "std": math.sqrt(self._m2 / (n - 1)) if n > 1 else (0.0 if n else None),
+            "min": self.min if n else None,
+            "p50": p50,
+            "p90": p90,
+            "p99": p99,
+            "max": self.max if n else None,
+            "mean_ok": self.mean if n else None,
+            "mean_penalised": self._penalised(),
+        }
+        if interval and n:
+            is_rate = bool(((values == 0) | (values == 1)).all())
+            low, high = wilson(int(values.sum()), n) if is_rate and self._stride == 1 else mean_interval(values)
+            result |= {"low": low, "high": high}
+        return result
+
+    def _penalised(self) -> float | None:
+        if self.penalties == 0:
+            return self.mean if self.count else None
+        if self._worst is None:
+            return None
+        return (self.mean * self.count + self._worst * self.penalties) / (self.count + self.penalties)
+
+
+class Tally:
+    """Results folded one by one, in all and by group."""
+
+    def __init__(self, metrics: Sequence[Mapping[str, Any]], group_by: Sequence[str]) -> None:
+        self._worst = {metric["name"]: metric.get("worst") for metric in metrics}
+        self._group_by = group_by
+        self.statuses: dict[str, int] = {}
+        self.outcomes: dict[str, dict[str, int]] = {}
+        self._columns: dict[str, Column] = {name: Column(worst) for name, worst in self._worst.items()}
+        self._groups: dict[str, dict[str, Tally]] = {name: {} for name in group_by}
+
+    def add(self, status: str, scenario: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+        """Take in one result."""
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        if status == "ok":
+            for name, value in metrics.items():
+                if isinstance(value, str):
+                    seen = self.outcomes.setdefault(name, {})
+                    seen[value] = seen.get(value, 0) + 1
+                elif value is not None:
+                    column = self._columns.get(name)
+                    if column is None:
+                        column = self._columns[name] = Column(self._worst.get(name))
+                    column.add(float(value))
+        else:
+            for column in self._columns.values():
+                column.penalise()
+        for name, groups in self._groups.items():
+            value = str(scenario.get(name))
+            if value not in groups and len(groups) < 1000:
+                groups[value] = Tally([{"name": key, "worst": worst} for key, worst in self._worst.items()], ())
+            if value in groups:
+                groups[value].add(status, {}, metrics)
+
+    @property
+    def done(self) -> int:
+        """Results taken in."""
+        return sum(self.statuses.values())
+
+    def summary(self, *, interval: bool = True) -> dict[str, Any]:
+        """Return statuses, outcomes and every metric's statistics, failures first."""
+        order = sorted(self.statuses.items(), key=lambda item: (item[0] == "ok", item[0]))
+        result: dict[str, Any] = {
+            "tasks": {"total": self.done, "done": self.done, "failed": self.done - self.statuses.get("ok", 0)},
+            "statuses": dict(order),
+            "outcomes": {name: dict(sorted(seen.items())) for name, seen in sorted(self.outcomes.items())},
+            "metrics": {
+                name: column.summary(interval=interval)
+                for name, column in self._columns.items()
+                if column.count or column.penalties
+            },
+        }
+        if self._groups:
+            result["groups"] = {
+                name: {value: tally.summary(interval=False) for value, tally in sorted(groups.items())}
+                for name, groups in self._groups.items()
+            }
+        return result
+
+
+def paired(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> dict[str, Any] | None:
+    """Return the mean difference over the scenarios both have, with its 95 % interval; None where they share none."""
+    shared = sorted(ours.keys() & theirs.keys())
+    if not shared:
+        return None
+    mine = np.array([ours[key] for key in shared])
+    other = np.array([theirs[key] for key in shared])
+    low, high = mean_interval(mine - other)
+    result = {
+        "count": len(shared),
+        "mean": float(mine.mean()),
+        "to": float(other.mean()),
+        "difference": float((mine - other).mean()),
+        "low": low,
+        "high": high,
+    }
+    if bool((((mine == 0) | (mine == 1)) & ((other == 0) | (other == 1))).all()):
+        result |= mcnemar(int(((mine == 1) & (other == 0)).sum()), int(((mine == 0) & (other == 1)).sum()))
+    return result
+
+
+def mcnemar(only_ours: int, only_theirs: int) -> dict[str, float | int]:
+    """Return McNemar's exact two-sided p-value (Psychometrika 12, 1947): how surprising is this split of the disagreements?"""
+    n, k = only_ours + only_theirs, min(only_ours, only_theirs)
+    tail = sum(math.comb(n, i) for i in range(k + 1)) / 2**n if n <= 1000 else math.nan
+    if n > 1000:
+        tail = 0.5 * math.erfc((abs(only_ours - only_theirs) - 1) / math.sqrt(2 * n))
+    return {"only_ours": only_ours, "only_theirs": only_theirs, "p": min(1.0, 2 * tail)}
+
+
+def merged(sketches: Iterable[Mapping[str, Sequence[float]]], into: dict[str, list[float]]) -> None:
+    """Fold batches' [count, sum, sum of squares, min, max] into running ones."""
+    for sketch in sketches:
+        for name, (count, total, squares, low, high, *_) in sketch.items():
+            held = into.get(name)
+            if held is None:
+                into[name] = [count, total, squares, low, high]
+            else:
+                held[0] += count
+                held[1] += total
+                held[2] += squares
+                held[3] = min(held[3], low)
+                held[4] = max(held[4], high)
+
+
+def sketched(sums: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float | int | None]]:
+    """Return the live form of metrics: what sums can tell."""
+    found = {}
+    for name, (count, total, squares, low, high, *_) in sums.items():
+        if count:
+            variance = max(0.0, (squares - total * total / count) / (count - 1)) if count > 1 else 0.0
+            found[name] = {
+                "count": int(count), "mean": total / count, "std": math.sqrt(variance), "min": low,
+                "p50": None, "p90": None, "p99": None, "max": high,
+            }
+    return found

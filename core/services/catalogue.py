@@ -1,0 +1,75 @@
+"""The catalogue: which runtimes, simulators and datasets there are, and what a model sees and answers in each."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.errors import UnknownDataset
+from datasets.catalogue import Dataset, datasets
+from runtimes import catalogue as runtimes
+from runtimes import environments
+
+
+class Catalogue:
+    """Looks things up and says what is ready on this machine."""
+
+    def __init__(self, environments_folder: Path) -> None:
+        self._environments = environments_folder
+
+    def runtimes(self) -> list[dict[str, Any]]:
+        """Return every runtime with its formats, parameters and readiness."""
+        return [self.runtime(name) for name in sorted(runtimes.runtimes())]
+
+    def runtime(self, name: str) -> dict[str, Any]:
+        """Return one runtime, or raise UnknownRuntime with the nearest names."""
+        found = runtimes.runtime(name)
+        return found.describe() | {
+            "formats": [
+                {"name": format, "environment": entry.environment.name, "ready": self.ready(entry.environment)}
+                for format, entry in found.formats.items()
+            ]
+        }
+
+    def simulators(self) -> list[dict[str, Any]]:
+        """Return every simulator with its readiness."""
+        return [
+            {"name": name, "ready": self.ready(spec), "datasets": sorted(d.name for d in datasets().values() if d.simulator == name)}
+            for name, spec in sorted(runtimes.simulators().items())
+        ]
+
+    def ready(self, spec: Any) -> bool:
+        """Tell whether an environment lies prepared on this machine."""
+        return environments.ready(spec, self._environments) is not None
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """Return every dataset, without the long parts."""
+        return [
+            {key: described[key] for key in ("name", "version", "digest", "title", "description", "simulator", "tasks")}
+            for described in (self.dataset(name) for name in sorted(datasets()))
+        ]
+
+    def dataset(self, ref: str, version: str | None = None) -> dict[str, Any]:
+        """Return one dataset with its interface, metrics and parameters."""
+        found = find_dataset(ref, version)
+        return dict(found.definition) | {"digest": found.digest}
+
+    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int | None]:
+        """Return a page of scenarios and where the next begins."""
+        rows = list(find_dataset(ref).scenarios(after, limit + 1))
+        return rows[:limit], after + limit if len(rows) > limit else None
+
+
+def find_dataset(ref: str, version: str | None = None) -> Dataset:
+    """Return the dataset that ``name`` or ``name@version`` refers to, or raise UnknownDataset with the nearest names."""
+    name, _, pinned = ref.partition("@")
+    version = version or pinned or None
+    found: Mapping[str, Dataset] = datasets()
+    if name not in found:
+        near = difflib.get_close_matches(name, found, 3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(found))}."
+        raise UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
+    dataset = found[name]
+    if version not in {None, "latest", dataset.version}:
+        raise UnknownDataset(f"The dataset {name} has no version {version!r:.80}; it has {dataset.version}.")
+    return dataset

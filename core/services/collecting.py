@@ -1,0 +1,190 @@
+"""The end of a simulation: one pass over its results in task order, for the summary, the digest, the archive and the compaction."""
+
+import hashlib
+import json
+import logging
+import secrets
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from core.domain.states import FINAL, State
+from core.domain.statistics import Tally
+from core.errors import Conflict
+from core.services.bells import Bell
+from core.services.results import Results
+from core.store import ranges, results, simulations
+from core.store.database import Database
+from datasets.catalogue import datasets
+from datasets.stores.base import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+#: Objects smaller than this on average, if there are more than a few, are gathered into ones of about ``PIECE`` bytes.
+SMALL, FEW, PIECE = 1 << 20, 16, 32 << 20
+#: For how long a collector may be at work before another may try, in seconds.
+CLAIM = 600.0
+
+
+class _Line(msgspec.Struct):
+    status: str
+    scenario: dict[str, Any]
+    metrics: dict[str, Any]
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+class Collecting:
+    """Ends simulations of which every stage is done. Safe to repeat, and to die in the middle of."""
+
+    def __init__(self, database: Database, store: ObjectStore, bell: Bell, read: Results) -> None:
+        self._database = database
+        self._store = store
+        self._bell = bell
+        self._read = read
+
+    def collect(self, id: str) -> None:
+        """Sum a simulation up and end it, if its stages are done and nobody else is at it."""
+        who = secrets.token_hex(8)
+        claimed = self._database.write(
+            lambda c: simulations.claim(c, id, State.RUNNING, who, CLAIM, self._database.now(c))
+        )
+        if not claimed:
+            return
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+            stage = results.stage_ids(c, id)[-1]
+            if ranges.open_stage(c, id) is not None:
+                return
+        summary = self._sum_up(row, stage)
+        total = summary["tasks"]["total"]
+        if (expected := self._expected(id)) != total:
+            raise Conflict(f"Simulation {id} has {total} results for {expected} tasks.")
+        verdict, reason = self._verdict(json.loads(row.spec), summary)
+        self._compact(stage)
+
+        def end(c: Connection) -> None:
+            simulations.move(
+                c, id, State.RUNNING, verdict, self._database.now(c), summary=json.dumps(summary), reason=reason
+            )
+
+        self._database.write(end)
+        self._bell.announce(id)
+        self._bell.ring("dispatch")
+
+    def sum_up_early(self, id: str) -> None:
+        """Write the summary of a simulation that ended before all its tasks did, of what is there."""
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+            stage = results.stage_ids(c, id)[-1]
+            total, _, _ = simulations.counts(c, id)
+        if State(row.state) not in FINAL or row.summary is not None:
+            return
+        summary = self._sum_up(row, stage)
+        summary["tasks"]["total"] = total
+        self._database.write(lambda c: simulations.set_summary(c, id, summary))
+        self._bell.announce(id)
+
+    def _expected(self, id: str) -> int:
+        with self._database.read() as c:
+            return simulations.counts(c, id)[0]
+
+    @staticmethod
+    def _verdict(spec: dict[str, Any], summary: dict[str, Any]) -> tuple[State, str | None]:
+        failed, most = summary["tasks"]["failed"], spec.get("max_failures")
+        if most is not None and failed > most:
+            return State.FAILED, f"{failed} tasks did not go well; at most {most} were allowed"
+        return State.SUCCEEDED, None
+
+    def _sum_up(self, row: Any, stage: str) -> dict[str, Any]:
+        definition = datasets()[row.dataset].definition
+        tally = Tally(definition["metrics"], definition.get("group_by", ()))
+        digest = hashlib.sha256()
+        crc = size = 0
+        for body in self._bodies(stage):
+            crc = zlib.crc32(body, crc)
+            size += len(body)
+            for line in body.splitlines():
+                result = _line.decode(line)
+                tally.add(result.status, result.scenario, result.metrics)
+                # `timing` is a line's last member, and the only one that may differ between two runs.
+                digest.update(line[: line.rindex(b',"timing":')] + b"}\n")
+        summary = tally.summary() | {"results_digest": "sha256:" + digest.hexdigest()}
+        summary["score"] = definition.get("score")
+        return summary | {"archive": self._read.measured(row, summary, size, crc)}
+
+    def _bodies(self, stage: str) -> Iterator[bytes]:
+        return self._read._lines(stage, 0, None)
+
+    def _compact(self, stage: str) -> None:
+        """Gather small objects into few large ones, in task order; rows are repointed before the old objects go."""
+        with self._database.read() as c:
+            objects = _objects(c, stage)
+        if len(objects) <= FEW or sum(size for _, size in objects) > SMALL * len(objects):
+            return
+        at = 0
+        while at < len(objects):
+            piece, end = [objects[at]], at + 1
+            total = objects[at][1]
+            while end < len(objects) and total < PIECE:
+                piece.append(objects[end])
+                total += objects[end][1]
+                end += 1
+            self._gather(stage, [key for key, _ in piece])
+            at = end
+
+    def _gather(self, stage: str, keys: list[str]) -> None:
+        if len(keys) < 2:
+            return
+        new = f"results/{stage.partition('.')[0]}/all-{secrets.token_hex(6)}"
+        shifts: list[int] = []
+
+        def bodies() -> Iterator[bytes]:
+            at = 0
+            for key in keys:
+                shifts.append(at)
+                for chunk in self._store.get(key):
+                    at += len(chunk)
+                    yield chunk
+
+        self._store.put(new, bodies())
+
+        def repoint(c: Connection) -> None:
+            for key, shift in zip(keys, shifts, strict=True):
+                results.repoint(c, key, new, shift)
+
+        self._database.write(repoint)
+        for key in keys:
+            self._store.delete(key)
+
+    # -- deletion
+
+    def bury(self, id: str) -> None:
+        """Remove the objects and rows of a deleted simulation; what a retry took over stays until it goes too."""
+        with self._database.read() as c:
+            held = results.objects_of(c, id)
+        self._database.write(lambda c: results.forget(c, id))
+        for key in held:
+            with self._database.read() as c:
+                if results.needed(c, key):
+                    continue
+            self._store.delete(key)
+        for prefix in (f"logs/{id}/", f"results/{id}/", f"replays/{id}/"):
+            for key in list(self._store.list(prefix)):
+                with self._database.read() as c:
+                    if not results.needed(c, key):
+                        self._store.delete(key)
+
+
+def _objects(c: Connection, stage: str) -> list[tuple[str, int]]:
+    found: dict[str, int] = {}
+    after = -1
+    while page := results.segments_in(c, stage, after=after):
+        for segment in page:
+            after = segment.start
+            found[segment.object] = max(found.get(segment.object, 0), segment.offset + segment.bytes)
+    return list(found.items())

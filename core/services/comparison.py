@@ -1,0 +1,66 @@
+"""Compare two simulations scenario by scenario: the same streets, two drivers."""
+
+from typing import Any
+
+import msgspec
+
+from core.domain.statistics import paired
+from core.errors import Invalid
+from core.services.results import Results
+from core.services.simulations import Simulations
+from datasets.catalogue import datasets
+
+
+class _Line(msgspec.Struct):
+    status: str
+    scenario: dict[str, Any]
+    metrics: dict[str, Any]
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+class Comparison:
+    """Pairs results by scenario and repeat, and tells the differences with their intervals."""
+
+    def __init__(self, simulations: Simulations, results: Results) -> None:
+        self._simulations = simulations
+        self._results = results
+
+    def compare(self, id: str, to: str) -> dict[str, Any]:
+        """Return, for each metric, both means, the mean of the paired differences and its 95 % interval.
+
+        What did not go well counts with the metric's worst value, where it has one, so that dying is never an advantage.
+        """
+        ours, theirs = self._simulations.get(id), self._simulations.get(to)
+        if ours.dataset.digest != theirs.dataset.digest:
+            raise Invalid("The two simulations did not play the same version of the same dataset.")
+        definition = datasets()[ours.dataset.name].definition
+        worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
+        mine, other = self._values(id, worst), self._values(to, worst)
+        metrics = {
+            name: compared
+            for name in [*worst, *sorted((mine.keys() & other.keys()) - worst.keys())]
+            if (compared := paired(mine.get(name, {}), other.get(name, {}))) is not None
+        }
+        return {
+            "simulation": id,
+            "to": to,
+            "dataset": ours.dataset.name,
+            "models": [ours.model.name, theirs.model.name],
+            "metrics": metrics,
+        }
+
+    def _values(self, id: str, worst: dict[str, float | None]) -> dict[str, dict[Any, float]]:
+        found: dict[str, dict[Any, float]] = {}
+        for body in self._results.lines(id):
+            for raw in body.splitlines():
+                line = _line.decode(raw)
+                key = (line.scenario["index"], line.scenario.get("repeat", 0), str(line.scenario.get("params", "")))
+                if line.status == "ok":
+                    numbers = {name: value for name, value in line.metrics.items() if isinstance(value, int | float)}
+                else:
+                    numbers = {name: value for name, value in worst.items() if value is not None}
+                for name, value in numbers.items():
+                    found.setdefault(name, {})[key] = float(value)
+        return found

@@ -1,0 +1,100 @@
+"""One watcher a process for all streams: it hears the bell, looks by the clock, and wakes the streams concerned."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import bindparam, text
+
+from core.errors import TooManyStreams
+from core.services.bells import Bell
+from core.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+_VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
+
+
+class Hub:
+    """Streams wait here on conditions; none of them polls. ``slots`` is how many may be open at once."""
+
+    def __init__(self, database: Database, bell: Bell, *, slots: int = 1000, interval: float = 0.5) -> None:
+        self._database = database
+        self._bell = bell
+        self._interval = interval
+        self._changed = threading.Condition()
+        self._versions: dict[str, int] = {}
+        self._watchers: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
+        self._slots = slots
+        self._open = 0
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def streams(self) -> int:
+        """Streams open now."""
+        return self._open
+
+    @contextmanager
+    def watching(self, id: str) -> Iterator[None]:
+        """Hold one of the slots while a stream lives."""
+        with self._changed:
+            if self._open >= self._slots:
+                raise TooManyStreams(retry_after=5)
+            self._open += 1
+            self._watchers[id] = self._watchers.get(id, 0) + 1
+            self._start()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open -= 1
+                self._watchers[id] -= 1
+                if not self._watchers[id]:
+                    for table in (self._watchers, self._versions, self._seen):
+                        table.pop(id, None)
+
+    def version(self, id: str) -> int:
+        """Return a number that grows whenever something may be new; read it before looking, then ``wait``."""
+        with self._changed:
+            return self._versions.get(id, 0)
+
+    def wait(self, id: str, version: int, timeout: float) -> bool:
+        """Block until something may be new since ``version``; tell whether there is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._versions.get(id, 0) != version, timeout)
+
+    def _start(self) -> None:
+        if not self._threads:
+            for work in (self._hear, self._look):
+                thread = threading.Thread(target=work, name=f"hub{work.__name__}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def _wake(self, ids: set[str]) -> None:
+        with self._changed:
+            for id in ids & self._watchers.keys():
+                self._versions[id] = self._versions.get(id, 0) + 1
+            self._changed.notify_all()
+
+    def _hear(self) -> None:
+        while True:
+            self._wake(set(self._bell.announcements(10.0)))
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while True:
+            pause.wait(self._interval)
+            with self._changed:
+                watched = list(self._watchers)
+            try:
+                for at in range(0, len(watched), 500):
+                    with self._database.read() as c:
+                        found = c.execute(_VERSIONS, {"ids": watched[at : at + 500]}).all()
+                    moved = {id for id, seq in found if self._seen.get(id) != seq}
+                    self._seen.update({id: seq for id, seq in found})
+                    if moved:
+                        self._wake(moved)
+            except Exception:
+                logger.exception("the streams' watcher could not look; next try in %s s", self._interval)

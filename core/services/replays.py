@@ -1,0 +1,76 @@
+"""Replays: a scenario played again from its action trace, on demand, without the model."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from core.errors import NotFound, UnknownArtifact
+from core.services.bells import Bell
+from core.services.catalogue import find_dataset
+from core.services.results import Blob, Results
+from core.store import simulations
+from core.store.database import Database
+from datasets.catalogue import Dataset
+from datasets.stores.base import ObjectStore
+
+#: The artifact that players leave: float32 actions, zlib-compressed.
+TRACE = "trace.f32.zz"
+
+
+class Replays:
+    """Asks for replays and keeps them."""
+
+    def __init__(self, database: Database, store: ObjectStore, bell: Bell, results: Results) -> None:
+        self._database = database
+        self._store = store
+        self._bell = bell
+        self._results = results
+
+    def get(self, id: str, task: int) -> Blob | None:
+        """Return the replay as JSON, or None while it is being made; raise UnknownArtifact where there is no trace."""
+        self._results.artifact(id, task, TRACE)
+        key = _key(id, task)
+        try:
+            size = self._store.size(key)
+        except NotFound:
+            self._bell.enqueue("replay", f"{id}:{task}")
+            return None
+        etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
+        return Blob(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
+
+    def inputs(self, id: str, task: int) -> tuple[Dataset, Mapping[str, Any], bytes]:
+        """Return what a player needs: the dataset, its set-up, and the trace."""
+        with self._database.read() as c:
+            provenance = json.loads(simulations.find(c, id).provenance)
+        blob = self._results.artifact(id, task, TRACE)
+        trace = b"".join(blob.read(0, blob.size))
+        dataset = find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"])
+        return dataset, provenance["play"] | {"definition": dict(dataset.definition)}, trace
+
+    def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
+        """Store a replay; twice is harmless."""
+        line = next(self._results.lines(id, task, task + 1), None)
+        if line is None:
+            raise UnknownArtifact()
+        result = msgspec.json.decode(line)
+        name = result["scenario"].get("name", f"task {task}")
+        outcome = result["metrics"].get("outcome") or result["status"]
+        document = dict(replay) | {"title": name, "outcome": outcome, "result": result}
+        self._store.put(_key(id, task), (msgspec.json.encode(document),))
+        self._bell.announce(id)
+
+    def made(self, id: str, task: int) -> bool:
+        """Tell whether a replay is there already."""
+        try:
+            return self._store.size(_key(id, task)) > 0
+        except NotFound:
+            return False
+
+
+def _key(id: str, task: int) -> str:
+    return f"replays/{id}/{task}"
+
+

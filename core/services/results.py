@@ -1,0 +1,323 @@
+"""Results, events, output, artifacts and the archive: everything a person takes away, streamed and resumable."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from core.domain import archive as zip
+from core.domain.records import Event
+from core.domain.states import FINAL, State
+from core.errors import Gone, NotFinished, NotFound, UnknownArtifact
+from core.services.hub import Hub
+from core.store import results as store
+from core.store import simulations
+from core.store.database import Database
+from core.store.ranges import Segment
+from datasets.stores.base import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes that can be read in part. ``etag`` is strong: equal tags, equal bytes."""
+
+    size: int
+    media_type: str
+    etag: str
+    read: Callable[[int, int], Iterator[bytes]]
+
+
+class Results:
+    """Reads what simulations leave behind. No database transaction is open across a ``yield``."""
+
+    def __init__(self, database: Database, objects: ObjectStore, hub: Hub) -> None:
+        self._database = database
+        self._objects = objects
+        self._hub = hub
+
+    # -- events
+
+    def events(self, id: str, after: int = 0) -> list[Event]:
+        """Return the events after number ``after`` that there are now."""
+        with self._database.read() as c:
+            simulations.find(c, id)
+            rows = simulations.events_after(c, id, after)
+        return [_event(row) for row in rows]
+
+    def ended(self, id: str, after: int) -> bool:
+        """Tell whether the final event is not after number ``after``: nothing will ever follow."""
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+        return State(row.state) in FINAL and row.event_seq <= after
+
+    def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
+        """Yield events as they come, None as a heartbeat; end after the last one that can come."""
+        self.events(id, after)  # raises before the first byte is sent
+        return self._follow_events(id, after, heartbeat)
+
+    def _follow_events(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
+        with self._hub.watching(id):
+            while True:
+                version = self._hub.version(id)
+                try:
+                    found = self.events(id, after)
+                except NotFound:
+                    return
+                for event in found:
+                    after = event.seq
+                    yield event
+                if not found:
+                    try:
+                        if self.ended(id, after):
+                            return
+                    except NotFound:
+                        return
+                    if not self._hub.wait(id, version, heartbeat):
+                        yield None
+
+    # -- result lines
+
+    def lines(self, id: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """Yield result lines of the tasks [start, stop) in task order, of what is there, in chunks of whole lines."""
+        stage = self._stage(id)
+        return self._lines(stage, start, stop)
+
+    def _lines(self, stage: str, start: int, stop: int | None) -> Iterator[bytes]:
+        with self._database.read() as c:
+            after = store.covering(c, stage, start)
+        while True:
+            with self._database.read() as c:
+                page = store.segments_in(c, stage, after=after, upto=stop)
+            if not page:
+                return
+            for segment in page:
+                after = segment.start
+                if segment.stop <= start:
+                    continue
+                body = self._bytes(stage, segment)
+                if segment.start < start or (stop is not None and segment.stop > stop):
+                    lines = body.splitlines(keepends=True)
+                    body = b"".join(lines[max(0, start - segment.start) : None if stop is None else stop - segment.start])
+                if body:
+                    yield body
+
+    def follow(self, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
+        """Yield result lines in order of arrival until all are delivered; resume by the number of lines received.
+
+        b"" is a heartbeat. A simulation that ends without all its results ends the stream with ``{"incomplete": reason}``.
+        """
+        stage = self._stage(id)
+        return self._follow(id, stage, skip, heartbeat)
+
+    def _follow(self, id: str, stage: str, skip: int, heartbeat: float) -> Iterator[bytes]:
+        after = 0
+        with self._hub.watching(id):
+            while True:
+                version = self._hub.version(id)
+                with self._database.read() as c:
+                    try:
+                        row = simulations.find(c, id)
+                    except NotFound:
+                        yield b'{"incomplete":"the simulation was deleted"}\n'
+                        return
+                    pending = store.unnumbered(c, stage)
+                if pending:
+                    self._database.write(lambda c: store.number(c, stage), durable=False)
+                with self._database.read() as c:
+                    page = store.arrived(c, stage, after)
+                for number, segment in page:
+                    after = number
+                    count = segment.stop - segment.start
+                    if skip >= count:
+                        skip -= count
+                        continue
+                    body = self._bytes(stage, segment)
+                    if skip:
+                        body = b"".join(body.splitlines(keepends=True)[skip:])
+                        skip = 0
+                    yield body
+                if page:
+                    continue
+                if State(row.state) in FINAL and not pending:
+                    with self._database.read() as c:
+                        total, done, _ = simulations.counts(c, id)
+                    if done < total:
+                        yield json.dumps({"incomplete": row.reason or row.state}).encode() + b"\n"
+                    return
+                if not self._hub.wait(id, version, heartbeat):
+                    yield b""
+
+    def _stage(self, id: str) -> str:
+        with self._database.read() as c:
+            simulations.find(c, id)
+            return store.stage_ids(c, id)[-1]
+
+    def _bytes(self, stage: str, segment: Segment) -> bytes:
+        """Return a segment's lines; where they were moved in the meantime, from where they lie now."""
+        for _ in range(3):
+            try:
+                body = b"".join(self._objects.get(segment.object, segment.offset, segment.bytes))
+            except NotFound:
+                with self._database.read() as c:
+                    found = store.segment_at(c, stage, segment.start)
+                if found is None:
+                    raise Gone() from None
+                segment = found
+                continue
+            if zlib.crc32(body) != segment.crc32:
+                raise NotFound(f"The results of the tasks [{segment.start}, {segment.stop}) are damaged.")
+            return body
+        raise Gone()
+
+    # -- artifacts
+
+    def artifacts(self, id: str, *, after: tuple[int, str] = (-2, ""), limit: int = 100) -> list[dict[str, Any]]:
+        """Return a page of artifacts after (task, name)."""
+        with self._database.read() as c:
+            simulations.find(c, id)
+            page = store.artifact_page(c, id, after, limit)
+        return [{"task": one.task, "name": one.name, "media_type": one.media_type, "bytes": one.bytes} for one in page]
+
+    def artifact(self, id: str, task: int, name: str) -> Blob:
+        """Return one artifact, or raise UnknownArtifact."""
+        with self._database.read() as c:
+            simulations.find(c, id)
+            found = store.artifact(c, id, task, name)
+        if found is None:
+            raise UnknownArtifact()
+        return self._blob(id, found)
+
+    def _blob(self, id: str, one: store.Artifact) -> Blob:
+        def read(start: int, stop: int) -> Iterator[bytes]:
+            current = one
+            with self._database.read() as c:
+                current = store.artifact(c, id, one.task, one.name) or one
+            return self._objects.get(current.object, current.offset + start, stop - start)
+
+        return Blob(one.bytes, one.media_type, f'"{one.crc32:08x}-{one.bytes:x}"', read)
+
+    # -- output
+
+    def logs(self, id: str, *, follow: bool = False, heartbeat: float = 15.0) -> Iterator[bytes]:
+        """Yield what models and simulators wrote, each line after the name of its writer; b"" is a heartbeat."""
+        with self._database.read() as c:
+            simulations.find(c, id)
+        return self._logs(id, follow, heartbeat)
+
+    def _logs(self, id: str, follow: bool, heartbeat: float) -> Iterator[bytes]:
+        after = 0
+        with self._hub.watching(id):
+            while True:
+                version = self._hub.version(id)
+                with self._database.read() as c:
+                    try:
+                        final = State(simulations.find(c, id).state) in FINAL
+                    except NotFound:
+                        return
+                    page = store.log_pieces(c, id, after)
+                for piece in page:
+                    after = piece.seq
+                    prefix = piece.name.encode() + b" | "
+                    body = b"".join(self._objects.get(piece.object))
+                    yield b"".join(prefix + line.rstrip(b"\n") + b"\n" for line in body.splitlines(keepends=True))
+                if page:
+                    continue
+                if final or not follow:
+                    return
+                if not self._hub.wait(id, version, heartbeat):
+                    yield b""
+
+    # -- archive
+
+    def archive(self, id: str) -> Blob:
+        """Return everything as one zip whose length, tag and every range are known before it is sent."""
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+        if State(row.state) not in FINAL or row.summary is None:
+            raise NotFinished("The archive can be had once the simulation has ended.")
+        summary = json.loads(row.summary)
+        documents = self._documents(row)
+
+        def members() -> Iterator[zip.Member]:
+            return self._members(row, summary, documents)
+
+        described = json.dumps([summary["archive"], summary["results_digest"], documents], sort_keys=True)
+        etag = f'"{hashlib.sha256(described.encode()).hexdigest()[:32]}"'
+        size = summary["archive"]["size"]
+        return Blob(size, "application/zip", etag, lambda start, stop: zip.read(members, start, stop))
+
+    @staticmethod
+    def _documents(row: Any) -> dict[str, str]:
+        document = {"id": row.id, "spec": json.loads(row.spec), "provenance": json.loads(row.provenance)}
+        return {
+            "simulation.json": json.dumps(document, indent=2, sort_keys=True) + "\n",
+            "summary.json": json.dumps(
+                {key: value for key, value in json.loads(row.summary).items() if key != "archive"}, indent=2, sort_keys=True
+            )
+            + "\n",
+        }
+
+    def _members(self, row: Any, summary: dict[str, Any], documents: dict[str, str]) -> Iterator[zip.Member]:
+        for name, text in documents.items():
+            raw = text.encode()
+            yield zip.Member(name, len(raw), zlib.crc32(raw), lambda a, b, raw=raw: iter((raw[a:b],)))
+        held = summary["archive"]
+        stage = self._stage(row.id)
+        yield zip.Member(
+            "results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b)
+        )
+        after = (-2, "")
+        while True:
+            with self._database.read() as c:
+                page = store.artifact_page(c, row.id, after, 500)
+            if not page:
+                return
+            for one in page:
+                after = (one.task, one.name)
+                if one.task < 0:
+                    continue  # made on demand after the end, such as replays: not part of what was measured
+                yield zip.Member(f"artifacts/{one.task}/{one.name}", one.bytes, one.crc32, self._blob(row.id, one).read)
+
+    def _slice(self, stage: str, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes [start, stop) of all result lines in task order."""
+        at, after = 0, -1
+        while at < stop:
+            with self._database.read() as c:
+                page = store.segments_in(c, stage, after=after)
+            if not page:
+                return
+            for segment in page:
+                after = segment.start
+                low, high = max(0, start - at), min(segment.bytes, stop - at)
+                if low < high:
+                    yield self._bytes(stage, segment)[low:high]
+                at += segment.bytes
+                if at >= stop:
+                    return
+
+    def measured(self, row: Any, summary: dict[str, Any], size: int, crc32: int) -> dict[str, Any]:
+        """Return what the archive of a simulation that is being collected will be; kept in its summary."""
+        held = {"bytes": size, "crc32": crc32, "size": 0}
+        with_held = summary | {"archive": held}
+        fields = {name: getattr(row, name) for name in ("id", "spec", "provenance")}
+        documents = self._documents(_Row(**fields, summary=json.dumps(with_held)))
+        held["size"] = zip.measure(self._members(_Row(**fields, summary=""), with_held, documents))
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    id: str
+    spec: str
+    provenance: str
+    summary: str
+
+
+def _event(row: Any) -> Event:
+    return Event(
+        simulation_id=row.simulation_id, seq=row.seq, type=row.type, body=json.loads(row.body),
+        at=datetime.fromtimestamp(row.at, UTC),
+    )

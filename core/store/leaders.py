@@ -1,0 +1,22 @@
+"""Who leads a role, where several processes might: a row with an epoch that every write of the leader checks."""
+
+from sqlalchemy import Connection, text
+
+_TAKE = text(
+    "INSERT INTO leaders(role, epoch, holder, until) VALUES(:role, 1, :holder, :until) ON CONFLICT(role) DO UPDATE"
+    " SET epoch=leaders.epoch + CASE WHEN leaders.holder=excluded.holder THEN 0 ELSE 1 END,"
+    " holder=excluded.holder, until=excluded.until"
+    " WHERE leaders.until<:now OR leaders.holder=excluded.holder RETURNING epoch"
+)
+_HOLDS = text("SELECT 1 FROM leaders WHERE role=:role AND epoch=:epoch")
+
+
+def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> int | None:
+    """Lead, or go on leading, for so many seconds; return the epoch, or None while another leads."""
+    epoch = c.scalar(_TAKE, {"role": role, "holder": holder, "until": now + seconds, "now": now})
+    return int(epoch) if epoch is not None else None
+
+
+def holds(c: Connection, role: str, epoch: int) -> bool:
+    """Tell whether nobody has led since."""
+    return c.execute(_HOLDS, {"role": role, "epoch": epoch}).first() is not None

@@ -1,0 +1,146 @@
+"""Segments, artifacts and logs in SQL: which bytes of which objects hold what, in task order and in order of arrival."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select, text
+
+from core.store.ranges import Segment
+from core.store.tables import artifacts, logs, segments, stages
+
+_COLUMNS = (
+    segments.c.start, segments.c.stop, segments.c.object, segments.c.offset,
+    segments.c.bytes, segments.c.crc32, segments.c.failed, segments.c.sketch,
+)
+_UNNUMBERED = text("SELECT 1 FROM segments WHERE stage_id=:s AND arrival IS NULL LIMIT 1")
+_LOCK = text("UPDATE stages SET prev=prev WHERE id=:s")
+_NUMBER = text(
+    "UPDATE segments SET arrival=n.k+(SELECT coalesce(max(arrival), 0) FROM segments WHERE stage_id=:s)"
+    " FROM (SELECT start, row_number() OVER (ORDER BY start) AS k FROM segments WHERE stage_id=:s AND arrival IS NULL) AS n"
+    " WHERE segments.stage_id=:s AND segments.start=n.start AND segments.arrival IS NULL"
+)
+_REPOINT = 'UPDATE {table} SET object=:new, "offset"="offset"+:shift WHERE object=:old'
+_REPOINT_SEGMENTS = text(_REPOINT.format(table="segments"))
+_REPOINT_ARTIFACTS = text(_REPOINT.format(table="artifacts"))
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file some task left; ``task`` -1: of the whole simulation."""
+
+    task: int
+    name: str
+    media_type: str
+    object: str
+    offset: int
+    bytes: int
+    crc32: int
+
+
+def stage_ids(c: Connection, simulation: str) -> list[str]:
+    """Return the stages of a simulation in their order."""
+    return list(c.scalars(select(stages.c.id).where(stages.c.simulation_id == simulation).order_by(stages.c.ordinal)))
+
+
+def segments_in(c: Connection, stage: str, *, after: int = -1, upto: int | None = None, limit: int = 1000) -> list[Segment]:
+    """Return segments of one stage that begin after task ``after``, in task order."""
+    query = select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start > after)
+    if upto is not None:
+        query = query.where(segments.c.start < upto)
+    return [Segment(*row) for row in c.execute(query.order_by(segments.c.start).limit(limit))]
+
+
+def segments_of(c: Connection, simulation: str, *, after: int = -1, limit: int = 1000) -> list[Segment]:
+    """Return segments of a simulation's last stage that begin after task ``after``, in task order."""
+    ids = stage_ids(c, simulation)
+    return segments_in(c, ids[-1], after=after, limit=limit) if ids else []
+
+
+def covering(c: Connection, stage: str, task: int) -> int:
+    """Return a value for ``after`` such that the segment that holds ``task`` comes first."""
+    query = select(func.max(segments.c.start)).where(segments.c.stage_id == stage, segments.c.start <= task)
+    found = c.scalar(query)
+    return int(found) - 1 if found is not None else -1
+
+
+def unnumbered(c: Connection, stage: str) -> bool:
+    """Tell whether segments have arrived that have no number yet."""
+    return c.execute(_UNNUMBERED, {"s": stage}).first() is not None
+
+
+def number(c: Connection, stage: str) -> None:
+    """Number what has arrived, under the stage's lock; whoever reads does this."""
+    c.execute(_LOCK, {"s": stage})
+    c.execute(_NUMBER, {"s": stage})
+
+
+def arrived(c: Connection, stage: str, after: int, limit: int = 200) -> list[tuple[int, Segment]]:
+    """Return (number, segment) of what arrived after number ``after``."""
+    query = select(segments.c.arrival, *_COLUMNS).where(segments.c.stage_id == stage, segments.c.arrival > after)
+    return [(row[0], Segment(*row[1:])) for row in c.execute(query.order_by(segments.c.arrival).limit(limit))]
+
+
+def segment_at(c: Connection, stage: str, start: int) -> Segment | None:
+    """Return one segment as it is stored now."""
+    row = c.execute(select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start == start)).first()
+    return Segment(*row) if row else None
+
+
+def artifact_page(c: Connection, simulation: str, after: tuple[int, str], limit: int) -> list[Artifact]:
+    """Return artifacts after (task, name), in that order."""
+    a = artifacts.c
+    query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32).where(
+        a.simulation_id == simulation, (a.task > after[0]) | ((a.task == after[0]) & (a.name > after[1]))
+    )
+    return [Artifact(*row) for row in c.execute(query.order_by(a.task, a.name).limit(limit))]
+
+
+def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact | None:
+    """Return one artifact."""
+    a = artifacts.c
+    query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32)
+    row = c.execute(query.where(a.simulation_id == simulation, a.task == task, a.name == name)).first()
+    return Artifact(*row) if row else None
+
+
+def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> Sequence[Row[Any]]:
+    """Return pieces of output after number ``after``."""
+    query = select(logs).where(logs.c.simulation_id == simulation, logs.c.seq > after)
+    return c.execute(query.order_by(logs.c.seq).limit(limit)).all()
+
+
+def repoint(c: Connection, old: str, new: str, shift: int) -> None:
+    """Say that an object's bytes now lie within another, ``shift`` bytes on."""
+    named = {"old": old, "new": new, "shift": shift}
+    c.execute(_REPOINT_SEGMENTS, named)
+    c.execute(_REPOINT_ARTIFACTS, named)
+
+
+def needed(c: Connection, object: str) -> bool:
+    """Tell whether any row points at an object."""
+    return any(
+        c.execute(select(table.c.object).where(table.c.object == object).limit(1)).first() is not None
+        for table in (segments, artifacts)
+    )
+
+
+def objects_of(c: Connection, simulation: str) -> list[str]:
+    """Return the keys of every object a simulation's rows point at."""
+    return list(c.scalars(_OBJECTS, {"i": simulation}))
+
+
+def forget(c: Connection, simulation: str) -> None:
+    """Delete the rows of a simulation's results, all but the tombstone."""
+    for statement in _FORGET:
+        c.execute(statement, {"i": simulation})
+
+
+_OBJECTS = text(
+    "SELECT object FROM segments WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
+    " UNION SELECT object FROM artifacts WHERE simulation_id=:i UNION SELECT object FROM logs WHERE simulation_id=:i"
+)
+_FORGET = [
+    text(f"DELETE FROM {table} WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)")
+    for table in ("segments", "ranges")
+] + [text(f"DELETE FROM {table} WHERE simulation_id=:i") for table in ("stages", "artifacts", "logs", "events", "launches")]

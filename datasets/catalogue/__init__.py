@@ -1,0 +1,75 @@
+"""The built-in datasets: one folder each, described by its `dataset.json`."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from core.errors import Corrupt
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dataset:
+    """A named, versioned set of scenarios with the files they need and the simulator that plays them.
+
+    ``digest`` covers the definition, which holds the digest of every file.
+    """
+
+    name: str
+    version: str
+    digest: str
+    folder: Path
+    definition: Mapping[str, Any]
+
+    @property
+    def simulator(self) -> str:
+        """Kind of the simulator that plays it."""
+        return str(self.definition["simulator"])
+
+    @property
+    def tasks(self) -> int | None:
+        """Number of scenarios; None where a submission says how many."""
+        tasks: int | None = self.definition["tasks"]
+        return tasks
+
+    def scenarios(self, after: int, limit: int) -> Iterator[dict[str, Any]]:
+        """Yield up to ``limit`` scenarios from number ``after`` on, reading no more of the file than that."""
+        name = self.definition.get("scenarios")
+        if name is None:
+            stop = min(after + limit, self.tasks if self.tasks is not None else int(self.definition["max_tasks"]))
+            yield from ({"index": index} for index in range(after, stop))
+            return
+        with open(self.folder / name, encoding="utf-8") as file:
+            for line in islice(file, after, after + limit):
+                yield json.loads(line)
+
+    def verify(self) -> None:
+        """Check every file against its digest; raise Corrupt naming the first that differs."""
+        for entry in self.definition.get("files", ()):
+            with open(self.folder / entry["path"], "rb") as file:
+                found = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+            if found != entry["digest"]:
+                raise Corrupt(f"The file {entry['path']} of dataset {self.name} is not the one that was published.")
+
+
+@functools.cache
+def datasets() -> Mapping[str, Dataset]:
+    """Return every built-in dataset by name."""
+    found = {}
+    for path in sorted(FOLDER.glob("*/dataset.json")):
+        raw = path.read_bytes()
+        definition = json.loads(raw)
+        found[definition["name"]] = Dataset(
+            name=definition["name"],
+            version=definition["version"],
+            digest="sha256:" + hashlib.sha256(raw).hexdigest(),
+            folder=path.parent,
+            definition=definition,
+        )
+    return found

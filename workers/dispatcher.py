@@ -1,0 +1,199 @@
+"""The dispatcher: look, decide, act, wait for the bell or the clock. One acts at a time; spares wait."""
+
+import fcntl
+import logging
+import os
+import socket
+import time
+from pathlib import Path
+from threading import Event
+
+from core.domain.admission import admit, why_waiting
+from core.domain.launches import Phase, Sighting
+from core.domain.states import FINAL, LIVE, State
+from core.errors import PlatformError
+from core.services import Platform
+from core.services.dispatch import Busy, Dispatch, Lent, Snapshot
+from core.store import leaders
+from workers.executors.base import Executor
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two sums of progress.
+TICK = 0.5
+#: Seconds a new launch may go unseen before it counts as vanished.
+GRACE = 15.0
+#: Seconds an absent leader is waited for.
+TERM = 10.0
+
+
+class Dispatcher:
+    """Moves simulations on. Every step is safe to repeat, so a crash between any two costs nothing but time."""
+
+    def __init__(
+        self, platform: Platform, dispatch: Dispatch, executor: Executor, *, cores: int, run_dir: Path, ttl: float, interval: float
+    ) -> None:
+        self._platform = platform
+        self._dispatch = dispatch
+        self._executor = executor
+        self._cores = cores
+        self._run_dir = run_dir
+        self._ttl = ttl
+        self._interval = interval
+        self._ticked_at = 0.0
+        self._looked_at = 0.0
+        self._expire_from = 0.0
+        self._rung: dict[str, float] = {}
+
+    def run(self, stop: Event) -> None:
+        """Lead, then pass after pass until told to stop. A failed pass is logged, not fatal."""
+        if not self._lead(stop):
+            return
+        self._expire_from = time.monotonic() + self._ttl  # whoever could not beat while we were away gets a whole term
+        while not stop.is_set():
+            try:
+                self._renew()
+                self.step()
+            except Exception:
+                logger.exception("a pass of the dispatcher failed; next try in %s s", self._interval)
+                stop.wait(self._interval)
+            self._platform.bell.wait("dispatch", self._pause())
+
+    def _pause(self) -> float:
+        return TICK if self._dispatch.working else self._interval
+
+    def _lead(self, stop: Event) -> bool:
+        """Wait to be the one: a lock file where there is one machine (freed by kill -9), a leader row as well elsewhere."""
+        self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = open(self._run_dir / "dispatch.lock", "w")
+        while not stop.is_set():
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                stop.wait(0.2)
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        while not stop.is_set() and not self._platform.database.embedded:
+            if self._take():
+                break
+            stop.wait(1.0)
+        return not stop.is_set()
+
+    def _take(self) -> bool:
+        database = self._platform.database
+        self._dispatch.epoch = database.write(
+            lambda c: leaders.take(c, "dispatch", self._holder, TERM, database.now(c))
+        )
+        return self._dispatch.epoch is not None
+
+    def _renew(self) -> None:
+        if not self._platform.database.embedded and not self._take():
+            raise RuntimeError("another dispatcher leads")
+
+    def step(self) -> None:
+        """One pass: look, decide, act."""
+        now = time.monotonic()
+        if now - self._looked_at > 2 * self._ttl:
+            self._expire_from = now + self._ttl  # we were stopped or starved, so drivers may have been too
+        self._looked_at = now
+        snapshot = self._dispatch.snapshot()
+        seen = self._executor.observe([launch.id for launch in snapshot.launches]) if snapshot.launches else {}
+        for launch in snapshot.launches:
+            self._reconcile(launch, seen.get(launch.id))
+        if now >= self._expire_from:
+            self._expire(snapshot)
+        self._platform.leases.settle()
+        for one in snapshot.busy:
+            self._advance(one, snapshot)
+        self._admit()
+        if now - self._ticked_at >= TICK:
+            self._ticked_at = now
+            self._dispatch.tick([one for one in snapshot.busy if one.state is State.RUNNING], snapshot.now)
+        self._tidy()
+
+    # -- launches
+
+    def _reconcile(self, launch: Lent, sighting: Sighting | None) -> None:
+        """Bring together what we know of a launch and what its executor sees."""
+        over = sighting is None or sighting.phase is Phase.ENDED
+        if launch.state not in LIVE:
+            self._executor.cancel(launch.id)
+            self._dispatch.end_launch(launch)
+        elif over and (sighting is not None or launch.age > GRACE):
+            if launch.state is State.RUNNING and self._dispatch.close(launch.simulation):
+                self._dispatch.end_launch(launch)
+                return
+            reason = sighting.reason if sighting is not None and sighting.reason else "its processes vanished"
+            logger.warning("launch %s ended early: %s", launch.id, reason)
+            self._executor.cancel(launch.id)
+            self._dispatch.again(launch, reason)
+
+    def _expire(self, snapshot: Snapshot) -> None:
+        for simulation in self._platform.leases.expire():
+            for one in snapshot.busy:
+                if one.id == simulation:
+                    self._dispatch.give_up(one, State.ERRORED, "its drivers fell silent too often")
+
+    # -- simulations
+
+    def _advance(self, one: Busy, snapshot: Snapshot) -> None:
+        launched = any(launch.simulation == one.id for launch in snapshot.launches)
+        if one.state is State.RUNNING:
+            if one.timeout is not None and one.started_at is not None and snapshot.now - one.started_at > one.timeout:
+                self._dispatch.give_up(one, State.FAILED, f"not done within its timeout of {one.timeout:g} s")
+            elif self._dispatch.close(one.id) and not one.claimed:
+                self._again_and_again(one.id, lambda: self._dispatch.collect(one.id))
+        elif one.state is State.STAGING and not one.claimed:
+            self._again_and_again(one.id, lambda: self._platform.bell.enqueue("stage", one.id))
+        elif one.state is State.LAUNCHING and not launched:
+            self._launch(one)
+        elif one.state is State.CANCELLING and not launched:
+            self._dispatch.move(one.id, State.CANCELLING, State.CANCELLED)
+
+    def _again_and_again(self, id: str, ring) -> None:  # type: ignore[no-untyped-def]
+        """Ring for a job, and again every few seconds while nobody has claimed it."""
+        now = time.monotonic()
+        if now - self._rung.get(id, -10.0) >= 2.0:
+            self._rung[id] = now
+            ring()
+
+    def _launch(self, one: Busy) -> None:
+        launch = self._dispatch.launch(one)
+        lent = Lent(launch.id, one.id, one.attempt, launch.workers, State.LAUNCHING, 0.0)
+        try:
+            self._executor.submit(launch)
+        except PlatformError as error:
+            self._dispatch.end_launch(lent)
+            self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched")
+        except OSError as error:  # the executor is away: it will be asked again
+            logger.warning("launch %s was not taken: %s", launch.id, error)
+            self._dispatch.again(lent, "the executor does not answer")
+
+    def _admit(self) -> None:
+        snapshot = self._dispatch.snapshot()
+        queued = {one.id: one for one in snapshot.busy if one.state is State.QUEUED}
+        if not queued:
+            return
+        free = self._cores - snapshot.held
+        for item in list(admit(snapshot.queue, free, self._cores, snapshot.now)):
+            one = queued.pop(item.id)
+            ready = self._platform.staging.ready(dict(one.provenance))
+            if self._dispatch.admit(one, ready=ready) and ready:
+                self._launch(one)
+            free -= one.cores
+        for position, one in enumerate(sorted(queued.values(), key=lambda one: one.created_at), 1):
+            words = why_waiting(position, free, one.cores)
+            if one.not_before <= snapshot.now and self._dispatch.reasons.get(one.id) != words:
+                self._dispatch.explain(one.id, words)
+
+    def _tidy(self) -> None:
+        """What is left to do for simulations that have ended."""
+        for id in self._dispatch.unfinished():
+            self._again_and_again(id, lambda id=id: self._dispatch.collect(id))  # type: ignore[misc]
+        for id in self._dispatch.deleted():
+            self._platform.collecting.bury(id)
+        for id in [id for id, at in self._rung.items() if time.monotonic() - at > 60.0]:
+            del self._rung[id]
+
+
+__all__ = ["FINAL", "Dispatcher"]
