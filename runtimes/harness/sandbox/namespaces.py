@@ -23,6 +23,9 @@ EMPTY_PATH, RECURSIVE, CLONE_TREE, TREE_CLOEXEC, FROM_DESCRIPTOR = 0x1000, 0x800
 #: Existing on every Linux; hidden only in our own mount namespace, and only until the new root is entered.
 STAGE = "/tmp"
 
+#: The namespace's own /proc lies beside the few files of the machine's that are bound; /proc/self leads into it.
+OWN_PROC = "/proc/own"
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -86,13 +89,13 @@ def enter(wanted: Layout, *, scratch_mb: int, user: int, group: int) -> bool:
     trees = {path: _take(path, readonly=True) for path in wanted.real}
     devices = {path: _take(path, readonly=False) for path in DEVICES}
     kernel.mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=4k,mode=755")
-    for name in ("dev", "proc", "tmp"):
-        os.mkdir(f"{STAGE}/{name}")
+    for path in ("/dev", "/proc", OWN_PROC, "/tmp"):
+        os.mkdir(STAGE + path)
     if scratch_mb:
         options = f"size={scratch_mb}m,nr_inodes=1000,mode=700,uid={user},gid={group}"
         kernel.mount("tmpfs", f"{STAGE}/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
     _put(trees | devices)
-    for link, target in wanted.links:
+    for link, target in (*wanted.links, ("/proc/self", "own/self"), ("/proc/thread-self", "own/thread-self")):
         os.makedirs(os.path.dirname(STAGE + link), exist_ok=True)
         os.symlink(target, STAGE + link)
     has_proc = _mount_proc()
@@ -130,7 +133,7 @@ def _put(trees: dict[str, int]) -> None:
 def _mount_proc() -> bool:
     try:
         flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY
-        kernel.mount("proc", f"{STAGE}/proc", "proc", flags, "hidepid=2,subset=pid")
+        kernel.mount("proc", STAGE + OWN_PROC, "proc", flags, "hidepid=2,subset=pid")
     except PermissionError:
         # In a container whose own /proc is masked a user may not mount a whole one. Nothing here needs it.
         return False

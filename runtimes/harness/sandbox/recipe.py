@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from . import kernel, landlock, limits, namespaces, seccomp, syscalls
 
-#: What a program needs of the system: shared libraries, and how many processors there are.
-SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu")
+#: What a program needs of the system: shared libraries, and how many processors there are and what they can do.
+SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/cpuinfo")
 
 ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/tmp",
@@ -40,8 +40,8 @@ class Confinement:
 
     ``readonly`` are paths it sees under the same names, besides Python, this harness and the shared libraries.
     ``memory`` is address space in bytes; ``processes`` counts threads too; ``keep`` are descriptors besides the
-    standard ones. ``uid`` is a user of its own where we are root, and chosen when None. ``level`` None is the best there
-    is; naming it saves the trial.
+    standard ones. ``uid`` is a user of its own where we are root, and chosen when None. ``level`` None is the best
+    there is; naming it saves the trial.
     ``may_fork`` is for a host that forks a child for every scenario.
     """
 
@@ -92,7 +92,7 @@ def follow(wanted: Confinement, level: int) -> Report:
         namespaces.leave(as_user=not own)
         _become_first()
         has_proc = namespaces.enter(namespaces.layout(paths), scratch_mb=wanted.writable_tmp_mb, user=user, group=group)
-        rights |= {"/proc": landlock.READ | landlock.LIST} if has_proc else {}
+        rights |= {namespaces.OWN_PROC: landlock.READ | landlock.LIST} if has_proc else {}
         rights |= {"/tmp": landlock.SCRATCH} if wanted.writable_tmp_mb else {}
         layers["files"] = f"read-only root, {_scratch(wanted)}, {'own /proc' if has_proc else 'no /proc'}"
         layers["network"] = "an empty namespace"
