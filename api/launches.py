@@ -177,7 +177,9 @@ def _beat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple
     places = leases.beat(launch, held)
     return 200, {
         "leases": [
-            {"start": start, "lost": True} if place is None else {"start": start, "mark": place.mark, "stop": place.stop}
+            {"start": start, "lost": True}
+            if place is None
+            else {"start": start, "mark": place.mark, "stop": place.stop}
             for (_, start, _, _), place in zip(held, places, strict=True)
         ]
     }

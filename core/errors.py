@@ -1,4 +1,4 @@
-"""Every way the platform says no: the class is the problem type, its docstring the default detail, its status the answer's.
+"""Every way the platform says no: a class is a problem type, its docstring the default detail.
 
 Naming an HTTP status here is a small, deliberate impurity: the alternative is a second table to keep in step.
 """

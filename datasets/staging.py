@@ -10,7 +10,10 @@ from datasets.stores.base import ObjectStore
 
 
 def stage(store: ObjectStore, key: str, digest: str, folder: Path) -> Path:
-    """Return a read-only file with the content that ``digest`` (``sha256:<hex>``) names, fetched if it is not there yet."""
+    """Return a read-only file with the content that ``digest`` (``sha256:<hex>``) names.
+
+    Fetched if it is not there yet.
+    """
     target = folder / digest.removeprefix("sha256:")
     if target.exists():
         return target

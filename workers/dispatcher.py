@@ -5,12 +5,13 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
 from core.domain.admission import admit, why_waiting
 from core.domain.launches import Phase, Sighting
-from core.domain.states import FINAL, LIVE, State
+from core.domain.states import LIVE, State
 from core.errors import PlatformError
 from core.services import Platform
 from core.services.dispatch import Busy, Dispatch, Lent, Snapshot
@@ -31,7 +32,15 @@ class Dispatcher:
     """Moves simulations on. Every step is safe to repeat, so a crash between any two costs nothing but time."""
 
     def __init__(
-        self, platform: Platform, dispatch: Dispatch, executor: Executor, *, cores: int, run_dir: Path, ttl: float, interval: float
+        self,
+        platform: Platform,
+        dispatch: Dispatch,
+        executor: Executor,
+        *,
+        cores: int,
+        run_dir: Path,
+        ttl: float,
+        interval: float,
     ) -> None:
         self._platform = platform
         self._dispatch = dispatch
@@ -44,6 +53,7 @@ class Dispatcher:
         self._looked_at = 0.0
         self._expire_from = 0.0
         self._rung: dict[str, float] = {}
+        self._working = False
 
     def run(self, stop: Event) -> None:
         """Lead, then pass after pass until told to stop. A failed pass is logged, not fatal."""
@@ -60,10 +70,13 @@ class Dispatcher:
             self._platform.bell.wait("dispatch", self._pause())
 
     def _pause(self) -> float:
-        return TICK if self._dispatch.working else self._interval
+        return TICK if self._working else self._interval
 
     def _lead(self, stop: Event) -> bool:
-        """Wait to be the one: a lock file where there is one machine (freed by kill -9), a leader row as well elsewhere."""
+        """Wait to be the one: a lock file where there is one machine (freed by kill -9).
+
+        A leader row as well elsewhere.
+        """
         self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = open(self._run_dir / "dispatch.lock", "w")
         while not stop.is_set():
@@ -97,6 +110,7 @@ class Dispatcher:
             self._expire_from = now + self._ttl  # we were stopped or starved, so drivers may have been too
         self._looked_at = now
         snapshot = self._dispatch.snapshot()
+        self._working = bool(snapshot.busy)
         seen = self._executor.observe([launch.id for launch in snapshot.launches]) if snapshot.launches else {}
         for launch in snapshot.launches:
             self._reconcile(launch, seen.get(launch.id))
@@ -142,20 +156,20 @@ class Dispatcher:
             if one.timeout is not None and one.started_at is not None and snapshot.now - one.started_at > one.timeout:
                 self._dispatch.give_up(one, State.FAILED, f"not done within its timeout of {one.timeout:g} s")
             elif self._dispatch.close(one.id) and not one.claimed:
-                self._again_and_again(one.id, lambda: self._dispatch.collect(one.id))
+                self._again_and_again(one.id, self._dispatch.collect)
         elif one.state is State.STAGING and not one.claimed:
-            self._again_and_again(one.id, lambda: self._platform.bell.enqueue("stage", one.id))
+            self._again_and_again(one.id, self._dispatch.stage)
         elif one.state is State.LAUNCHING and not launched:
             self._launch(one)
         elif one.state is State.CANCELLING and not launched:
             self._dispatch.move(one.id, State.CANCELLING, State.CANCELLED)
 
-    def _again_and_again(self, id: str, ring) -> None:  # type: ignore[no-untyped-def]
+    def _again_and_again(self, id: str, ring: Callable[[str], None]) -> None:
         """Ring for a job, and again every few seconds while nobody has claimed it."""
         now = time.monotonic()
         if now - self._rung.get(id, -10.0) >= 2.0:
             self._rung[id] = now
-            ring()
+            ring(id)
 
     def _launch(self, one: Busy) -> None:
         launch = self._dispatch.launch(one)
@@ -183,17 +197,14 @@ class Dispatcher:
             free -= one.cores
         for position, one in enumerate(sorted(queued.values(), key=lambda one: one.created_at), 1):
             words = why_waiting(position, free, one.cores)
-            if one.not_before <= snapshot.now and self._dispatch.reasons.get(one.id) != words:
+            if one.not_before <= snapshot.now and one.reason != words:
                 self._dispatch.explain(one.id, words)
 
     def _tidy(self) -> None:
         """What is left to do for simulations that have ended."""
         for id in self._dispatch.unfinished():
-            self._again_and_again(id, lambda id=id: self._dispatch.collect(id))  # type: ignore[misc]
+            self._again_and_again(id, self._dispatch.collect)
         for id in self._dispatch.deleted():
             self._platform.collecting.bury(id)
         for id in [id for id, at in self._rung.items() if time.monotonic() - at > 60.0]:
             del self._rung[id]
-
-
-__all__ = ["FINAL", "Dispatcher"]

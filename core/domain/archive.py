@@ -48,8 +48,23 @@ def entry(member: Member, offset: int) -> bytes:
     made_by = 3 << 8 | _NEEDED
     return (
         _CENTRAL.pack(
-            0x02014B50, made_by, _NEEDED, _UTF8, 0, 0, _DATE, member.crc32, _FULL32, _FULL32,
-            len(name), len(extra), 0, 0, 0, 0o100644 << 16, _FULL32,
+            0x02014B50,
+            made_by,
+            _NEEDED,
+            _UTF8,
+            0,
+            0,
+            _DATE,
+            member.crc32,
+            _FULL32,
+            _FULL32,
+            len(name),
+            len(extra),
+            0,
+            0,
+            0,
+            0o100644 << 16,
+            _FULL32,
         )
         + name
         + extra

@@ -1,4 +1,4 @@
-"""Ranges of task numbers: how much to lend, where to cut. Pure decisions over values; the SQL is core/store/ranges.py."""
+"""Ranges of task numbers: how much to lend, where to cut; pure decisions, the SQL is core/store/ranges.py."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ PATIENCE, PATIENCE_TASKS = 3.0, 4.0
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A half-open range lent to one driver; it reports from ``mark`` on. ``careful``: one result a report up to this task."""
+    """A half-open range lent to one driver, which reports from ``mark`` on; one result a report up to ``careful``."""
 
     stage: str
     start: int

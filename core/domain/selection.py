@@ -1,4 +1,4 @@
-"""Check what a submission asks of a dataset: parameters, sweeps, scenario selections. Words, not codes, when it does not fit."""
+"""Check what a submission asks of a dataset: parameters, sweeps, selections; and say in words what does not fit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +56,9 @@ def checked_sweep(
     return result
 
 
-def checked_selection(scenarios: Mapping[str, Any] | None, total: int | None, most: int, dataset: str) -> dict[str, Any]:
+def checked_selection(
+    scenarios: Mapping[str, Any] | None, total: int | None, most: int, dataset: str
+) -> dict[str, Any]:
     """Return the selection in its normal form: one of ``range``, ``tasks`` or ``sample`` (with ``seed``)."""
     if scenarios is None:
         return {"range": [0, total if total is not None else 1]}
@@ -67,7 +69,7 @@ def checked_selection(scenarios: Mapping[str, Any] | None, total: int | None, mo
     if "range" in scenarios:
         bounds = scenarios["range"]
         if not isinstance(bounds, list) or len(bounds) != 2 or not all(_whole(bound) for bound in bounds):
-            raise Invalid('`scenarios.range` is [first, end], two whole numbers; the end is not included.')
+            raise Invalid("`scenarios.range` is [first, end], two whole numbers; the end is not included.")
         first, end = bounds
         if not 0 <= first < end <= limit:
             raise ScenarioOutOfRange(f"The range [{first}, {end}) does not lie in [0, {limit}) of dataset {dataset}.")
@@ -83,7 +85,7 @@ def checked_selection(scenarios: Mapping[str, Any] | None, total: int | None, mo
         return {"tasks": tasks}
     size, seed = scenarios["sample"], scenarios.get("seed", 0)
     if not _whole(size) or not _whole(seed):
-        raise Invalid('`scenarios.sample` and its `seed` are whole numbers.')
+        raise Invalid("`scenarios.sample` and its `seed` are whole numbers.")
     if not 1 <= size <= limit:
         raise ScenarioOutOfRange(f"A sample of {size} cannot be drawn from the {limit} scenarios of dataset {dataset}.")
     return {"sample": size, "seed": seed}

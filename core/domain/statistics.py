@@ -193,7 +193,7 @@ def paired(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> dict[str, 
 
 
 def mcnemar(only_ours: int, only_theirs: int) -> dict[str, float | int]:
-    """Return McNemar's exact two-sided p-value (Psychometrika 12, 1947): how surprising is this split of the disagreements?"""
+    """Return McNemar's exact two-sided p-value (Psychometrika 12, 1947) of a split of the disagreements."""
     n, k = only_ours + only_theirs, min(only_ours, only_theirs)
     tail = sum(math.comb(n, i) for i in range(k + 1)) / 2**n if n <= 1000 else math.nan
     if n > 1000:
@@ -223,7 +223,13 @@ def sketched(sums: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float |
         if count:
             variance = max(0.0, (squares - total * total / count) / (count - 1)) if count > 1 else 0.0
             found[name] = {
-                "count": int(count), "mean": total / count, "std": math.sqrt(variance), "min": low,
-                "p50": None, "p90": None, "p99": None, "max": high,
+                "count": int(count),
+                "mean": total / count,
+                "std": math.sqrt(variance),
+                "min": low,
+                "p50": None,
+                "p90": None,
+                "p99": None,
+                "max": high,
             }
     return found

@@ -34,7 +34,11 @@ class Catalogue:
     def simulators(self) -> list[dict[str, Any]]:
         """Return every simulator with its readiness."""
         return [
-            {"name": name, "ready": self.ready(spec), "datasets": sorted(d.name for d in datasets().values() if d.simulator == name)}
+            {
+                "name": name,
+                "ready": self.ready(spec),
+                "datasets": sorted(d.name for d in datasets().values() if d.simulator == name),
+            }
             for name, spec in sorted(runtimes.simulators().items())
         ]
 
@@ -61,7 +65,7 @@ class Catalogue:
 
 
 def find_dataset(ref: str, version: str | None = None) -> Dataset:
-    """Return the dataset that ``name`` or ``name@version`` refers to, or raise UnknownDataset with the nearest names."""
+    """Return the dataset that ``name`` or ``name@version`` refers to, or raise UnknownDataset with the nearest."""
     name, _, pinned = ref.partition("@")
     version = version or pinned or None
     found: Mapping[str, Dataset] = datasets()

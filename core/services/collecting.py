@@ -1,4 +1,4 @@
-"""The end of a simulation: one pass over its results in task order, for the summary, the digest, the archive and the compaction."""
+"""The end of a simulation: one pass over its results in task order, for summary, digest, archive and compaction."""
 
 import hashlib
 import json
@@ -48,7 +48,10 @@ class Collecting:
         self._read = read
 
     def collect(self, id: str) -> None:
-        """Sum a simulation up and end it, if its stages are done and nobody else is at it."""
+        """End a simulation whose stages are done and that nobody else is at; or sum up one that ended early."""
+        with self._database.read() as c:
+            if State(simulations.find(c, id).state) in FINAL:
+                return self._sum_up_early(id)
         who = secrets.token_hex(8)
         claimed = self._database.write(
             lambda c: simulations.claim(c, id, State.RUNNING, who, CLAIM, self._database.now(c))
@@ -76,13 +79,13 @@ class Collecting:
         self._bell.announce(id)
         self._bell.ring("dispatch")
 
-    def sum_up_early(self, id: str) -> None:
+    def _sum_up_early(self, id: str) -> None:
         """Write the summary of a simulation that ended before all its tasks did, of what is there."""
         with self._database.read() as c:
             row = simulations.find(c, id)
             stage = results.stage_ids(c, id)[-1]
             total, _, _ = simulations.counts(c, id)
-        if State(row.state) not in FINAL or row.summary is not None:
+        if row.summary is not None:
             return
         summary = self._sum_up(row, stage)
         summary["tasks"]["total"] = total

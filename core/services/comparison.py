@@ -30,7 +30,7 @@ class Comparison:
     def compare(self, id: str, to: str) -> dict[str, Any]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval.
 
-        What did not go well counts with the metric's worst value, where it has one, so that dying is never an advantage.
+        What did not go well counts with the metric's worst value, where it has one: dying is never an advantage.
         """
         ours, theirs = self._simulations.get(id), self._simulations.get(to)
         if ours.dataset.digest != theirs.dataset.digest:

@@ -1,4 +1,4 @@
-"""What the dispatcher reads and writes: the queue, launches, closing of stages, progress. The loop is workers/dispatcher.py."""
+"""What the dispatcher reads and writes: queue, launches, closing of stages, progress. Its loop is in workers/."""
 
 import json
 import logging
@@ -43,6 +43,7 @@ class Busy:
     started_at: float | None
     timeout: float | None
     claimed: bool
+    reason: str | None
     provenance: Mapping[str, Any]
 
 
@@ -82,7 +83,9 @@ class Snapshot:
         coming = sum(
             one.cores
             for one in self.busy
-            if one.state in {State.STAGING, State.LAUNCHING, State.RUNNING} and one.id not in launched and not one.claimed
+            if one.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
+            and one.id not in launched
+            and not one.claimed
         )
         return sum(lent.cores for lent in self.launches) + coming
 
@@ -115,8 +118,12 @@ class Dispatch:
             busy = tuple(self._busy(row, now) for row in simulations.busy(c))
             launches = tuple(
                 Lent(
-                    row.id, row.simulation_id, row.attempt, json.loads(row.resources)["cpu"],
-                    State(row.simulation_state), now - row.created_at,
+                    row.id,
+                    row.simulation_id,
+                    row.attempt,
+                    json.loads(row.resources)["cpu"],
+                    State(row.simulation_state),
+                    now - row.created_at,
                 )
                 for row in simulations.live_launches(c)
             )
@@ -126,8 +133,18 @@ class Dispatch:
         spec = json.loads(row.spec)
         cores = 1 if row.dry_run else min(spec.get("workers") or self._cores, self._cores)
         return Busy(
-            row.id, State(row.state), row.attempt, cores, bool(row.dry_run), row.created_at, row.not_before,
-            row.started_at, spec.get("timeout"), row.claim is not None and row.claim_until > now, json.loads(row.provenance),
+            row.id,
+            State(row.state),
+            row.attempt,
+            cores,
+            bool(row.dry_run),
+            row.created_at,
+            row.not_before,
+            row.started_at,
+            spec.get("timeout"),
+            row.claim is not None and row.claim_until > now,
+            row.reason,
+            json.loads(row.provenance),
         )
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
@@ -142,6 +159,7 @@ class Dispatch:
 
     def admit(self, one: Busy, *, ready: bool) -> bool:
         """Take a simulation off the queue: straight to LAUNCHING where there is nothing to stage."""
+
         def steps(c: Connection) -> None:
             now = self._database.now(c)
             simulations.move(c, one.id, State.QUEUED, State.STAGING, now, reason=None)
@@ -155,17 +173,19 @@ class Dispatch:
             return False
         self._bell.announce(one.id)
         if not ready:
-            self._bell.enqueue("stage", one.id)
+            self.stage(one.id)
         return True
 
     def launch(self, one: Busy) -> Launch:
-        """Write a launch down and return it, its token in it for the only time; the row commits before anyone is asked."""
+        """Write a launch down and return it with its token, for the only time; the row commits before anyone is asked."""
         token = new_token()
         provenance = one.provenance
         id = f"{one.id}-{one.attempt}"
 
         def add(c: Connection) -> str:
-            tries = c.scalar(select(text("count(*)")).select_from(launch_table).where(launch_table.c.simulation_id == one.id))
+            tries = c.scalar(
+                select(text("count(*)")).select_from(launch_table).where(launch_table.c.simulation_id == one.id)
+            )
             name = f"{id}-{tries}".replace("-", "x")
             _, done, _ = simulations.counts(c, one.id)
             simulations.add_launch(
@@ -200,6 +220,7 @@ class Dispatch:
 
     def end_launch(self, launch: Lent) -> None:
         """A launch is over: its token dies, its leases return."""
+
         def end(c: Connection) -> None:
             simulations.end_launch(c, launch.id)
             for stage, start, fence in ranges.of_launch(c, launch.simulation, launch.id):
@@ -208,7 +229,7 @@ class Dispatch:
         self._write(end)
 
     def again(self, launch: Lent, reason: str) -> None:
-        """A launch vanished while there was work: back to the queue, later each time nothing came of it, at last ERRORED."""
+        """A launch vanished while there was work: queue again, later each time nothing came of it, at last give up."""
         self.end_launch(launch)
 
         def requeue(c: Connection) -> None:
@@ -241,12 +262,17 @@ class Dispatch:
             return True
         return self._write(lambda c: ranges.close(c, stage.id))
 
+    def stage(self, id: str) -> None:
+        """Ring for the stager."""
+        self._bell.enqueue("stage", id)
+
     def collect(self, id: str) -> None:
         """Ring for the collector."""
         self._bell.enqueue("collect", id)
 
     def give_up(self, one: Busy, following: State, reason: str) -> None:
         """End a simulation before its time."""
+
         def end(c: Connection) -> None:
             ranges.close_early(c, one.id)
             simulations.move(c, one.id, one.state, following, self._database.now(c), reason=reason)
@@ -320,5 +346,3 @@ class Dispatch:
 
         self._write(write, durable=False)
         self._bell.announce(one.id)
-
-

@@ -1,4 +1,4 @@
-"""What drivers may do: lease, report, beat, say who died. The rules are `core.md`'s; the statements are core/store/ranges.py."""
+"""What drivers may do: lease, report, beat, say who died. The statements are core/store/ranges.py."""
 
 import json
 import secrets
@@ -53,7 +53,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A batch of results: lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
+    """Lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
 
     driver: str
     stage: str
@@ -71,7 +71,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a report comes to: where the range stands (None: lost), whether it was taken, and what to do next if asked."""
+    """Where the range stands after a report (None: lost), whether it was taken, and what is next if asked."""
 
     place: Place | None
     taken: bool
@@ -215,6 +215,7 @@ class Leases:
 
     def beat(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> list[Place | None]:
         """Keep leases (stage, start, fence, task at work) alive; None for each that is lost."""
+
         def beats(c: Connection) -> list[Place | None]:
             now = self._database.now(c)
             return [ranges.beat(c, stage, start, fence, task, now) for stage, start, fence, task in held]
@@ -231,6 +232,7 @@ class Leases:
 
     def refused(self, launch: Known, reason: str) -> None:
         """The model does not load or does not fit: the simulation fails at once, and says why."""
+
         def fail(c: Connection) -> None:
             now = self._database.now(c)
             state = State(simulations.find(c, launch.simulation).state)
@@ -252,7 +254,13 @@ class Leases:
 
         def add(c: Connection) -> None:
             seq = c.scalar(_NEXT_LOG, {"i": launch.simulation})
-            row = {"simulation_id": launch.simulation, "seq": seq, "name": name[:100], "object": key, "bytes": len(data)}
+            row = {
+                "simulation_id": launch.simulation,
+                "seq": seq,
+                "name": name[:100],
+                "object": key,
+                "bytes": len(data),
+            }
             c.execute(logs.insert().values(row))
 
         self._database.write(add, durable=False)
@@ -279,6 +287,7 @@ class Leases:
 
     def expire(self) -> list[str]:
         """Return the leases of drivers not heard of; give the simulations that have been silent too often."""
+
         def pass_(c: Connection) -> list[str]:
             hopeless = []
             for stage, start, fence in ranges.lapsed(c, self._database.now(c)):
@@ -294,6 +303,7 @@ class Leases:
 
     def release(self, simulation: str, launch: str, *, blame: bool) -> None:
         """A launch is gone: its leases return at once. ``blame``: it was not the platform that ended it."""
+
         def pass_(c: Connection) -> None:
             for stage, start, fence in ranges.of_launch(c, simulation, launch):
                 ranges.give_back(c, stage, start, fence, witness=False, blame=blame)

@@ -47,7 +47,10 @@ class Models:
     ) -> Model:
         """Take a model in; its format is told from its bytes unless named. Nothing is kept of one that is refused."""
         if name is not None and not _NAME.fullmatch(name):
-            raise Invalid("A model's name has up to 100 letters, digits, dots, dashes and underscores, and begins with a letter or digit.")
+            raise Invalid(
+                "A model's name has up to 100 letters, digits, dots, dashes and underscores,"
+                " and begins with a letter or digit."
+            )
         self._scratch.mkdir(parents=True, exist_ok=True)
         draft = self._scratch / secrets.token_hex(8)
         hasher = hashlib.sha256()
@@ -70,7 +73,9 @@ class Models:
             name = stem or f"model-{digest[7:19]}"
         return self._register(name, digest, format, size, filename, runtime)
 
-    def _register(self, name: str, digest: str, format: str, size: int, filename: str | None, runtime: str | None) -> Model:
+    def _register(
+        self, name: str, digest: str, format: str, size: int, filename: str | None, runtime: str | None
+    ) -> Model:
         now = datetime.now(UTC)
         values = {"id": new_id(now), "project": PROJECT, "name": name, "digest": digest, "format": format, "size": size}
         values |= {"filename": filename and filename[:255], "runtime": runtime, "created_at": now.timestamp()}
@@ -81,7 +86,9 @@ class Models:
         taken = runtimes.runtime(runtime).formats if runtime is not None else None
         if format is not None:
             if format not in runtimes.formats():
-                raise UnknownFormat(f"There is no format {format[:80]!r}; there are: {', '.join(sorted(runtimes.formats()))}.")
+                raise UnknownFormat(
+                    f"There is no format {format[:80]!r}; there are: {', '.join(sorted(runtimes.formats()))}."
+                )
             return format
         found = runtimes.sniff(path, filename)
         if found is None and taken is not None and len(taken) == 1:
@@ -114,8 +121,16 @@ class Models:
         self._store.put(key_of(digest), (content,))
         format = runtimes.sniff(path, path.name) or "python"
         return Model(
-            id=name, name=name, version=1, digest=digest, format=format, size=len(content), filename=path.name,
-            runtime=None, created_at=datetime.fromtimestamp(0, UTC), baseline=True,
+            id=name,
+            name=name,
+            version=1,
+            digest=digest,
+            format=format,
+            size=len(content),
+            filename=path.name,
+            runtime=None,
+            created_at=datetime.fromtimestamp(0, UTC),
+            baseline=True,
         )
 
     def list(
@@ -164,6 +179,13 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 def _record(row: Any) -> Model:
     return Model(
-        id=row.id, name=row.name, version=row.version, digest=row.digest, format=row.format, size=row.size,
-        filename=row.filename, runtime=row.runtime, created_at=datetime.fromtimestamp(row.created_at, UTC),
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        digest=row.digest,
+        format=row.format,
+        size=row.size,
+        filename=row.filename,
+        runtime=row.runtime,
+        created_at=datetime.fromtimestamp(row.created_at, UTC),
     )

@@ -72,5 +72,3 @@ class Replays:
 
 def _key(id: str, task: int) -> str:
     return f"replays/{id}/{task}"
-
-

@@ -100,14 +100,16 @@ class Results:
                 body = self._bytes(stage, segment)
                 if segment.start < start or (stop is not None and segment.stop > stop):
                     lines = body.splitlines(keepends=True)
-                    body = b"".join(lines[max(0, start - segment.start) : None if stop is None else stop - segment.start])
+                    body = b"".join(
+                        lines[max(0, start - segment.start) : None if stop is None else stop - segment.start]
+                    )
                 if body:
                     yield body
 
     def follow(self, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield result lines in order of arrival until all are delivered; resume by the number of lines received.
 
-        b"" is a heartbeat. A simulation that ends without all its results ends the stream with ``{"incomplete": reason}``.
+        b"" is a heartbeat. Where results are missing at the end, the last line is ``{"incomplete": reason}``.
         """
         stage = self._stage(id)
         return self._follow(id, stage, skip, heartbeat)
@@ -255,7 +257,9 @@ class Results:
         return {
             "simulation.json": json.dumps(document, indent=2, sort_keys=True) + "\n",
             "summary.json": json.dumps(
-                {key: value for key, value in json.loads(row.summary).items() if key != "archive"}, indent=2, sort_keys=True
+                {key: value for key, value in json.loads(row.summary).items() if key != "archive"},
+                indent=2,
+                sort_keys=True,
             )
             + "\n",
         }
@@ -266,9 +270,7 @@ class Results:
             yield zip.Member(name, len(raw), zlib.crc32(raw), lambda a, b, raw=raw: iter((raw[a:b],)))
         held = summary["archive"]
         stage = self._stage(row.id)
-        yield zip.Member(
-            "results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b)
-        )
+        yield zip.Member("results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b))
         after = (-2, "")
         while True:
             with self._database.read() as c:
@@ -318,6 +320,9 @@ class _Row:
 
 def _event(row: Any) -> Event:
     return Event(
-        simulation_id=row.simulation_id, seq=row.seq, type=row.type, body=json.loads(row.body),
+        simulation_id=row.simulation_id,
+        seq=row.seq,
+        type=row.type,
+        body=json.loads(row.body),
         at=datetime.fromtimestamp(row.at, UTC),
     )

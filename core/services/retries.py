@@ -75,7 +75,13 @@ def _successes(store: ObjectStore, segment: Segment) -> Iterator[Segment]:
         if number > first:
             run = b"".join(lines[first:number])
             yield Segment(
-                segment.start + first, segment.start + number, segment.object, segment.offset + begin, len(run), zlib.crc32(run), 0
+                segment.start + first,
+                segment.start + number,
+                segment.object,
+                segment.offset + begin,
+                len(run),
+                zlib.crc32(run),
+                0,
             )
         at += len(line)
         first, begin = number + 1, at

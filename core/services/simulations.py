@@ -1,4 +1,4 @@
-"""Simulations: submit, look, list, cancel, retry, delete. The service owns the transaction; nothing is resolved twice."""
+"""Simulations: submit, look, list, cancel, retry, delete; everything is resolved to digests, once, at submission."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, select, text, update
+from sqlalchemy import Connection, func, select, update
 
 from core.domain.ids import new_id
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
@@ -109,7 +109,11 @@ class Simulations:
             "dry_run": int(submission.dry_run),
         }
         stage = {
-            "id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": total, "state": "open",
+            "id": f"{id}.0",
+            "simulation_id": id,
+            "ordinal": 0,
+            "total": total,
+            "state": "open",
             "align": int(provenance["play"]["batch"]),
         }
 
@@ -142,9 +146,7 @@ class Simulations:
             raise IdempotencyMismatch()
         return self.get(row.simulation_id)
 
-    def _resolve(
-        self, submission: Submission, model: Model | None, dataset: Dataset
-    ) -> tuple[runtimes.Runtime, Model]:
+    def _resolve(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[runtimes.Runtime, Model]:
         runtime = runtimes.runtime(submission.runtime) if submission.runtime is not None else None
         if model is None and submission.model is not None:
             model = self._models.get(submission.model)
@@ -176,10 +178,16 @@ class Simulations:
         sweep = checked_sweep(declared, submission.sweep, dataset.name)
         if not 1 <= submission.repeat <= LARGEST:
             raise Invalid(f"`repeat` lies in 1..{LARGEST:,}.")
-        chosen = len(select["tasks"]) if "tasks" in select else select.get("sample") or select["range"][1] - select["range"][0]
+        chosen = (
+            len(select["tasks"])
+            if "tasks" in select
+            else select.get("sample") or select["range"][1] - select["range"][0]
+        )
         total = chosen * submission.repeat * math.prod(len(values) for values in sweep.values())
         if total > LARGEST:
-            raise TooManyTasks(f"Sweep x repeat x scenarios gives {total:,} tasks; a simulation has at most {LARGEST:,}.")
+            raise TooManyTasks(
+                f"Sweep x repeat x scenarios gives {total:,} tasks; a simulation has at most {LARGEST:,}."
+            )
         return {
             "seed": submission.seed,
             "dataset": dataset.digest,
@@ -283,7 +291,9 @@ class Simulations:
             id=row.id,
             state=state,
             attempt=row.attempt,
-            model=ModelRef(name=model["name"], digest=model["digest"], version=model["version"], format=model["format"]),
+            model=ModelRef(
+                name=model["name"], digest=model["digest"], version=model["version"], format=model["format"]
+            ),
             runtime=RuntimeRef(name=row.runtime),
             dataset=DatasetRef(name=dataset["name"], version=dataset["version"], digest=dataset["digest"]),
             tasks=tasks,
@@ -307,13 +317,16 @@ class Simulations:
 
     def cancel(self, id: str) -> Simulation:
         """Ask a simulation to stop; twice is harmless, and so is asking one that is stopping."""
+
         def ask(c: Connection) -> None:
             now = self._database.now(c)
             state = State(store.find(c, id).state)
             if state is State.CANCELLING or state is State.CANCELLED:
                 return
             if state not in CANCELLABLE:
-                raise IllegalTransition(f"The simulation has {state} already; there is nothing to cancel.", state=str(state))
+                raise IllegalTransition(
+                    f"The simulation has {state} already; there is nothing to cancel.", state=str(state)
+                )
             following = State.CANCELLED if state is State.QUEUED else State.CANCELLING
             ranges.close_early(c, id)
             store.move(c, id, state, following, now, reason="cancelled by its owner")
@@ -350,6 +363,7 @@ class Simulations:
 
     def delete(self, id: str) -> None:
         """Delete a simulation that has ended: a tombstone first, its objects after."""
+
         def bury(c: Connection) -> None:
             state = State(store.find(c, id).state)
             if state not in FINAL:

@@ -59,7 +59,12 @@ class Staging:
             for spec in _specs(provenance):
                 self._prepare(id, who, spec)
             find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"]).verify()
-            stage(self._store, key_of(provenance["model"]["digest"]), provenance["model"]["digest"], self._cache / "models")
+            stage(
+                self._store,
+                key_of(provenance["model"]["digest"]),
+                provenance["model"]["digest"],
+                self._cache / "models",
+            )
         except environments.CannotPrepare as error:
             self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
             return

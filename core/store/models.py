@@ -67,6 +67,8 @@ def delete(c: Connection, id: str) -> bool:
         return False
     others = c.scalar(select(func.count()).select_from(models).where(models.c.digest == row.digest))
     used = c.scalar(
-        select(func.count()).select_from(simulations).where(simulations.c.digest == row.digest, simulations.c.deleted_at.is_(None))
+        select(func.count())
+        .select_from(simulations)
+        .where(simulations.c.digest == row.digest, simulations.c.deleted_at.is_(None))
     )
     return not others and not used

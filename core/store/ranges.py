@@ -1,4 +1,4 @@
-"""Leases in SQL. Rows of `ranges` partition [0, next) of a stage; they are split, never merged, never deleted before the end.
+"""Leases in SQL: rows of `ranges` partition [0, next) of a stage; they are split, never merged, never deleted early.
 
 Every decision is one UPDATE whose WHERE names what it believes, so that READ COMMITTED is enough. Hot statements are
 constants: building them per call costs three to four times as much.
@@ -14,19 +14,27 @@ from core.domain.ranges import STRIKES, Lease, aligned, cut, patience, share
 #: Seconds between two reports of a driver at work.
 FLUSH = 1.0
 
-_STAGE = text("SELECT id, total, next, align FROM stages WHERE simulation_id=:i AND state='open' ORDER BY ordinal LIMIT 1")
-_PENDING = "SELECT start, stop, mark, careful FROM ranges WHERE stage_id=:s AND state='pending' AND strikes<:strikes ORDER BY start LIMIT 1"
+_STAGE = text(
+    "SELECT id, total, next, align FROM stages WHERE simulation_id=:i AND state='open' ORDER BY ordinal LIMIT 1"
+)
+_PENDING = (
+    "SELECT start, stop, mark, careful FROM ranges WHERE stage_id=:s AND state='pending' AND strikes<:strikes"
+    " ORDER BY start LIMIT 1"
+)
 _RETURNED = {"sqlite": text(_PENDING), "postgresql": text(_PENDING + " FOR UPDATE SKIP LOCKED")}
 _TAKE = text(
-    "UPDATE ranges SET stop=:cut, state='leased', fence=:f, launch_id=:l, driver=:d, ttl=:ttl, beat_at=:now, moved_at=:now,"
-    " rate=:rate, task=-1, cuts=0, twins=0 WHERE stage_id=:s AND start=:start AND state='pending' AND stop=:stop RETURNING start"
+    "UPDATE ranges SET stop=:cut, state='leased', fence=:f, launch_id=:l, driver=:d, ttl=:ttl, beat_at=:now,"
+    " moved_at=:now,"
+    " rate=:rate, task=-1, cuts=0, twins=0 WHERE stage_id=:s AND start=:start AND state='pending'"
+    " AND stop=:stop RETURNING start"
 )
 _FRESH = text(
     "UPDATE stages SET prev=next, next=CASE WHEN next+:n<total THEN next+:n ELSE total END"
     " WHERE id=:s AND state='open' AND next<total RETURNING prev, next"
 )
 _BORN = text(
-    "INSERT INTO ranges(stage_id, start, stop, mark, state, fence, launch_id, driver, ttl, beat_at, moved_at, rate, careful)"
+    "INSERT INTO ranges(stage_id, start, stop, mark, state, fence, launch_id, driver, ttl, beat_at, moved_at,"
+    " rate, careful)"
     " VALUES(:s, :start, :stop, :start, :state, :f, :l, :d, :ttl, :now, :now, :rate, :careful)"
 )
 _VICTIMS = text(
@@ -34,7 +42,8 @@ _VICTIMS = text(
     " ORDER BY (stop-mark) / coalesce(nullif(rate, 0), 1.0) DESC LIMIT 1"  # by seconds of work, not by tasks
 )
 _STEAL = text(
-    "UPDATE ranges SET stop=:mid, cuts=cuts+1 WHERE stage_id=:s AND start=:start AND fence=:f AND stop=:stop AND mark<=:mid"
+    "UPDATE ranges SET stop=:mid, cuts=cuts+1 WHERE stage_id=:s AND start=:start AND fence=:f"
+    " AND stop=:stop AND mark<=:mid"
     " AND cuts=0 AND state='leased' RETURNING start"
 )
 _STRAGGLERS = text(
@@ -42,7 +51,8 @@ _STRAGGLERS = text(
     " AND careful<mark AND NOT (launch_id=:l AND driver=:d) ORDER BY moved_at LIMIT 1"
 )
 _TWIN = text(
-    "UPDATE ranges SET twins=1 WHERE stage_id=:s AND start=:start AND fence=:f AND mark=:mark AND twins=0 AND state='leased' RETURNING stop"
+    "UPDATE ranges SET twins=1 WHERE stage_id=:s AND start=:start AND fence=:f AND mark=:mark AND twins=0"
+    " AND state='leased' RETURNING stop"
 )
 _REPORT = text(
     "UPDATE ranges SET mark=:to, beat_at=:now, moved_at=:now, rate=:rate, strikes=0, silences=0, cuts=0, twins=0,"
@@ -55,15 +65,21 @@ _SEGMENT = text(
     " VALUES(:s, :start, :stop, :object, :offset, :bytes, :crc32, :failed, :sketch)"
 )
 _BEAT = text(
-    "UPDATE ranges SET beat_at=:now, task=:task WHERE stage_id=:s AND start=:start AND fence=:f AND state='leased' RETURNING mark, stop"
+    "UPDATE ranges SET beat_at=:now, task=:task WHERE stage_id=:s AND start=:start AND fence=:f"
+    " AND state='leased' RETURNING mark, stop"
 )
-_HELD = text("SELECT mark, stop, careful, strikes, silences, task FROM ranges WHERE stage_id=:s AND start=:start AND fence=:f AND state='leased'")
+_HELD = text(
+    "SELECT mark, stop, careful, strikes, silences, task FROM ranges WHERE stage_id=:s AND start=:start"
+    " AND fence=:f AND state='leased'"
+)
 _RETURN_ALL = text(
-    "UPDATE ranges SET state='pending', fence=NULL, launch_id=NULL, driver=NULL, careful=:careful, strikes=:strikes, silences=:silences,"
+    "UPDATE ranges SET state='pending', fence=NULL, launch_id=NULL, driver=NULL, careful=:careful,"
+    " strikes=:strikes, silences=:silences,"
     " cuts=0, twins=0 WHERE stage_id=:s AND start=:start AND fence=:f AND mark=:mark AND state='leased' RETURNING start"
 )
 _RETURN_DONE = text(
-    "UPDATE ranges SET stop=mark, state='done' WHERE stage_id=:s AND start=:start AND fence=:f AND mark=:mark AND state='leased' RETURNING start"
+    "UPDATE ranges SET stop=mark, state='done' WHERE stage_id=:s AND start=:start AND fence=:f"
+    " AND mark=:mark AND state='leased' RETURNING start"
 )
 _RETURN_REST = text(
     "INSERT INTO ranges(stage_id, start, stop, mark, state, careful, strikes, silences)"
@@ -108,7 +124,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Who asks: a player and its courier. ``rate`` in tasks a second, once known; ``peers`` at work on the stage, itself included."""
+    """Who asks: a player and its courier. ``rate`` in tasks a second once known; ``peers`` on the stage, itself too."""
 
     launch: str
     name: str
@@ -146,7 +162,7 @@ def open_stage(c: Connection, simulation: str) -> Stage | None:
 
 
 def lend(c: Connection, stage: Stage, driver: Driver, now: float) -> Lease | None:
-    """Lend what was returned, else fresh work, else the back half of the longest lease, else a straggler's own; or None."""
+    """Lend what was returned, else fresh work, else half of the longest lease, else a straggler's own, or None."""
     return (
         _lend_returned(c, stage, driver, now)
         or _lend_fresh(c, stage, driver, now)
@@ -262,8 +278,10 @@ class Return:
     silences: int
 
 
-def give_back(c: Connection, stage: str, start: int, fence: str, *, task: int = -1, witness: bool, blame: bool = True) -> Return | None:
-    """Return the remainder of a lease whose driver is gone, to be lent in careful mode up to the task it last announced.
+def give_back(
+    c: Connection, stage: str, start: int, fence: str, *, task: int = -1, witness: bool, blame: bool = True
+) -> Return | None:
+    """Return the remainder of a lease whose driver is gone, careful up to the task it last announced.
 
     The task at the mark is not the suspect once results are batched; so only a witnessed death in careful mode is a
     strike. Without a witness it is a silence. What the platform ended itself (``blame`` false) counts as nothing.
@@ -316,7 +334,7 @@ def of_launch(c: Connection, simulation: str, launch: str) -> list[tuple[str, in
 
 
 def close(c: Connection, stage: str) -> bool:
-    """Close a stage of which every task has a result. The dispatcher alone does this: two last reporters do not see each other."""
+    """Close a stage that is done. The dispatcher alone does this: two last reporters do not see each other."""
     return c.execute(_CLOSE, {"s": stage}).first() is not None
 
 

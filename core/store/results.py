@@ -1,4 +1,4 @@
-"""Segments, artifacts and logs in SQL: which bytes of which objects hold what, in task order and in order of arrival."""
+"""Segments, artifacts and logs in SQL: which bytes of which objects hold what, by task and by arrival."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,21 @@ from core.store.ranges import Segment
 from core.store.tables import artifacts, logs, segments, stages
 
 _COLUMNS = (
-    segments.c.start, segments.c.stop, segments.c.object, segments.c.offset,
-    segments.c.bytes, segments.c.crc32, segments.c.failed, segments.c.sketch,
+    segments.c.start,
+    segments.c.stop,
+    segments.c.object,
+    segments.c.offset,
+    segments.c.bytes,
+    segments.c.crc32,
+    segments.c.failed,
+    segments.c.sketch,
 )
 _UNNUMBERED = text("SELECT 1 FROM segments WHERE stage_id=:s AND arrival IS NULL LIMIT 1")
 _LOCK = text("UPDATE stages SET prev=prev WHERE id=:s")
 _NUMBER = text(
     "UPDATE segments SET arrival=n.k+(SELECT coalesce(max(arrival), 0) FROM segments WHERE stage_id=:s)"
-    " FROM (SELECT start, row_number() OVER (ORDER BY start) AS k FROM segments WHERE stage_id=:s AND arrival IS NULL) AS n"
+    " FROM (SELECT start, row_number() OVER (ORDER BY start) AS k FROM segments WHERE stage_id=:s"
+    " AND arrival IS NULL) AS n"
     " WHERE segments.stage_id=:s AND segments.start=n.start AND segments.arrival IS NULL"
 )
 _REPOINT = 'UPDATE {table} SET object=:new, "offset"="offset"+:shift WHERE object=:old'
@@ -43,7 +50,9 @@ def stage_ids(c: Connection, simulation: str) -> list[str]:
     return list(c.scalars(select(stages.c.id).where(stages.c.simulation_id == simulation).order_by(stages.c.ordinal)))
 
 
-def segments_in(c: Connection, stage: str, *, after: int = -1, upto: int | None = None, limit: int = 1000) -> list[Segment]:
+def segments_in(
+    c: Connection, stage: str, *, after: int = -1, upto: int | None = None, limit: int = 1000
+) -> list[Segment]:
     """Return segments of one stage that begin after task ``after``, in task order."""
     query = select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start > after)
     if upto is not None:
@@ -143,4 +152,7 @@ _OBJECTS = text(
 _FORGET = [
     text(f"DELETE FROM {table} WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)")
     for table in ("segments", "ranges")
-] + [text(f"DELETE FROM {table} WHERE simulation_id=:i") for table in ("stages", "artifacts", "logs", "events", "launches")]
+] + [
+    text(f"DELETE FROM {table} WHERE simulation_id=:i")
+    for table in ("stages", "artifacts", "logs", "events", "launches")
+]

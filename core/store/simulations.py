@@ -12,7 +12,8 @@ from core.store.tables import events, idempotency, launches, simulations, stages
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 _PROGRESS = text(
-    "SELECT coalesce(sum(mark-start), 0) AS done FROM ranges WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
+    "SELECT coalesce(sum(mark-start), 0) AS done FROM ranges WHERE stage_id IN (SELECT id FROM stages"
+    " WHERE simulation_id=:i)"
 )
 _FAILED = text(
     "SELECT coalesce(sum(failed), 0) FROM segments WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
@@ -93,7 +94,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
 
 
 def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> int:
-    """Write an event; its number comes from the simulation's row in the same transaction, so none is seen out of order."""
+    """Write an event, numbered by the simulation's row in the same transaction: none is seen out of order."""
     seq = c.scalar(_NEXT_EVENT, {"i": id})
     if seq is None:
         raise UnknownSimulation()
@@ -150,12 +151,12 @@ def end_launch(c: Connection, id: str) -> None:
     c.execute(update(launches).where(launches.c.id == id).values(state="over"))
 
 
-def remember_key(c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float) -> Row[Any] | None:
+def remember_key(
+    c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float
+) -> Row[Any] | None:
     """Insert an idempotency key; return the row that was there already, if it has not expired."""
     c.execute(idempotency.delete().where(idempotency.c.expires_at < now))
-    found = c.execute(
-        select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
-    ).first()
+    found = c.execute(select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)).first()
     if found is None:
         row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
         c.execute(insert(idempotency).values(**row))

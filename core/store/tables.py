@@ -126,7 +126,14 @@ ranges = Table(
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("silences", Integer, nullable=False, server_default="0"),
     CheckConstraint("start <= mark AND mark <= stop"),
-    Index("ranges_open", "stage_id", "state", "start", sqlite_where=text("state <> 'done'"), postgresql_where=text("state <> 'done'")),
+    Index(
+        "ranges_open",
+        "stage_id",
+        "state",
+        "start",
+        sqlite_where=text("state <> 'done'"),
+        postgresql_where=text("state <> 'done'"),
+    ),
     postgresql_with={"fillfactor": 70},
 )
 

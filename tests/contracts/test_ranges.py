@@ -1,4 +1,7 @@
-"""Leases on each database: whatever is lent, stolen, lost, repeated or killed, every task ends with exactly one result."""
+"""Leases on each database: whatever is lent, stolen, lost, repeated or killed.
+
+Every task ends with exactly one result.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,7 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import insert, text
 
 from core.domain.ranges import STRIKES, Lease
@@ -25,7 +35,14 @@ def begin(database: Database, total: int, align: int = 1) -> None:
     def fill(c: Any) -> None:
         for table in metadata.sorted_tables:
             c.execute(table.delete())
-        row = {"id": SIMULATION, "project": "p", "state": "running", "spec": "{}", "provenance": "{}", "created_at": 0.0}
+        row = {
+            "id": SIMULATION,
+            "project": "p",
+            "state": "running",
+            "spec": "{}",
+            "provenance": "{}",
+            "created_at": 0.0,
+        }
         c.execute(insert(simulations).values(**row, dataset="noop", runtime="python", model="zero", digest="d"))
         c.execute(
             insert(stages).values(id=STAGE, simulation_id=SIMULATION, ordinal=0, total=total, align=align, state="open")
@@ -92,7 +109,9 @@ class Interleavings(RuleBasedStateMachine):
         self.total = total
         begin(self.database, total, align)
 
-    @rule(rate=st.sampled_from([None, 0.5, 10.0, 1000.0]), peers=st.integers(1, 4), wait=st.sampled_from([0.0, 0.0, 4.0]))
+    @rule(
+        rate=st.sampled_from([None, 0.5, 10.0, 1000.0]), peers=st.integers(1, 4), wait=st.sampled_from([0.0, 0.0, 4.0])
+    )
     def lease(self, rate: float | None, peers: int, wait: float) -> None:
         self.clock.now += wait
         self.names += 1
@@ -252,7 +271,9 @@ def test_batched_innocents_are_not_condemned_for_a_killer_in_their_midst(stage: 
             to = mark + 1 if mark <= lease.careful else lease.stop
             if mark <= 20 < to:  # task 20 kills its driver before the batch is sent
                 crashes += 1
-                back = stage.write(lambda c, at=lease: ranges.give_back(c, STAGE, at.start, at.fence, task=20, witness=True))
+                back = stage.write(
+                    lambda c, at=lease: ranges.give_back(c, STAGE, at.start, at.fence, task=20, witness=True)
+                )
                 if back.strikes >= STRIKES:
                     condemned.append(back.mark)
                     segment = Segment(back.mark, back.mark + 1, "crashed", 0, 1, 0, 1)
@@ -276,7 +297,9 @@ def test_a_silence_is_never_a_strike(stage: Database, clock: Any) -> None:
 def test_what_the_platform_ended_counts_as_nothing(stage: Database) -> None:
     lease = lend(stage, "d")
     assert lease is not None
-    back = stage.write(lambda c: ranges.give_back(c, STAGE, lease.start, lease.fence, task=3, witness=False, blame=False))
+    back = stage.write(
+        lambda c: ranges.give_back(c, STAGE, lease.start, lease.fence, task=3, witness=False, blame=False)
+    )
     assert (back.strikes, back.silences) == (0, 0)
     again = lend(stage, "d")
     assert again is not None and again.careful == -1
