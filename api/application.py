@@ -1,0 +1,48 @@
+"""The Flask application, put together from a context; it reads no settings and opens nothing."""
+
+from flask import Flask
+
+from api import compat, converters, docs
+from api.blueprint import Api
+from api.body import Request
+from api.context import EXTENSION, Context
+from api.gate import Gate
+from api.observation import observe
+from api.v1 import artifacts, datasets, models, operations, results, runtimes, simulations
+
+VERSION = "0.1.0"
+DESCRIPTION = """Bring the model binary, we have the data and the simulator.
+
+Times are RFC 3339 in UTC, durations seconds, sizes bytes. Errors are `application/problem+json` (RFC 9457); their
+`type` leads to a page about them. Lists come by pages: give `next` as `after`."""
+BLUEPRINTS = (simulations, results, artifacts, models, runtimes, datasets, operations)
+
+
+def create(context: Context) -> Flask:
+    """Build the application."""
+
+    class SpooledRequest(Request):
+        spool = context.spool
+
+    app = Flask("windtunnel", static_folder=None)
+    app.request_class = SpooledRequest
+    app.config.update(
+        API_TITLE="Windtunnel",
+        API_VERSION=VERSION,
+        OPENAPI_VERSION="3.1.0",
+        API_SPEC_OPTIONS={"info": {"description": DESCRIPTION}},
+        MAX_CONTENT_LENGTH=context.max_upload,
+        PROPAGATE_EXCEPTIONS=False,
+    )
+    app.url_map.merge_slashes = False
+    app.url_map.redirect_defaults = False
+    app.extensions[EXTENSION] = context
+    converters.register(app)
+    registry = observe(app, context.platform)
+    api = Api(app, converters.SCHEMAS)
+    for noun in BLUEPRINTS:
+        api.register_blueprint(noun.blueprint)
+    app.register_blueprint(compat.blueprint)
+    app.register_blueprint(docs.pages(api, registry))
+    app.wsgi_app = Gate(app.wsgi_app, names=context.names, token=context.token)  # type: ignore[method-assign]
+    return app

@@ -1,0 +1,105 @@
+"""Reading a request's body: JSON of a bounded size and depth, forms whose files go to disk, raw bytes by chunks."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from flask import Request as FlaskRequest
+from flask import request
+from werkzeug.formparser import FormDataParser
+
+from api.gate import needs_length
+from core.errors import BadRequest, UnsupportedMedia
+
+CHUNK = 1 << 20
+#: Bytes of a JSON body, and of all fields of a form that are not files.
+JSON_LIMIT = 8 << 20
+
+
+class Request(FlaskRequest):
+    """A request whose files are spooled to a folder of ours, and whose broken forms are errors."""
+
+    max_form_memory_size = JSON_LIMIT
+    max_form_parts = 100
+    #: Where uploads wait; set by the composition root. The system's temporary folder is often memory.
+    spool: Path | None = None
+
+    def make_form_data_parser(self) -> FormDataParser:
+        """Parse strictly: werkzeug's default takes a cut-off form for one with fewer fields."""
+        parser = super().make_form_data_parser()
+        parser.silent = False
+        return parser
+
+    def _get_file_stream(
+        self, total_content_length: int | None, content_type: str | None, filename: str | None = None,
+        content_length: int | None = None,
+    ) -> IO[bytes]:
+        return tempfile.TemporaryFile("w+b", dir=self.spool)
+
+
+def parse_json(raw: bytes) -> Any:
+    """Read JSON strictly: NaN, lone surrogates, overlong numbers and bottomless nesting are refused with the place."""
+    if not raw.strip():
+        raise BadRequest("The body is empty; a JSON object is needed.")
+    try:
+        return msgspec.json.decode(raw)
+    except RecursionError:
+        raise BadRequest("The JSON is nested too deeply to be read.") from None
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.") from None
+    except UnicodeDecodeError:
+        raise BadRequest("The body is not valid JSON: it is not UTF-8.") from None
+
+
+def raw_body(limit: int = JSON_LIMIT) -> bytes:
+    """Read a body that must be small; a larger one is refused before it is held."""
+    request.max_content_length = min(limit, request.max_content_length or limit)
+    return request.get_data(cache=False)
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Read a JSON object."""
+    document = parse_json(raw)
+    if not isinstance(document, dict):
+        raise BadRequest("The body must be a JSON object, such as {\"dataset\": \"car_street\"}.")
+    return document
+
+
+def json_body(*, optional: bool = False) -> dict[str, Any]:
+    """Read this request's JSON object; an ``optional`` one may be missing altogether."""
+    if optional and not request.content_length and "Transfer-Encoding" not in request.headers:
+        return {}
+    if request.mimetype != "application/json":
+        raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
+    return json_object(raw_body())
+
+
+def read_form() -> None:
+    """Parse this request's multipart form, its files to disk; raise BadRequest where it is broken."""
+    try:
+        _ = request.form
+    except ValueError as error:
+        raise BadRequest(f"The multipart form is broken: {str(error)[:200]}") from None
+
+
+def chunks_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield a stream by chunks."""
+    while chunk := stream.read(CHUNK):
+        yield chunk
+
+
+def raw_chunks() -> Iterator[bytes]:
+    """Yield this request's raw body by chunks; its length must have been announced."""
+    needs_length(request.environ)
+    return chunks_of(request.stream)
+
+
+def base_name(filename: str | None) -> str | None:
+    """Return the last part of an uploaded file's name, without anything that is not printable."""
+    if not filename:
+        return None
+    name = "".join(char for char in os.path.basename(filename.replace("\\", "/")) if char.isprintable())
+    return name.strip()[:255] or None

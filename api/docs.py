@@ -1,0 +1,62 @@
+"""/docs, /openapi.json and /metrics: Swagger UI from a package, its own script beside it, nothing from the internet."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from flask import Blueprint as FlaskBlueprint
+from flask import Response, send_from_directory
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from api.blueprint import Api, reply
+from core.errors import NotFound
+
+#: The assets of the page, by the only names under which they are served.
+ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"}
+OWN = {"docs.js"}
+#: Swagger UI draws its icons from data: addresses within its style sheet.
+POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Windtunnel API</title>
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="icon" href="/docs/favicon-32x32.png">
+</head>
+<body>
+<main id="docs"></main>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/docs.js"></script>
+</body>
+</html>
+"""
+
+
+def pages(api: Api, registry: CollectorRegistry) -> FlaskBlueprint:
+    """Return the pages that describe an API and its measures."""
+    blueprint = FlaskBlueprint("docs", __name__)
+    vendored = Path(str(files("flask_swagger_ui"))) / "dist"
+    own = Path(__file__).parent / "static"
+    document = api.document()
+
+    @blueprint.get("/docs")
+    def docs() -> Response:
+        return Response(PAGE, content_type="text/html; charset=utf-8", headers={"Content-Security-Policy": POLICY})
+
+    @blueprint.get("/docs/<asset>")
+    def asset(asset: str) -> Response:
+        if asset not in ASSETS | OWN:
+            raise NotFound()
+        return send_from_directory(own if asset in OWN else vendored, asset, max_age=3600)
+
+    @blueprint.get("/openapi.json")
+    def openapi() -> Response:
+        return reply(document)
+
+    @blueprint.get("/metrics")
+    def metrics() -> Response:
+        return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+    return blueprint

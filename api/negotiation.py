@@ -1,0 +1,20 @@
+"""Which of several formats a client wants: ``?format=`` goes before Accept, the first that we name before others."""
+
+from collections.abc import Mapping
+
+from flask import request
+
+from core.errors import NotAcceptable
+
+
+def choose(offered: Mapping[str, str], format: str | None = None) -> str:
+    """Return the name of the format to answer with; ``offered`` maps names to media types, the default first."""
+    if format is not None:
+        return format
+    if not request.headers.get("Accept", "").strip():
+        return next(iter(offered))
+    by_type = {media_type: name for name, media_type in offered.items()}
+    best = request.accept_mimetypes.best_match(list(by_type))
+    if best is None:
+        raise NotAcceptable(f"This can be had as {', '.join(by_type)}; you accept {request.headers['Accept'][:200]}.")
+    return by_type[best]

@@ -1,0 +1,21 @@
+"""Pages as answers: the items, the cursor of the next page, and the same cursor as a Link header."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Response, request
+from marshmallow import Schema
+
+from api.blueprint import reply
+
+LINK = {"Link": {"description": 'The next page, `<...>; rel="next"`, where there is one.', "schema": {"type": "string"}}}
+
+
+def page(items: Sequence[Any], next: str | int | None, schema: Schema | None = None) -> Response:
+    """Answer with one page of a list."""
+    body: Mapping[str, Any] = {"items": schema.dump(items, many=True) if schema else items, "next": next}
+    if next is None:
+        return reply(body)
+    query = [(name, value) for name, value in request.args.items(multi=True) if name != "after"]
+    return reply(body, headers={"Link": f'<{request.path}?{urlencode([*query, ("after", next)])}>; rel="next"'})

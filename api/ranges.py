@@ -1,0 +1,68 @@
+"""Downloads by single byte ranges (RFC 9110, 14): Range, If-Range, ETag, If-None-Match, 206, 304 and 416."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from flask import Response, request
+
+from api.problems import answer
+from core.errors import RangeNotSatisfiable
+
+_SINGLE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
+
+#: Yields the bytes from start up to, not including, stop.
+Read = Callable[[int, int], Iterable[bytes]]
+
+
+def parse(header: str | None, size: int) -> tuple[int, int] | None:
+    """Return the half-open range a header asks for; None where all is meant. Raise RangeNotSatisfiable outside.
+
+    A header that is malformed or names several ranges is ignored, as the RFC allows.
+    """
+    match = _SINGLE.fullmatch(header.strip()) if header else None
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, stop = max(0, size - int(last)), size
+        if int(last) == 0:
+            raise RangeNotSatisfiable("The last 0 bytes were asked for.")
+    else:
+        start, stop = int(first), min(size, int(last) + 1) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= size:
+        raise RangeNotSatisfiable(f"The content has {size} bytes; byte {start} lies behind its end.")
+    return start, stop
+
+
+def quoted(etag: str) -> str:
+    """Return an entity tag as it stands in a header."""
+    return etag if etag.startswith('"') else f'"{etag}"'
+
+
+def same_tag(header: str, etag: str) -> bool:
+    """Tell whether a list of entity tags names this one, weakly compared."""
+    tags = (tag.strip().removeprefix("W/") for tag in header.split(","))
+    return any(tag in {"*", etag} for tag in tags)
+
+
+def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer this GET or HEAD with a content of known size, whole or in part, in constant memory."""
+    tag = quoted(etag)
+    fixed = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(headers or {})
+    if same_tag(request.headers.get("If-None-Match", ""), tag):
+        return Response(None, 304, headers=fixed)
+    asked = request.headers.get("Range")
+    if (condition := request.headers.get("If-Range")) is not None and condition.strip() != tag:
+        asked = None
+    try:
+        part = parse(asked, size)
+    except RangeNotSatisfiable as error:
+        return answer(error, {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"})
+    start, stop = part or (0, size)
+    fixed["Content-Length"] = str(stop - start)
+    if part:
+        fixed["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    body = () if request.method == "HEAD" else read(start, stop)
+    return Response(body, 206 if part else 200, headers=fixed, content_type=media_type, direct_passthrough=True)

@@ -1,0 +1,130 @@
+"""Fields as strict as JSON is: a number is no string, a boolean no number, a name no control character."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, validate
+
+#: The largest integer that every reader of JSON and every database here can hold.
+LARGEST_INTEGER = 2**53 - 1
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+#: A name, ``name@version``, an id, or ``sha256:`` and hexadecimal digits.
+REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"
+#: No control characters, no lone line breaks.
+LINE = r"^[^\x00-\x1f\x7f]*$"
+
+
+class Strict(Schema):
+    """A schema of what clients send: an unknown field is refused."""
+
+    class Meta:
+        unknown = RAISE
+
+
+class Open(Schema):
+    """A schema of what we send: clients must expect further fields."""
+
+    class Meta:
+        unknown = INCLUDE
+
+
+class Headers(Schema):
+    """A schema of request headers."""
+
+    class Meta:
+        unknown = EXCLUDE
+
+
+class Whole(fields.Integer):
+    """A whole number; ``1.0`` is one, ``"1"`` and ``true`` are not. ``text`` takes digits, for queries and headers."""
+
+    def __init__(self, low: int = 0, high: int = LARGEST_INTEGER, *, text: bool = False, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(low, high), **kwargs)
+        self._text = text
+
+    def _validated(self, value: Any) -> int:
+        if self._text and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,17}", value, re.ASCII):
+            return int(value)
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.make_error("invalid", input=value)
+        return value
+
+
+class Real(fields.Float):
+    """A finite number; ``"1"`` and ``true`` are none."""
+
+    def __init__(self, low: float | None = None, high: float | None = None, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Range(low, high), **kwargs)
+
+    def _validated(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.make_error("invalid", input=value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise self.make_error("too_large", input=value) from None
+        if not math.isfinite(number):
+            raise self.make_error("special", input=value)
+        return number
+
+
+class Flag(fields.Boolean):
+    """True or false; ``1`` and ``"yes"`` are neither. ``text`` takes the words, for queries."""
+
+    def __init__(self, *, text: bool = False, **kwargs: Any) -> None:
+        super().__init__(truthy={"true"} if text else {True}, falsy={"false"} if text else {False}, **kwargs)
+        self._text = text
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
+        if self._text and value in ("true", "false"):
+            return value == "true"
+        if value is not True and value is not False:
+            raise self.make_error("invalid", input=value)
+        return value
+
+
+class Shape(validate.Validator):
+    """Matches a pattern as JSON Schema does: in Python ``$`` alone would let a line break at the end pass."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._compiled = re.compile(pattern.removesuffix("$") + r"\Z")
+
+    def __call__(self, value: str) -> str:
+        if not self._compiled.match(value):
+            raise ValidationError(f"Does not match {self._pattern}")
+        return value
+
+
+class Text(fields.String):
+    """A string of bounded length and known shape."""
+
+    def __init__(self, pattern: str = LINE, *, longest: int = 200, shortest: int = 1, **kwargs: Any) -> None:
+        metadata = {"pattern": pattern} | kwargs.pop("metadata", {})
+        super().__init__(validate=[validate.Length(shortest, longest), Shape(pattern)], metadata=metadata, **kwargs)
+
+
+class Choice(fields.String):
+    """One of a few words."""
+
+    def __init__(self, *choices: str, **kwargs: Any) -> None:
+        super().__init__(validate=validate.OneOf(choices), **kwargs)
+
+
+class Object(fields.Dict):
+    """A JSON object of at most ``most`` members."""
+
+    def __init__(self, *, most: int = 100, **kwargs: Any) -> None:
+        super().__init__(metadata={"maxProperties": most} | kwargs.pop("metadata", {}), **kwargs)
+        self._most = most
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValidationError("Not a JSON object.")
+        if len(value) > self._most:
+            raise ValidationError(f"More than {self._most} members.")
+        return super()._deserialize(value, attr, data, **kwargs)

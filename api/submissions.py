@@ -1,0 +1,154 @@
+"""Submitting: from whatever a client sent to a simulation, and from a simulation to the answer the client asked for."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from flask import Response, request
+from marshmallow import ValidationError, fields
+from werkzeug.datastructures import FileStorage
+
+from api.blueprint import reply
+from api.body import base_name, chunks_of, json_object, parse_json, raw_body, read_form
+from api.context import context, services
+from api.negotiation import choose
+from api.problems import invalid
+from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionSchema
+from api.streams import NDJSON, SSE, alive, as_events, room, stream
+from core.domain.records import Model, Simulation, Submission, Tasks
+from core.domain.states import State
+from core.errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
+
+ACCEPTED = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
+_SCHEMA = SubmissionSchema()
+_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASCII | re.IGNORECASE)
+
+
+def checked(document: Mapping[str, Any]) -> Submission:
+    """Read a submission from parsed JSON, or say which field is wrong."""
+    try:
+        given = _SCHEMA.load(document)
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    optional = {"params", "sweep", "labels", "repeat", "seed"}
+    return Submission(**{name: value for name, value in given.items() if value is not None or name not in optional})
+
+
+def rerun(document: Mapping[str, Any]) -> Submission:
+    """Read the simulation.json of an archive; what it asks for is checked like anything else."""
+    asked = msgspec.to_builtins(services().simulations.resubmit(document))
+    return checked({name: value for name, value in asked.items() if value is not None})
+
+
+def from_json(document: Mapping[str, Any]) -> Submission:
+    """Read a submission, or an archive's simulation.json in its place."""
+    return rerun(document) if "provenance" in document else checked(document)
+
+
+def from_form() -> tuple[Submission, FileStorage | None]:
+    """Read a multipart form: strings as they are, everything else as JSON, the model as a file or a reference."""
+    read_form()
+    files = request.files.to_dict(flat=False)
+    if unknown := sorted(files.keys() - {"model"}):
+        raise Invalid(f"Only `model` may be a file; `{unknown[0][:100]}` may not.")
+    if len(files.get("model", ())) > 1 or (files and "model" in request.form):
+        raise Invalid("Send one model, as a file or by its name.")
+    document: dict[str, Any] = {}
+    for name, values in request.form.lists():
+        if len(values) > 1:
+            raise Invalid(f"The field `{name[:100]}` is given {len(values)} times.")
+        document[name] = _value_of(name, values[0])
+    return checked(document), files["model"][0] if files else None
+
+
+def _value_of(name: str, text: str) -> Any:
+    field = _SCHEMA.fields.get(name)
+    if field is None or isinstance(field, fields.String):
+        return text
+    try:
+        # generated clients write Python's words
+        return parse_json({"True": "true", "False": "false"}.get(text, text).encode())
+    except BadRequest:
+        raise Invalid(f"{name}: not valid JSON: {text[:80]!r}.") from None
+    except UnicodeEncodeError:
+        raise Invalid(f"{name}: not valid text.") from None
+
+
+def upload(file: FileStorage, submission: Submission) -> Model:
+    """Take in the model that came with a submission."""
+    return services().models.add(
+        chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime  # type: ignore[arg-type]
+    )
+
+
+def receive() -> tuple[Submission, Model | None]:
+    """Read this request's submission, with the model if it brought one."""
+    if request.mimetype == "application/json":
+        return from_json(json_object(raw_body())), None
+    if request.mimetype == "multipart/form-data":
+        submission, file = from_form()
+        return submission, upload(file, submission) if file else None
+    raise UnsupportedMedia(
+        "Send `Content-Type: application/json`, or a multipart form (`curl -F model=@policy.onnx -F dataset=car_street`)."
+    )
+
+
+def digest_of(submission: Submission, model: Model | None) -> str:
+    """Name a request by what it asks for; the same form sent twice differs in its boundaries, not in this."""
+    asked = {"submission": msgspec.to_builtins(submission), "model": model and model.digest}
+    return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
+
+
+def first_answer(simulation: Simulation) -> Simulation:
+    """Return a simulation as it stood when it was accepted, so that a replayed request has the first answer again."""
+    return replace(
+        simulation, state=State.QUEUED, attempt=1, tasks=Tasks(total=simulation.tasks.total), metrics={},
+        approximate=True, reason=None, position=None, eta=None, started_at=None, ended_at=None,
+    )
+
+
+def seconds_to_wait(prefer: str | None) -> int | None:
+    """Return how long a Prefer header asks to wait (RFC 7240), if it does."""
+    match = _WAIT.search(prefer or "")
+    return min(int(match[1]), LONGEST_WAIT) if match else None
+
+
+def created(simulation: Simulation, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer that a simulation has been made."""
+    location = {"Location": f"/v1/simulations/{simulation.id}"}
+    return reply(SimulationSchema().dump(simulation), 201, location | dict(headers or {}))
+
+
+def submit(submission: Submission, model: Model | None, *, key: str | None = None, prefer: str | None = None) -> Response:
+    """Submit, and answer at once, after a while, or with the results as they come."""
+    accepted = choose(ACCEPTED)
+    if accepted != "json":
+        room()
+    if submission.dry_run:
+        return reply(services().simulations.check(submission, model))
+    simulation, replayed = services().simulations.submit(
+        submission, model=model, key=key, request_digest=digest_of(submission, model) if key else None
+    )
+    headers = {"Idempotency-Replayed": "true"} if replayed else {}
+    if accepted != "json":
+        return followed(simulation, accepted, headers)
+    wait = seconds_to_wait(prefer)
+    if wait is None:
+        return created(first_answer(simulation), headers)
+    try:
+        simulation = services().simulations.wait(simulation.id, wait)
+    except TooManyStreams:
+        return created(first_answer(simulation), headers)
+    return created(simulation, headers | {"Preference-Applied": f"wait={wait}"})
+
+
+def followed(simulation: Simulation, accepted: str, headers: Mapping[str, str]) -> Response:
+    """Answer a submission with its results as they come; a hang-up does not stop the simulation."""
+    location = f"/v1/simulations/{simulation.id}"
+    headers = {**headers, "Location": location, "Link": f'<{location}/results>; rel="results"'}
+    lines = services().results.follow(simulation.id, heartbeat=context().heartbeat)
+    pieces = as_events(lines) if accepted == "sse" else alive(lines)
+    return stream(pieces, ACCEPTED[accepted], status=201, headers=headers)

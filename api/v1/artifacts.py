@@ -1,0 +1,117 @@
+"""/v1/simulations/{id}/artifacts, /archive and replays: files to take away, whole or in part."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from flask import Response
+from flask.views import MethodView
+
+from api.blueprint import BINARY, TEXT, Blueprint, header
+from api.context import services
+from api.negotiation import choose
+from api.paging import LINK, page
+from api.ranges import serve
+from api.schemas.fields import Open
+from api.schemas.results import ArtifactPageSchema, ArtifactQuery, ArtifactSchema, RangeHeaders, ReplayQuery
+from api.v1.results import PART, UNCHANGED
+from core.errors import (
+    IllegalTransition,
+    NotAcceptable,
+    NotFinished,
+    RangeNotSatisfiable,
+    UnknownArtifact,
+    UnknownSimulation,
+)
+from core.services.results import Blob
+
+blueprint = Blueprint(
+    "artifacts", __name__, url_prefix="/v1/simulations/<id:id>", description="Files of a simulation, to take away."
+)
+
+SVG = "image/svg+xml"
+REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
+#: What a stranger's file may do in a browser: nothing.
+HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'", "X-Content-Type-Options": "nosniff"}
+TAGGED = {"ETag": header("Equal tags, equal bytes."), "Accept-Ranges": header("`bytes`.")}
+
+
+def download(blob: Blob, filename: str) -> Response:
+    """Give a file as an attachment."""
+    disposition = f"attachment; filename*=UTF-8''{quote(filename.rpartition('/')[2], safe='')}"
+    headers = {**HARMLESS, "Content-Disposition": disposition}
+    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
+
+
+def position(cursor: str | None) -> tuple[int, str]:
+    """Return the (task, name) behind which a page of artifacts begins."""
+    task, _, name = (cursor or "-2").partition("/")
+    return int(task), name
+
+
+@blueprint.at("/artifacts")
+class Artifacts(MethodView):
+    """The files of a simulation."""
+
+    @blueprint.takes(ArtifactQuery)
+    @blueprint.operation(
+        "list_artifacts", ArtifactPageSchema, description="A page of artifacts, by task and name.", headers=LINK,
+        fails=[UnknownSimulation],
+    )
+    def get(self, query: dict[str, Any], id: str) -> Response:
+        """List artifacts"""
+        limit = query["limit"]
+        found = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
+        more = f"{found[limit - 1]['task']}/{found[limit - 1]['name']}" if len(found) > limit else None
+        return page(found[:limit], more, ArtifactSchema())
+
+
+@blueprint.at("/artifacts/<task:task>/<file:name>")
+class OneArtifact(MethodView):
+    """A file of a task."""
+
+    @blueprint.takes(RangeHeaders, location="headers")
+    @blueprint.operation(
+        "get_artifact", description="The file.", media={"*/*": BINARY}, headers=TAGGED,
+        also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
+        fails=[UnknownSimulation, UnknownArtifact, RangeNotSatisfiable],
+    )
+    def get(self, headers: dict[str, Any], id: str, task: int, name: str) -> Response:
+        """Download an artifact, whole or a range of it"""
+        return download(services().results.artifact(id, task, name), name)
+
+
+@blueprint.at("/archive")
+class Archive(MethodView):
+    """Everything, as one zip."""
+
+    @blueprint.takes(RangeHeaders, location="headers")
+    @blueprint.operation(
+        "get_archive", description="The zip.", media={"application/zip": BINARY}, headers=TAGGED,
+        also={206: PART | {"content": {"application/zip": {"schema": BINARY}}}, 304: UNCHANGED},
+        fails=[UnknownSimulation, NotFinished, RangeNotSatisfiable],
+    )
+    def get(self, headers: dict[str, Any], id: str) -> Response:
+        """Download everything as one zip, whole or a range of it"""
+        return download(services().results.archive(id), f"{id}.zip")
+
+
+@blueprint.at("/tasks/<task:task>/replay")
+class Replay(MethodView):
+    """One task, to look at."""
+
+    @blueprint.takes(ReplayQuery)
+    @blueprint.operation(
+        "get_replay", description="The replay.", media={"application/json": Open, SVG: TEXT},
+        also={202: {
+            "description": "It is being made; ask again.", "headers": {"Retry-After": header("Seconds.", type="integer")},
+        }},
+        fails=[UnknownSimulation, UnknownArtifact, NotAcceptable, NotFinished, IllegalTransition],
+    )
+    def get(self, query: dict[str, Any], id: str, task: int) -> Response:
+        """Look at a task again, as data or as an animated picture"""
+        format = choose(REPLAYS, query.get("format"))
+        blob = services().replays.get(id, task)
+        if blob is None:
+            return Response(None, 202, headers={"Retry-After": "1"})
+        return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=HARMLESS)

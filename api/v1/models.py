@@ -1,0 +1,100 @@
+"""/v1/models: bring a model, look at models, delete one."""
+
+from typing import Any
+
+from flask import Response, request
+from flask.views import MethodView
+from marshmallow import ValidationError
+
+from api.blueprint import BINARY, Blueprint, header, reply
+from api.body import base_name, chunks_of, raw_chunks, read_form
+from api.context import services
+from api.paging import LINK, page
+from api.problems import LengthRequired, invalid
+from api.schemas.models import ModelFields, ModelForm, ModelPageSchema, ModelPutQuery, ModelQuery, ModelSchema
+from core.domain.records import Model
+from core.errors import (
+    BadArchive,
+    InUse,
+    Invalid,
+    TooLarge,
+    TruncatedUpload,
+    UnknownFormat,
+    UnknownModel,
+    UnknownRuntime,
+    Unsafe,
+    UnsupportedMedia,
+)
+
+blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
+
+REFUSED = (TooLarge, TruncatedUpload, UnsupportedMedia, UnknownFormat, UnknownRuntime, BadArchive, Unsafe)
+CREATED = {"Location": header("Where the model is described.")}
+
+
+def created(model: Model) -> Response:
+    """Answer that a model is here."""
+    return reply(ModelSchema().dump(model), 201, {"Location": f"/v1/models/{model.id}"})
+
+
+def from_form() -> Model:
+    """Take in a multipart form: one file, and what is said about it."""
+    if request.mimetype != "multipart/form-data":
+        raise UnsupportedMedia("Send a multipart form with a `file`, or PUT the bytes to /v1/models/{name}.")
+    read_form()
+    files = [(name, file) for name, file in request.files.items(multi=True)]
+    if len(files) != 1 or files[0][0] not in {"file", "model"}:
+        raise Invalid("Send exactly one file, in the field `file`: `curl -F file=@policy.onnx`.")
+    try:
+        given = ModelFields().load(request.form.to_dict())
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    file = files[0][1]
+    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **given)  # type: ignore[arg-type]
+
+
+@blueprint.at("")
+class Models(MethodView):
+    """All models."""
+
+    @blueprint.takes(ModelQuery)
+    @blueprint.operation("list_models", ModelPageSchema, description="A page of models, newest first.", headers=LINK)
+    def get(self, query: dict[str, Any]) -> Response:
+        """List models"""
+        return page(*services().models.list(**query), ModelSchema())
+
+    @blueprint.operation(
+        "upload_model", ModelSchema, status=201, description="The model is here.", headers=CREATED,
+        body={"multipart/form-data": ModelForm}, fails=REFUSED,
+    )
+    def post(self) -> Response:
+        """Upload a model as a form"""
+        return created(from_form())
+
+
+@blueprint.at("/<ref:model>")
+class OneModel(MethodView):
+    """One model."""
+
+    @blueprint.operation("get_model", ModelSchema, description="The model.", fails=[UnknownModel])
+    def get(self, model: str) -> Model:
+        """Describe a model"""
+        return services().models.get(model)
+
+    @blueprint.operation("delete_model", status=204, description="The model is gone.", fails=[UnknownModel, InUse])
+    def delete(self, model: str) -> None:
+        """Delete a model"""
+        services().models.delete(model)
+
+    @blueprint.takes(ModelPutQuery)
+    @blueprint.operation(
+        "put_model", ModelSchema, status=201, description="The model is here.", headers=CREATED,
+        body={"application/octet-stream": BINARY}, fails=(*REFUSED, LengthRequired),
+    )
+    def put(self, query: dict[str, Any], model: str) -> Response:
+        """Upload a model as the body itself
+
+        The name is that of the model; the same name again makes its next version.
+        """
+        filename = base_name(query.pop("filename", None)) or model
+        return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))

@@ -1,0 +1,60 @@
+"""/healthz, /readyz and /problems: for those who run the platform, and for those it said no to."""
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+
+from api.blueprint import Blueprint, reply
+from api.context import context
+from api.problems import catalogue
+from api.schemas.problems import ProblemKindSchema
+from api.schemas.results import HealthSchema, ReadinessSchema
+from core.errors import NotFound
+
+blueprint = Blueprint("operations", __name__, description="For those who run the platform.")
+
+
+@blueprint.at("/healthz")
+class Health(MethodView):
+    """Whether this process is alive."""
+
+    @blueprint.operation("get_health", HealthSchema, plain=True, description="It is alive.")
+    def get(self) -> dict[str, Any]:
+        """Tell whether this process is alive"""
+        return {"status": "ok"}
+
+
+@blueprint.at("/readyz")
+class Readiness(MethodView):
+    """Whether this process can serve."""
+
+    @blueprint.operation(
+        "get_readiness", ReadinessSchema, plain=True, description="It can serve.",
+        also={503: {
+            "description": "It cannot serve now.", "content": {"application/json": {"schema": ReadinessSchema}},
+        }},
+    )
+    def get(self) -> Response:
+        """Tell whether this process can serve, and how models are confined here"""
+        here = context()
+        found = {name: check() for name, check in here.checks.items()}
+        ready = not any(found.values())
+        body = {"ready": ready, "checks": {name: wrong or "ok" for name, wrong in found.items()}, "sandbox": here.sandbox}
+        return reply(body, 200 if ready else 503)
+
+
+@blueprint.at("/problems/<name:slug>")
+class Problem(MethodView):
+    """A kind of problem."""
+
+    @blueprint.operation(
+        "get_problem", ProblemKindSchema, plain=True, description="What the kind of problem means.", fails=[NotFound]
+    )
+    def get(self, slug: str) -> dict[str, Any]:
+        """Look a kind of problem up, by what its `type` says"""
+        kind = catalogue().get(slug)
+        if kind is None:
+            raise NotFound(f"There is no kind of problem {slug!r}.")
+        title = slug.replace("-", " ").capitalize()
+        return {"type": f"/problems/{slug}", "title": title, "status": kind.status.value, "detail": kind.__doc__}

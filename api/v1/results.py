@@ -1,0 +1,122 @@
+"""/v1/simulations/{id}/results, /events and /logs: what comes out, live and afterwards."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+
+from api.blueprint import TEXT, Blueprint, header
+from api.context import context, services
+from api.escaping import escaped
+from api.negotiation import choose
+from api.ranges import serve
+from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, RangeHeaders, ResultSchema, ResultsQuery
+from api.streams import LIVE, NDJSON, SSE, alive, as_events, room, stream, told
+from core.errors import Invalid, NotAcceptable, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
+
+blueprint = Blueprint(
+    "results", __name__, url_prefix="/v1/simulations/<id:id>", description="What comes out of a simulation."
+)
+
+CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
+TABLES: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
+FOLLOWED: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
+BINARY = {"type": "string", "format": "binary"}
+PART = {
+    "description": "The part that was asked for.",
+    "headers": {"Content-Range": header("Which part of how much.")},
+}
+UNCHANGED = {"description": "Unchanged since the ETag."}
+
+
+def follow(id: str, skip: int, format: str) -> Response:
+    """Stream results in order of arrival until the end."""
+    room()
+    lines = services().results.follow(id, skip=skip, heartbeat=context().heartbeat)
+    return stream(as_events(lines, skip) if format == "sse" else alive(lines), FOLLOWED[format])
+
+
+def table(id: str, start: int, format: str) -> Response:
+    """Give what results there are, in task order."""
+    results = services().results
+    if format == "ndjson":
+        return Response(results.lines(id, start=start), content_type=NDJSON, direct_passthrough=True)
+    if start:
+        raise Invalid("`from` is for NDJSON; a CSV or Parquet file holds all results.")
+    attachment = {"Content-Disposition": f'attachment; filename="{id}.{format}"'}
+    if format == "csv":
+        return Response(results.csv(id), headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
+    blob = results.parquet(id)
+    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=attachment)
+
+
+@blueprint.at("/results")
+class Results(MethodView):
+    """The results of a simulation."""
+
+    @blueprint.takes(RangeHeaders, location="headers")
+    @blueprint.takes(ResultsQuery)
+    @blueprint.operation(
+        "get_results", description="Results, a line or row for each task.",
+        media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: TEXT},
+        also={
+            206: PART | {"content": {PARQUET: {"schema": BINARY}}},
+            304: UNCHANGED,
+        },
+        fails=[UnknownSimulation, NotAcceptable, TooManyStreams, RangeNotSatisfiable],
+    )
+    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+        """Get results
+
+        In task order, of what is there; or with `follow`, in order of arrival until the end. A followed stream that
+        cannot be complete ends with a line `{"incomplete": reason}`.
+        """
+        if query["follow"]:
+            if "start" in query:
+                raise Invalid("`from` is for task order; a followed stream is resumed with `skip`.")
+            format = choose(FOLLOWED, query.get("format"))
+            if format not in FOLLOWED:
+                raise Invalid(f"A {format} file cannot be followed; leave `follow` or `format` out.")
+            return follow(id, query.get("skip", 0), format)
+        if "skip" in query:
+            raise Invalid("`skip` is for a followed stream; in task order, begin with `from`.")
+        return table(id, query.get("start", 0), choose(TABLES, query.get("format")))
+
+
+@blueprint.at("/events")
+class Events(MethodView):
+    """What happens to a simulation."""
+
+    @blueprint.takes(EventsHeaders, location="headers")
+    @blueprint.takes(EventsQuery)
+    @blueprint.operation(
+        "watch_events", description="Events as they happen, until the last.", media={SSE: TEXT},
+        also={204: {"description": "The last event has been received already: do not come back."}},
+        fails=[UnknownSimulation, TooManyStreams],
+    )
+    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+        """Watch what happens to a simulation, as server-sent events"""
+        after = headers.get("last_event_id", query.get("after", 0))
+        if after and services().results.ended(id, after):
+            return Response(None, 204, headers=LIVE)
+        room()
+        return stream(told(services().results.follow_events(id, after, context().heartbeat)), SSE)
+
+
+@blueprint.at("/logs")
+class Logs(MethodView):
+    """What models and simulators wrote."""
+
+    @blueprint.takes(LogsQuery)
+    @blueprint.operation(
+        "get_logs", description="Lines, each behind the name of its writer.", media={"text/plain": TEXT},
+        fails=[UnknownSimulation, TooManyStreams],
+    )
+    def get(self, query: dict[str, Any], id: str) -> Response:
+        """Read what models and simulators wrote"""
+        room()
+        lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
+        body = alive(lines) if query["raw"] else escaped(alive(lines))
+        headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}
+        return stream(body, "text/plain; charset=utf-8", headers=headers)

@@ -1,0 +1,44 @@
+"""/v1/runtimes and /v1/simulators: what models can be run with, and in which worlds."""
+
+from typing import Any
+
+from flask.views import MethodView
+
+from api.blueprint import Blueprint
+from api.context import services
+from api.schemas.catalogue import RuntimeListSchema, RuntimeSchema, SimulatorListSchema
+from core.errors import UnknownRuntime
+
+blueprint = Blueprint("catalogue", __name__, url_prefix="/v1", description="Runtimes, simulators and datasets.")
+
+
+@blueprint.at("/runtimes")
+class Runtimes(MethodView):
+    """All runtimes."""
+
+    @blueprint.operation("list_runtimes", RuntimeListSchema, plain=True, description="Every runtime.")
+    def get(self) -> dict[str, Any]:
+        """List runtimes"""
+        return {"items": services().catalogue.runtimes()}
+
+
+@blueprint.at("/runtimes/<name:runtime>")
+class OneRuntime(MethodView):
+    """One runtime."""
+
+    @blueprint.operation(
+        "get_runtime", RuntimeSchema, plain=True, description="The runtime.", fails=[UnknownRuntime]
+    )
+    def get(self, runtime: str) -> dict[str, Any]:
+        """Describe a runtime"""
+        return services().catalogue.runtime(runtime)
+
+
+@blueprint.at("/simulators")
+class Simulators(MethodView):
+    """All simulators."""
+
+    @blueprint.operation("list_simulators", SimulatorListSchema, plain=True, description="Every simulator.")
+    def get(self) -> dict[str, Any]:
+        """List simulators"""
+        return {"items": services().catalogue.simulators()}

@@ -1,0 +1,181 @@
+"""/v1/simulations: submit, look, cancel, retry, delete, compare."""
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+from marshmallow import ValidationError
+
+from api.blueprint import Blueprint, header
+from api.body import json_body
+from api.context import services
+from api.paging import LINK, page
+from api.problems import invalid
+from api.schemas.results import ComparisonQuery, ComparisonSchema, ResultSchema, SummarySchema
+from api.schemas.simulations import (
+    DryRunSchema,
+    RerunSchema,
+    RetrySchema,
+    SimulationPageSchema,
+    SimulationQuery,
+    SimulationSchema,
+    SubmissionForm,
+    SubmissionHeaders,
+    SubmissionSchema,
+)
+from api.streams import NDJSON, SSE
+from api.submissions import created, receive, submit
+from core.domain.records import Simulation
+from core.errors import (
+    BadArchive,
+    FormatMismatch,
+    IdempotencyMismatch,
+    IllegalTransition,
+    Invalid,
+    NotAcceptable,
+    NotFinished,
+    ScenarioOutOfRange,
+    StillRunning,
+    TooLarge,
+    TooManyStreams,
+    TooManyTasks,
+    TruncatedUpload,
+    UnknownDataset,
+    UnknownFormat,
+    UnknownModel,
+    UnknownRuntime,
+    UnknownSimulation,
+    Unsafe,
+    UnsupportedMedia,
+)
+
+blueprint = Blueprint(
+    "simulations", __name__, url_prefix="/v1/simulations", description="A model, played through a dataset."
+)
+
+REFUSED = (
+    BadArchive, FormatMismatch, IdempotencyMismatch, NotAcceptable, ScenarioOutOfRange, StillRunning, TooLarge,
+    TooManyStreams, TooManyTasks, TruncatedUpload, UnknownDataset, UnknownFormat, UnknownModel, UnknownRuntime, Unsafe,
+    UnsupportedMedia,
+)
+CREATED = {
+    "Location": header("Where the simulation can be watched."),
+    "Idempotency-Replayed": header("`true` where this is the first answer again."),
+    "Preference-Applied": header("For how long it was waited."),
+}
+
+
+def retry_asked() -> dict[str, Any]:
+    """Read what is to be run again."""
+    try:
+        asked: dict[str, Any] = RetrySchema().load(json_body(optional=True))
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    return asked
+
+
+@blueprint.at("")
+class Simulations(MethodView):
+    """All simulations."""
+
+    @blueprint.takes(SimulationQuery)
+    @blueprint.operation(
+        "list_simulations", SimulationPageSchema, description="A page of simulations, newest first.", headers=LINK
+    )
+    def get(self, query: dict[str, Any]) -> Response:
+        """List simulations"""
+        label = dict(pair.split("=", 1) for pair in query.pop("label", ()))
+        return page(*services().simulations.list(**query, label=label), SimulationSchema())
+
+    @blueprint.takes(SubmissionHeaders, location="headers")
+    @blueprint.operation(
+        "submit_simulation", status=201, headers=CREATED,
+        description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they come.",
+        media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: {"type": "string"}},
+        also={200: {
+            "description": "A dry run was made; there is no simulation.",
+            "content": {"application/json": {"schema": DryRunSchema}},
+        }},
+        body={
+            "application/json": {"anyOf": [SubmissionSchema, RerunSchema]},
+            "multipart/form-data": SubmissionForm,
+        },
+        fails=REFUSED,
+    )
+    def post(self, headers: dict[str, Any]) -> Response:
+        """Submit a simulation
+
+        As JSON; or as a form with the model in it; or as the `simulation.json` of an archive, to run that again.
+        Hanging up does not stop it.
+        """
+        return submit(*receive(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
+
+
+@blueprint.at("/<id:id>")
+class OneSimulation(MethodView):
+    """One simulation."""
+
+    @blueprint.operation("get_simulation", SimulationSchema, description="How it stands.", fails=[UnknownSimulation])
+    def get(self, id: str) -> Simulation:
+        """See how a simulation stands"""
+        return services().simulations.get(id)
+
+    @blueprint.operation(
+        "delete_simulation", status=204, description="It is gone, with its results.", fails=[UnknownSimulation, NotFinished]
+    )
+    def delete(self, id: str) -> None:
+        """Delete a simulation that has ended"""
+        services().simulations.delete(id)
+
+
+@blueprint.at("/<id:id>/cancel")
+class Cancellation(MethodView):
+    """The end of a simulation that is wanted early."""
+
+    @blueprint.operation(
+        "cancel_simulation", SimulationSchema, status=202, description="It is asked to stop.",
+        fails=[UnknownSimulation, IllegalTransition],
+    )
+    def post(self, id: str) -> Simulation:
+        """Ask a simulation to stop"""
+        return services().simulations.cancel(id)
+
+
+@blueprint.at("/<id:id>/retry")
+class Retry(MethodView):
+    """The same again."""
+
+    @blueprint.operation(
+        "retry_simulation", SimulationSchema, status=201, description="A new simulation.",
+        headers={"Location": CREATED["Location"]}, body={"application/json": RetrySchema}, body_required=False,
+        fails=[UnknownSimulation, NotFinished, UnknownModel, UnknownDataset, UnknownRuntime, TooLarge, UnsupportedMedia],
+    )
+    def post(self, id: str) -> Response:
+        """Run again what did not succeed, or everything, as a new simulation"""
+        return created(services().simulations.retry(id, **retry_asked()))
+
+
+@blueprint.at("/<id:id>/summary")
+class Summary(MethodView):
+    """What a simulation comes to."""
+
+    @blueprint.operation(
+        "get_summary", SummarySchema, plain=True, description="The summary.", fails=[UnknownSimulation, NotFinished]
+    )
+    def get(self, id: str) -> dict[str, Any]:
+        """Sum a simulation up"""
+        return services().simulations.summary(id)
+
+
+@blueprint.at("/<id:id>/comparison")
+class Comparison(MethodView):
+    """What sets two simulations apart."""
+
+    @blueprint.takes(ComparisonQuery)
+    @blueprint.operation(
+        "compare_simulations", ComparisonSchema, plain=True, description="The differences.",
+        fails=[UnknownSimulation, NotFinished, Invalid],
+    )
+    def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:
+        """Compare with another simulation, scenario by scenario"""
+        return services().comparison.compare(id, query["to"])
