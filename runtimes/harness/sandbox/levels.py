@@ -115,7 +115,9 @@ def _try_and_end(number: int, writing: int) -> None:
 
 def _listen(reading: int) -> dict[str, Any] | None:
     """Read the one answer, or None if it did not come."""
-    if not select.select([reading], [], [], PATIENCE)[0]:
+    answered = select.poll()
+    answered.register(reading, select.POLLIN)
+    if not answered.poll(PATIENCE * 1000):
         return None
     answer: dict[str, Any] = json.loads(os.read(reading, 1 << 16) or b'{"error": "the trial died"}')
     return answer

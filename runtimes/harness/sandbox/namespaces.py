@@ -80,8 +80,8 @@ def leave(*, as_user: bool) -> None:
                 file.write(text)
 
 
-def enter(wanted: Layout, *, scratch_mb: int, user: int, group: int) -> bool:
-    """Build the new root and step into it; say whether it has a /proc.
+def enter(wanted: Layout, *, scratch_mb: int, user: int, group: int) -> str | None:
+    """Build the new root and step into it; return where its own /proc is, if it has one.
 
     Runs as the first process of the new process namespace, because /proc shows the namespace of who mounts it.
     """
@@ -98,14 +98,14 @@ def enter(wanted: Layout, *, scratch_mb: int, user: int, group: int) -> bool:
     for link, target in (*wanted.links, ("/proc/self", "own/self"), ("/proc/thread-self", "own/thread-self")):
         os.makedirs(os.path.dirname(STAGE + link), exist_ok=True)
         os.symlink(target, STAGE + link)
-    has_proc = _mount_proc()
+    proc = OWN_PROC if _mount_proc() else None
     os.chdir(STAGE)
     kernel.call("pivot_root", b".", b".")
     kernel.detach(".")
     os.chdir("/")
     # Not recursively: /tmp stays writable.
     _set(HERE, b"/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0)
-    return has_proc
+    return proc
 
 
 def _take(path: str, *, readonly: bool) -> int:
@@ -145,7 +145,7 @@ def _set(place: int, path: bytes, attributes: int, flags: int) -> None:
     kernel.call("mount_setattr", place, path, flags, structure, ctypes.sizeof(structure))
 
 
-def readable(paths: Sequence[str]) -> str | None:
+def unreadable(paths: Sequence[str]) -> str | None:
     """Name the first path that this process may not read, or None."""
     for path in paths:
         if not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):

@@ -18,6 +18,7 @@ SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/sys/
 ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/tmp",
     "TMPDIR": "/tmp",
+    "MPLCONFIGDIR": "/tmp",
     "PATH": "/nonexistent",
     "LC_ALL": "C.UTF-8",
     # One thread each: the machine is shared by many hosts, and sums over threads differ from run to run.
@@ -80,37 +81,51 @@ def follow(wanted: Confinement, level: int) -> Report:
     """
     began = time.perf_counter()
     paths = (*filter(os.path.exists, (*SYSTEM, *own_paths())), *wanted.readonly)
+    scratch_mb = wanted.writable_tmp_mb if level == 3 else 0
     _step_aside(wanted)
     own = level > 1 and (limits.is_master() if level == 3 else limits.may_change_user())
     user, group = os.getuid(), os.getgid()
     if own:
         user = group = limits.own_user() if wanted.uid is None else wanted.uid
     layers: dict[str, str | None] = dict.fromkeys(LAYERS)
-    rights = {path: landlock.READONLY for path in paths}
-    rights |= {"/dev/null": landlock.READ | landlock.WRITE, "/dev/zero": landlock.READ, "/dev/urandom": landlock.READ}
+    parent, proc = None, "/proc/self"
     if level == 3:
         namespaces.leave(as_user=not own)
-        _become_first()
-        has_proc = namespaces.enter(namespaces.layout(paths), scratch_mb=wanted.writable_tmp_mb, user=user, group=group)
-        rights |= {namespaces.OWN_PROC: landlock.READ | landlock.LIST} if has_proc else {}
-        rights |= {"/tmp": landlock.SCRATCH} if wanted.writable_tmp_mb else {}
-        layers["files"] = f"read-only root, {_scratch(wanted)}, {'own /proc' if has_proc else 'no /proc'}"
+        parent = _become_first()
+        proc = namespaces.enter(namespaces.layout(paths), scratch_mb=scratch_mb, user=user, group=group)
+        room = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
+        layers["files"] = f"a read-only root of its own, {room}"
         layers["network"] = "an empty namespace"
     layers["user"] = _change_user(user, own=own, level=level)
-    if unreadable := namespaces.readable(paths):
-        raise PermissionError(f"User {user}, as whom it runs confined, may not read {unreadable}: chmod -R a+rX it.")
+    if unreadable := namespaces.unreadable(paths):
+        raise PermissionError(f"user {user}, as whom it would run, may not read {unreadable} (chmod -R a+rX)")
     layers["limits"] = _limit(wanted, level, user=user, own=own)
-    if level == 3:
+    if parent is not None:
+        _insist(parent)
         _become_second()
         layers["processes"] = "a namespace that ends with its first process, which is ours"
-    elif level == 2:
-        layers["processes"] = "killed with its parent"
     if level > 1:
-        layers["landlock"] = f"ABI {landlock.restrict(rights)}: paths, TCP, signals, abstract sockets"
+        layers["processes"] = layers["processes"] or "killed with its parent"
+        version = landlock.restrict(_rights(paths, proc=proc, scratch=scratch_mb > 0))
+        layers["landlock"] = f"ABI {version}: paths, TCP, signals, abstract sockets"
         layers["seccomp"] = _filter(may_fork=wanted.may_fork)
+    if not scratch_mb:
+        _promise_tmp()
     os.environ.clear()
     os.environ.update({**ENVIRONMENT, **wanted.environ})
     return Report(level=level, uid=user, layers=layers, seconds=time.perf_counter() - began)
+
+
+def _rights(paths: Sequence[str], *, proc: str | None, scratch: bool) -> Mapping[str, int]:
+    """Say what may be done where; ``proc`` is its own part of /proc, without which tensorflow aborts."""
+    rights = dict.fromkeys(paths, landlock.READONLY)
+    rights |= dict.fromkeys(("/dev/zero", "/dev/urandom"), landlock.READ)
+    rights["/dev/null"] = landlock.READ | landlock.WRITE
+    if proc:
+        rights[proc] = landlock.READ | landlock.LIST
+    if scratch:
+        rights["/tmp"] = landlock.SCRATCH
+    return rights
 
 
 def own_paths() -> Sequence[str]:
@@ -136,14 +151,21 @@ def _step_aside(wanted: Confinement) -> None:
         mallopt(ARENA_MAX, ARENAS)
 
 
-def _become_first() -> None:
-    """Fork the first process of the new namespace; who called waits for it, holding nothing."""
+def _become_first() -> int:
+    """Fork the first process of the new namespace and return a handle on the one that waits, holding nothing else."""
     parent = os.pidfd_open(os.getpid())
     if child := os.fork():
         _end_like(child)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if select.select([parent], [], [], 0)[0]:
-        os._exit(128 + signal.SIGKILL)  # the parent died before we could ask to be told
+    return parent
+
+
+def _insist(parent: int) -> None:
+    """End if the parent ended before we had asked, for the last time, to be killed with it."""
+    gone = select.poll()
+    gone.register(parent, select.POLLIN)
+    if gone.poll(0):
+        os._exit(128 + signal.SIGKILL)
     os.close(parent)
 
 
@@ -202,8 +224,11 @@ def _limit(wanted: Confinement, level: int, *, user: int, own: bool) -> str:
     return f"{wanted.memory >> 20} MB of addresses, {counted}, {wanted.files} descriptors"
 
 
-def _scratch(wanted: Confinement) -> str:
-    return f"{wanted.writable_tmp_mb} MB of /tmp" if wanted.writable_tmp_mb else "no writable path"
+def _promise_tmp() -> None:
+    """Let libraries name a temporary folder they will not use: tensorflow asks where it is when it is imported."""
+    import tempfile  # not at the top: it takes longer to load than the rest of this package
+
+    tempfile.tempdir = "/tmp"
 
 
 def _filter(*, may_fork: bool) -> str:
