@@ -25,6 +25,9 @@ GATE: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Mi
 #: Schemas that are marshmallow's, plain OpenAPI fragments, or None for an empty body.
 Content = type[Schema] | Schema | Mapping[str, Any] | None
 
+#: What flask-smorest calls the answer to arguments that do not hold what they should.
+UNREADABLE = "UNPROCESSABLE_ENTITY"
+METHODS = frozenset({"get", "put", "post", "delete"})
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 TEXT: Mapping[str, Any] = {"type": "string"}
 
@@ -48,7 +51,7 @@ def refusals(kinds: Iterable[type[PlatformError]], *, named_by_path: bool = Fals
         lines = [f"`{kind.slug}`: {kind.__doc__}" for kind in group]
         documented[str(status)] = {
             "description": "\n\n".join(lines),
-            "content": {problems.MEDIA_TYPE: {"schema": ProblemSchema}},
+            "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
     return documented
 
@@ -98,7 +101,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         if headers:
             good["headers"] = headers
         responses = {str(status): good} | {str(code): given for code, given in (also or {}).items()}
-        kinds = {*GATE, Invalid, *fails}
+        kinds = {*GATE, *fails}
         documented: dict[str, Any] = {"operationId": name}
         if body:
             given = {media_type: {"schema": schema} for media_type, schema in body.items()}
@@ -135,7 +138,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         problems.register(self._app)
 
     def _register_responses(self) -> None:
-        self.spec.components.response("UNPROCESSABLE_ENTITY", refusals([Invalid])["422"], lazy=True)
+        self.spec.components.schema("Problem", schema=ProblemSchema)
+        self.spec.components.response(UNREADABLE, refusals([Invalid])["422"])
 
     def _register_etag_headers(self) -> None:
         """Document none of flask-smorest's own headers."""
@@ -144,11 +148,31 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         """Document none of flask-smorest's own headers."""
 
     def document(self) -> dict[str, Any]:
-        """Return the OpenAPI document; each schema is described by what its class says of itself."""
+        """Return the OpenAPI document: schemas described by their classes, repeated refusals named once."""
         document: dict[str, Any] = self.spec.to_dict()
+        components = document["components"]
         for key, name in self.ma_plugin.converter.refs.items():
-            schema = document["components"]["schemas"][name]
-            schema.setdefault("description", cleandoc(key.SchemaClass.__doc__ or ""))
+            schema = components["schemas"][name]
+            schema.setdefault("description", cleandoc(key[0].__doc__ or ""))
             if schema.get("additionalProperties") is True:
-                del schema["additionalProperties"]  # that is the default, and said once in the description of it all
+                del schema["additionalProperties"]  # that is the default
+        operations = [
+            operation for path in document["paths"].values() for method, operation in path.items() if method in METHODS
+        ]
+        shared = {
+            kind.slug: refusals([kind])[str(kind.status.value)] for kind in problems.catalogue().values()
+        }
+        for operation in operations:
+            for status, response in operation["responses"].items():
+                if response == {"$ref": f"#/components/responses/{UNREADABLE}"}:
+                    response = shared[Invalid.slug]
+                given = {"description": response.get("description"), "content": response.get("content")}
+                for slug, known in shared.items():
+                    if given["description"] == known["description"]:
+                        components.setdefault("responses", {})[slug] = given
+                        operation["responses"][status] = {"$ref": f"#/components/responses/{slug}"}
+            operation["responses"] = dict(sorted(operation["responses"].items()))
+        components["responses"].pop(UNREADABLE)
+        for group in components:
+            components[group] = dict(sorted(components[group].items()))
         return document

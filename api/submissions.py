@@ -70,7 +70,7 @@ def _value_of(name: str, text: str) -> Any:
         return text
     try:
         # generated clients write Python's words
-        return parse_json({"True": "true", "False": "false"}.get(text, text).encode())
+        return parse_json({"True": "true", "False": "false", "None": "null"}.get(text, text).encode())
     except BadRequest:
         raise Invalid(f"{name}: not valid JSON: {text[:80]!r}.") from None
     except UnicodeEncodeError:

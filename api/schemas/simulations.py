@@ -61,7 +61,7 @@ class SubmissionSchema(Strict):
     repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is played; 1 when left out."})
     workers = Whole(1, 4096, allow_none=True, metadata={"description": "Pairs of player and host at work at once."})
     seed = Whole(metadata={"description": "Every task's seed comes from this one; 0 when left out."})
-    record = Choice("none", "failures", "all", allow_none=True, metadata={"description": "Whose traces are kept."})
+    record = Choice("none", "failures", "all", metadata={"description": "Whose traces are kept."})
     labels = Object(
         most=32, keys=Text(NAME, longest=63), values=Text(longest=200, shortest=0),
         metadata={"description": "Words of your own, to find it by.", "example": {"branch": "main"}},
@@ -139,7 +139,7 @@ class Link(fields.String):
         self._part = part
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> str:
-        return f"/v1/simulations/{obj}{self._part}"
+        return f"/v1/simulations/{obj.id}{self._part}"
 
 
 class LinksSchema(Open):
@@ -152,6 +152,13 @@ class LinksSchema(Open):
     artifacts = Link("/artifacts")
     archive = Link("/archive")
     logs = Link("/logs")
+
+
+class Links(fields.Nested):
+    """Made of the simulation itself, which has no such member."""
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
+        return self._serialize(obj, attr, obj, **kwargs)
 
 
 class SimulationSchema(Open):
@@ -179,7 +186,7 @@ class SimulationSchema(Open):
     retry_of = fields.String(required=True, allow_none=True)
     spec = fields.Dict(required=True, metadata={"description": "What was asked for."})
     provenance = fields.Dict(required=True, metadata={"description": "What it was resolved to: all that a result depends on."})
-    links = fields.Nested(LinksSchema, required=True, attribute="id")
+    links = Links(LinksSchema, required=True)
 
 
 class SimulationPageSchema(PageSchema):
