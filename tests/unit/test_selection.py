@@ -1,0 +1,57 @@
+"""What a submission may ask of a dataset."""
+
+import pytest
+
+from core.domain.selection import checked_params, checked_selection, checked_sweep
+from core.errors import Invalid, PlatformError, ScenarioOutOfRange
+
+DECLARED = {
+    "guard": {"type": "bool", "default": False},
+    "delay": {"type": "int", "default": 0, "low": 0, "high": 10},
+    "kind": {"type": "string", "default": "a", "choices": ["a", "b"]},
+}
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    assert checked_params(DECLARED, {"delay": 3}, "d") == {"guard": False, "delay": 3, "kind": "a"}
+
+
+@pytest.mark.parametrize(
+    "given", [{"delay": 11}, {"delay": True}, {"delay": "3"}, {"kind": "c"}, {"guard": 1}, {"unheard_of": 1}]
+)
+def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(given: dict[str, object]) -> None:
+    with pytest.raises(Invalid, match=next(iter(given))):
+        checked_params(DECLARED, given, "d")
+
+
+@pytest.mark.parametrize("sweep", [{"delay": []}, {"delay": 3}, {"delay": [1, 99]}, {"nothing": [1]}])
+def test_a_sweep_is_of_known_parameters_over_values_that_fit(sweep: dict[str, object]) -> None:
+    with pytest.raises(Invalid):
+        checked_sweep(DECLARED, sweep, "d")
+
+
+def test_no_selection_means_all() -> None:
+    assert checked_selection(None, 288, 288, "d") == {"range": [0, 288]}
+
+
+@pytest.mark.parametrize(
+    "scenarios",
+    [
+        {"range": [0, 289]},
+        {"range": [-1, 2]},
+        {"range": [5, 5]},
+        {"tasks": [288]},
+        {"sample": 0},
+        {"sample": 289},
+        {"range": [0, 1], "tasks": [1]},
+        {"range": "0-10"},
+        {"range": [True, 2]},
+        {"tasks": []},
+        {"everything": 1},
+        {"sample": 2**70},
+    ],
+)
+def test_a_selection_outside_of_the_dataset_is_refused(scenarios: dict[str, object]) -> None:
+    with pytest.raises(PlatformError) as refused:
+        checked_selection(scenarios, 288, 288, "d")
+    assert isinstance(refused.value, Invalid | ScenarioOutOfRange)

@@ -1,0 +1,42 @@
+"""The table of states, and what must hold of it."""
+
+from pathlib import Path
+
+import pytest
+
+from core.domain.states import CANCELLABLE, FINAL, NEXT, State, may_follow, mermaid
+
+
+def reachable(start: State) -> set[State]:
+    seen, waiting = {start}, [start]
+    while waiting:
+        for state in NEXT[waiting.pop()] - seen:
+            seen.add(state)
+            waiting.append(state)
+    return seen
+
+
+def test_every_state_has_a_row() -> None:
+    assert set(NEXT) == set(State)
+
+
+def test_every_state_is_reachable_from_queued() -> None:
+    assert reachable(State.QUEUED) == set(State)
+
+
+@pytest.mark.parametrize("state", State)
+def test_from_every_state_an_end_is_reachable(state: State) -> None:
+    assert reachable(state) & FINAL
+
+
+def test_final_stays_final() -> None:
+    assert FINAL == {State.SUCCEEDED, State.FAILED, State.ERRORED, State.CANCELLED}
+    assert not any(may_follow(state, other) for state in FINAL for other in State)
+
+
+def test_whatever_has_not_ended_can_be_cancelled() -> None:
+    assert CANCELLABLE == set(State) - FINAL - {State.CANCELLING} | {State.CANCELLING}
+
+
+def test_the_picture_in_the_docs_is_drawn_from_the_table() -> None:
+    assert mermaid() in Path("docs/states.md").read_text()

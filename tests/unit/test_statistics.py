@@ -1,0 +1,73 @@
+"""Summaries, intervals and paired differences."""
+
+import math
+
+import pytest
+
+from core.domain.statistics import Column, Tally, mcnemar, merged, paired, sketched, wilson
+
+
+def test_nothing_in_288_still_means_up_to_one_in_76() -> None:
+    low, high = wilson(0, 288)
+    assert low == 0.0 and high == pytest.approx(0.01316, abs=1e-4)
+
+
+def test_a_column_has_the_textbook_s_mean_and_deviation() -> None:
+    column = Column(None)
+    for value in (2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0):
+        column.add(value)
+    summary = column.summary()
+    assert (summary["mean"], summary["min"], summary["max"], summary["p50"]) == (5.0, 2.0, 9.0, 4.5)
+    assert summary["std"] == pytest.approx(math.sqrt(32 / 7))
+    assert summary["low"] <= 5.0 <= summary["high"]
+
+
+def test_dying_is_never_an_advantage() -> None:
+    tally = Tally([{"name": "score", "worst": 0.0}], ())
+    tally.add("ok", {}, {"score": 80.0})
+    tally.add("crashed", {}, {})
+    metrics = tally.summary()["metrics"]["score"]
+    assert (metrics["mean_ok"], metrics["mean_penalised"]) == (80.0, 40.0)
+
+
+def test_failures_are_shown_first() -> None:
+    tally = Tally([], ())
+    for status in ("ok", "ok", "timed_out", "crashed"):
+        tally.add(status, {}, {})
+    assert list(tally.summary()["statuses"]) == ["crashed", "timed_out", "ok"]
+
+
+def test_a_metric_without_a_worst_value_has_no_penalised_mean_once_something_failed() -> None:
+    tally = Tally([{"name": "ttc"}], ())
+    tally.add("ok", {}, {"ttc": 2.0})
+    tally.add("invalid", {}, {})
+    assert tally.summary()["metrics"]["ttc"]["mean_penalised"] is None
+
+
+def test_groups_have_statistics_of_their_own() -> None:
+    tally = Tally([{"name": "score", "worst": 0.0}], ("street",))
+    tally.add("ok", {"street": "ramp"}, {"score": 10.0})
+    tally.add("ok", {"street": "grid"}, {"score": 30.0})
+    groups = tally.summary()["groups"]["street"]
+    assert [groups[name]["metrics"]["score"]["mean"] for name in ("grid", "ramp")] == [30.0, 10.0]
+
+
+def test_differences_are_taken_scenario_by_scenario() -> None:
+    compared = paired({1: 3.0, 2: 30.0, 9: 0.0}, {1: 1.0, 2: 28.0})
+    assert compared is not None
+    assert compared["difference"] == compared["low"] == compared["high"] == 2.0
+
+
+def test_rates_are_compared_by_who_failed_alone() -> None:
+    compared = paired({n: float(n < 6) for n in range(20)}, {n: 0.0 for n in range(20)})
+    assert compared is not None
+    assert (compared["only_ours"], compared["only_theirs"], compared["p"]) == (6, 0, pytest.approx(2 / 64))
+    assert mcnemar(0, 0)["p"] == 1.0
+
+
+def test_sketches_of_batches_add_up() -> None:
+    sums: dict[str, list[float]] = {}
+    merged([{"x": [2, 3.0, 5.0, 1.0, 2.0]}, {"x": [1, 3.0, 9.0, 3.0, 3.0]}], sums)
+    assert sketched(sums)["x"] == {
+        "count": 3, "mean": 2.0, "std": 1.0, "min": 1.0, "p50": None, "p90": None, "p99": None, "max": 3.0,
+    }  # fmt: skip
