@@ -88,7 +88,8 @@ def follow(wanted: Confinement, level: int) -> Report:
     if own:
         user = group = limits.own_user() if wanted.uid is None else wanted.uid
     layers: dict[str, str | None] = dict.fromkeys(LAYERS)
-    parent, proc = None, "/proc/self"
+    parent: int | None = None
+    proc: str | None = "/proc/self"
     if level == 3:
         namespaces.leave(as_user=not own)
         parent = _become_first()

@@ -89,6 +89,7 @@ def verdicts(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
         "clone": threads_and_forks() if may_fork else threads_only(),
         "clone3": ABSENT,  # its flags lie behind a pointer; the C library falls back to clone
         "openat2": ABSENT,
+        "flock": ABSENT,  # works on what may only be read, so one model could make all others wait
         "prlimit64": own_limits(),
         "prctl": harmless_prctl(),
         "ioctl": among(1, IOCTL, errno.ENOTTY),

@@ -17,7 +17,7 @@ faccessat 269 48, faccessat2 439 439, stat 4 -, lstat 6 -, fstat 5 80, newfstata
 statfs 137 43, fstatfs 138 44, readlink 89 -, readlinkat 267 78, getdents 78 -, getdents64 217 61,
 getcwd 79 17, chdir 80 49, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35, rename 82 -,
 renameat 264 38, renameat2 316 276, truncate 76 45, ftruncate 77 46, fallocate 285 47, fsync 74 82,
-fdatasync 75 83, fadvise64 221 223, flock 73 32, copy_file_range 326 285, umask 95 166, dup 32 23, dup2 33 -,
+fdatasync 75 83, fadvise64 221 223, copy_file_range 326 285, umask 95 166, dup 32 23, dup2 33 -,
 dup3 292 24
 # Memory
 brk 12 214, mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226, madvise 28 233, msync 26 227,
@@ -47,7 +47,7 @@ getpriority 140 141, getrlimit 97 163, getrusage 98 165, sysinfo 99 179, uname 6
 #: in a second filter, or that this package makes itself before the filter stands.
 SPECIAL_ROWS = """
 clone 56 220, clone3 435 435, prlimit64 302 261, prctl 157 167, ioctl 16 29, fcntl 72 25, socketpair 53 199,
-setsockopt 54 208, openat2 437 437
+setsockopt 54 208, openat2 437 437, flock 73 32
 execve 59 221, execveat 322 281, fork 57 -, vfork 58 -, seccomp 317 277
 unshare 272 97, pivot_root 155 41, open_tree 428 428, move_mount 429 429, mount_setattr 442 442, capset 126 91,
 landlock_create_ruleset 444 444, landlock_add_rule 445 445, landlock_restrict_self 446 446
