@@ -1,0 +1,36 @@
+# Windtunnel. `make help` says what there is; anything longer than a line lives in scripts/.
+.DEFAULT_GOAL := help
+UV := scripts/uv
+PY := .venv/bin/python
+
+help:     ## Show this.
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup:    ## Make .venv with everything in it (brings uv along where it is missing).
+	@$(UV) sync --quiet
+
+demo: setup  ## Set up, start the platform, send the promise, show what came of it.
+	@$(PY) -m scripts.demo
+
+run: setup  ## Serve on port 5000 until Ctrl-C: all roles, with embedded parts.
+	@$(PY) -m workers run
+
+test: setup  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
+	@$(PY) -m pytest tests
+
+unit: setup  ## The tests without I/O: seconds.
+	@$(PY) -m pytest tests/unit
+
+lint: setup  ## ruff, mypy --strict, import-linter, openapi.yaml and docs/states.md up to date.
+	@scripts/lint
+
+openapi: setup  ## Write openapi.yaml from the code.
+	@$(PY) -m scripts.openapi
+
+bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.md.
+	@$(PY) -m benchmarks
+
+clean:    ## Remove what running leaves behind; environments and results too.
+	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: help setup demo run test unit lint openapi bench clean
