@@ -120,7 +120,16 @@ class Tally:
         self.statuses: dict[str, int] = {}
         self.outcomes: dict[str, dict[str, int]] = {}
         self._columns: dict[str, Column] = {name: Column(worst) for name, worst in self._worst.items()}
+        self._timing: dict[str, Column] = {}
         self._groups: dict[str, dict[str, Tally]] = {name: {} for name in group_by}
+
+    def clock(self, timing: Mapping[str, Any], prefix: str = "") -> None:
+        """Take in what one result says of time: seconds and latencies, which differ from run to run."""
+        for name, value in timing.items():
+            if isinstance(value, Mapping):
+                self.clock(value, f"{name}_")
+            elif isinstance(value, int | float):
+                self._timing.setdefault(prefix + name, Column(None)).add(float(value))
 
     def add(self, status: str, scenario: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
         """Take in one result."""
@@ -163,6 +172,8 @@ class Tally:
                 if column.count or column.penalties
             },
         }
+        if self._timing:
+            result["timing"] = {name: column.summary(interval=False) for name, column in self._timing.items()}
         if self._groups:
             result["groups"] = {
                 name: {value: tally.summary(interval=False) for value, tally in sorted(groups.items())}

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
 
 from core.domain.states import FINAL, State
 from core.domain.statistics import Tally
@@ -17,7 +16,7 @@ from core.errors import Conflict
 from core.services.bells import Bell
 from core.services.results import Results
 from core.store import ranges, results, simulations
-from core.store.database import Database
+from core.store.database import Connection, Database
 from datasets.catalogue import datasets
 from datasets.stores.base import ObjectStore
 
@@ -33,6 +32,7 @@ class _Line(msgspec.Struct):
     status: str
     scenario: dict[str, Any]
     metrics: dict[str, Any]
+    timing: dict[str, Any] = {}
 
 
 _line = msgspec.json.Decoder(_Line)
@@ -114,6 +114,7 @@ class Collecting:
             for line in body.splitlines():
                 result = _line.decode(line)
                 tally.add(result.status, result.scenario, result.metrics)
+                tally.clock(result.timing)
                 # `timing` is a line's last member, and the only one that may differ between two runs.
                 digest.update(line[: line.rindex(b',"timing":')] + b"}\n")
         summary = tally.summary() | {"results_digest": "sha256:" + digest.hexdigest()}

@@ -6,21 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select, text, update
-
 from core.domain.admission import Waiting
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Launch
-from core.domain.states import FINAL, State
+from core.domain.states import State
 from core.domain.statistics import merged, sketched
 from core.errors import Conflict
 from core.services.bells import Bell
 from core.services.models import key_of
-from core.store import ranges, results, simulations
-from core.store.database import Database
+from core.store import launches, ranges, results, simulations
+from core.store.database import Connection, Database
 from core.store.leaders import holds
-from core.store.tables import launches as launch_table
-from core.store.tables import simulations as table
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -116,7 +112,7 @@ class Dispatch:
         with self._database.read() as c:
             now = self._database.now(c)
             busy = tuple(self._busy(row, now) for row in simulations.busy(c))
-            launches = tuple(
+            lent = tuple(
                 Lent(
                     row.id,
                     row.simulation_id,
@@ -125,9 +121,9 @@ class Dispatch:
                     State(row.simulation_state),
                     now - row.created_at,
                 )
-                for row in simulations.live_launches(c)
+                for row in launches.live(c)
             )
-        return Snapshot(now, busy, launches)
+        return Snapshot(now, busy, lent)
 
     def _busy(self, row: Any, now: float) -> Busy:
         spec = json.loads(row.spec)
@@ -177,18 +173,14 @@ class Dispatch:
         return True
 
     def launch(self, one: Busy) -> Launch:
-        """Write a launch down and return it with its token, for the only time; the row commits before anyone is asked."""
+        """Write a launch down and return it with its token, this once; the row commits before anyone is asked."""
         token = new_token()
         provenance = one.provenance
-        id = f"{one.id}-{one.attempt}"
 
         def add(c: Connection) -> str:
-            tries = c.scalar(
-                select(text("count(*)")).select_from(launch_table).where(launch_table.c.simulation_id == one.id)
-            )
-            name = f"{id}-{tries}".replace("-", "x")
+            name = f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
             _, done, _ = simulations.counts(c, one.id)
-            simulations.add_launch(
+            launches.add(
                 c,
                 {
                     "id": name,
@@ -222,7 +214,7 @@ class Dispatch:
         """A launch is over: its token dies, its leases return."""
 
         def end(c: Connection) -> None:
-            simulations.end_launch(c, launch.id)
+            launches.end(c, launch.id)
             for stage, start, fence in ranges.of_launch(c, launch.simulation, launch.id):
                 ranges.give_back(c, stage, start, fence, witness=False, blame=False)
 
@@ -235,9 +227,7 @@ class Dispatch:
         def requeue(c: Connection) -> None:
             now = self._database.now(c)
             _, done, _ = simulations.counts(c, launch.simulation)
-            query = select(launch_table.c.resources).where(launch_table.c.simulation_id == launch.simulation)
-            history = [json.loads(text)["done"] for text in c.scalars(query.order_by(launch_table.c.created_at.desc()))]
-            barren = next((at for at, before in enumerate(history) if before != done), len(history))
+            barren = launches.barren(c, launch.simulation, done)
             if barren >= HOPELESS:
                 ranges.close_early(c, launch.simulation)
                 words = f"{barren} attempts in a row came to nothing; the last: {reason}"
@@ -285,29 +275,17 @@ class Dispatch:
 
     def explain(self, id: str, reason: str) -> None:
         """Write down why a queued simulation waits."""
-        self._write(
-            lambda c: c.execute(
-                update(table).where(table.c.id == id, table.c.state == State.QUEUED.value).values(reason=reason)
-            ),
-            durable=False,
-        )
+        self._write(lambda c: simulations.explain(c, id, reason), durable=False)
 
     def unfinished(self) -> list[str]:
         """Return simulations that ended early and are not summed up yet."""
-        query = select(table.c.id).where(
-            table.c.state.in_([state.value for state in FINAL]), table.c.summary.is_(None), table.c.deleted_at.is_(None)
-        )
         with self._database.read() as c:
-            return list(c.scalars(query.limit(100)))
+            return simulations.unsummed(c)
 
     def deleted(self) -> list[str]:
         """Return simulations with a tombstone whose rows are still there."""
-        query = text(
-            "SELECT id FROM simulations s WHERE deleted_at IS NOT NULL AND EXISTS"
-            " (SELECT 1 FROM stages WHERE simulation_id=s.id) LIMIT 100"
-        )
         with self._database.read() as c:
-            return list(c.scalars(query))
+            return simulations.buried(c)
 
     def tick(self, running: list[Busy], now: float) -> None:
         """Sum up what has arrived, and write at most one progress event for each simulation that got on."""

@@ -5,15 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import bindparam, text
-
 from core.errors import TooManyStreams
 from core.services.bells import Bell
+from core.store import simulations
 from core.store.database import Database
 
 logger = logging.getLogger(__name__)
-
-_VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
 
 
 class Hub:
@@ -91,9 +88,9 @@ class Hub:
             try:
                 for at in range(0, len(watched), 500):
                     with self._database.read() as c:
-                        found = c.execute(_VERSIONS, {"ids": watched[at : at + 500]}).all()
-                    moved = {id for id, seq in found if self._seen.get(id) != seq}
-                    self._seen.update({id: seq for id, seq in found})
+                        found = simulations.versions(c, watched[at : at + 500])
+                    moved = {id for id, seq in found.items() if self._seen.get(id) != seq}
+                    self._seen.update(found)
                     if moved:
                         self._wake(moved)
             except Exception:

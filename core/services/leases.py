@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, text
 
 from core.domain.ids import hashed
 from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
@@ -18,16 +17,14 @@ from core.domain.states import LIVE, State
 from core.errors import BadRequest, Gone, Unauthorized
 from core.services.bells import Bell
 from core.services.catalogue import find_dataset
-from core.store import ranges, simulations
-from core.store.database import Database
+from core.store import launches, ranges, results, simulations
+from core.store.database import Connection, Database
 from core.store.ranges import Driver, Place, Segment
-from core.store.tables import artifacts, logs
 from datasets.stores.base import ObjectStore
 from runtimes.harness.tasks import locate
 
 #: For how long a process believes what it knows of a launch.
 BELIEF = 1.0
-_NEXT_LOG = text("SELECT coalesce(max(seq), 0) + 1 FROM logs WHERE simulation_id=:i")
 
 
 class _Head(msgspec.Struct):
@@ -96,7 +93,7 @@ class Leases:
         known = self._known.get(launch_id)
         if known is None or time.monotonic() - known.asked_at > BELIEF:
             with self._database.read() as c:
-                row = simulations.find_launch(c, launch_id)
+                row = launches.find(c, launch_id)
             if row is None:
                 raise Unauthorized()
             state = State(row.simulation_state)
@@ -149,12 +146,11 @@ class Leases:
         return lease or Later(0.05 + secrets.randbelow(200) / 1000)
 
     def _run(self, c: Connection, launch: Known, now: float) -> None:
-        row = simulations.find_launch(c, launch.id)
+        row = launches.find(c, launch.id)
         if row is None or row.state != "live" or State(row.simulation_state) not in LIVE:
             raise Gone("This launch is over. Drop everything and exit.")
         if State(row.simulation_state) is State.LAUNCHING:
-            began = text("SELECT started_at FROM simulations WHERE id=:i")
-            started = c.scalar(began, {"i": launch.simulation}) or now
+            started = simulations.find(c, launch.simulation).started_at or now
             simulations.move(c, launch.simulation, State.LAUNCHING, State.RUNNING, now, started_at=started)
 
     def _started(self, launch: Known, answer: object) -> None:
@@ -204,9 +200,8 @@ class Leases:
         for task, name, media_type, size in report.artifacts:
             if task < to:
                 blob = report.blobs[offset - len(report.lines) : offset - len(report.lines) + size]
-                row = {"simulation_id": launch.simulation, "task": task, "name": name, "media_type": media_type}
-                row |= {"object": key, "offset": offset, "bytes": size, "crc32": zlib.crc32(blob)}
-                c.execute(artifacts.insert().values(row))
+                one = results.Artifact(task, name, media_type, key, offset, size, zlib.crc32(blob))
+                results.add_artifact(c, launch.simulation, one)
             offset += size
         following = None
         if report.next and place.mark == place.stop:
@@ -239,7 +234,7 @@ class Leases:
             if state in LIVE:
                 ranges.close_early(c, launch.simulation)
                 simulations.move(c, launch.simulation, state, State.FAILED, now, reason=reason[:2000])
-                simulations.end_launch(c, launch.id)
+                launches.end(c, launch.id)
 
         self._database.write(fail)
         self._bell.ring("dispatch")
@@ -252,18 +247,7 @@ class Leases:
         key = f"logs/{launch.simulation}/{secrets.token_hex(8)}"
         self._store.put(key, (data,))
 
-        def add(c: Connection) -> None:
-            seq = c.scalar(_NEXT_LOG, {"i": launch.simulation})
-            row = {
-                "simulation_id": launch.simulation,
-                "seq": seq,
-                "name": name[:100],
-                "object": key,
-                "bytes": len(data),
-            }
-            c.execute(logs.insert().values(row))
-
-        self._database.write(add, durable=False)
+        self._database.write(lambda c: results.add_log(c, launch.simulation, name[:100], key, len(data)), durable=False)
         self._bell.announce(launch.simulation)
 
     # -- the dispatcher's part
@@ -275,7 +259,7 @@ class Leases:
         settled = 0
         for stage, start, stop in found:
             with self._database.read() as c:
-                simulation = c.scalar(text("SELECT simulation_id FROM stages WHERE id=:s"), {"s": stage})
+                simulation = ranges.simulation_of(c, stage)
                 play = json.loads(simulations.find(c, simulation).provenance)["play"]
             line = _crashed(play, start, reason)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
@@ -293,22 +277,10 @@ class Leases:
             for stage, start, fence in ranges.lapsed(c, self._database.now(c)):
                 back = ranges.give_back(c, stage, start, fence, witness=False)
                 if back is not None and back.silences > SILENCES:
-                    hopeless.append(stage)
-            if not hopeless:
-                return []
-            query = text("SELECT DISTINCT simulation_id FROM stages WHERE id=:s")
-            return [c.scalar(query, {"s": stage}) or "" for stage in hopeless]
+                    hopeless.append(ranges.simulation_of(c, stage))
+            return hopeless
 
         return self._database.write(pass_, durable=False)
-
-    def release(self, simulation: str, launch: str, *, blame: bool) -> None:
-        """A launch is gone: its leases return at once. ``blame``: it was not the platform that ended it."""
-
-        def pass_(c: Connection) -> None:
-            for stage, start, fence in ranges.of_launch(c, simulation, launch):
-                ranges.give_back(c, stage, start, fence, witness=False, blame=blame)
-
-        self._database.write(pass_, durable=False)
 
 
 def _checked(report: Report) -> list[int]:

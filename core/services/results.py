@@ -267,7 +267,7 @@ class Results:
     def _members(self, row: Any, summary: dict[str, Any], documents: dict[str, str]) -> Iterator[zip.Member]:
         for name, text in documents.items():
             raw = text.encode()
-            yield zip.Member(name, len(raw), zlib.crc32(raw), lambda a, b, raw=raw: iter((raw[a:b],)))
+            yield zip.Member(name, len(raw), zlib.crc32(raw), _reader(raw))
         held = summary["archive"]
         stage = self._stage(row.id)
         yield zip.Member("results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b))
@@ -308,6 +308,10 @@ class Results:
         documents = self._documents(_Row(**fields, summary=json.dumps(with_held)))
         held["size"] = zip.measure(self._members(_Row(**fields, summary=""), with_held, documents))
         return held
+
+
+def _reader(raw: bytes) -> Callable[[int, int], Iterator[bytes]]:
+    return lambda start, stop: iter((raw[start:stop],))
 
 
 @dataclass(frozen=True, slots=True)

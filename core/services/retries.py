@@ -5,20 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
-from sqlalchemy import Connection, insert, text
 
-from core.store import results
-from core.store.database import Database
-from core.store.ranges import Segment, record
-from core.store.tables import ranges
+from core.store import ranges, results
+from core.store.database import Connection, Database
+from core.store.ranges import Segment
 from datasets.stores.base import ObjectStore
-
-_INHERIT_ARTIFACTS = text(
-    'INSERT INTO artifacts(simulation_id, task, name, media_type, object, "offset", bytes, crc32)'
-    ' SELECT :new, task, name, media_type, object, "offset", bytes, crc32 FROM artifacts'
-    " WHERE simulation_id=:old AND task>=:start AND task<:stop"
-)
-_ALL_CUT = text("UPDATE stages SET next=total WHERE id=:s")
 
 
 class _Head(msgspec.Struct):
@@ -40,20 +31,20 @@ class Inheritance:
         at = 0
         for start, stop in _runs(self.kept):
             if at < start:
-                _range(c, stage, at, start, "pending")
-            _range(c, stage, start, stop, "done")
-            c.execute(_INHERIT_ARTIFACTS, {"new": simulation, "old": self.source, "start": start, "stop": stop})
+                ranges.lay(c, stage, at, start, done=False)
+            ranges.lay(c, stage, start, stop, done=True)
+            results.inherit_artifacts(c, self.source, simulation, start, stop)
             at = stop
         if at < total:
-            _range(c, stage, at, total, "pending")
+            ranges.lay(c, stage, at, total, done=False)
         for segment in self.kept:
-            record(c, stage, segment)
-        c.execute(_ALL_CUT, {"s": stage})
+            ranges.record(c, stage, segment)
+        ranges.all_cut(c, stage)
 
 
 def inherit(database: Database, store: ObjectStore, simulation: str) -> Inheritance:
     """Find what can be kept of a simulation that has ended."""
-    kept = []
+    kept: list[Segment] = []
     after = -1
     while True:
         with database.read() as c:
@@ -98,8 +89,3 @@ def _runs(segments: list[Segment]) -> Iterator[tuple[int, int]]:
         start, stop = segment.start, segment.stop
     if start is not None and stop is not None:
         yield start, stop
-
-
-def _range(c: Connection, stage: str, start: int, stop: int, state: str) -> None:
-    mark = stop if state == "done" else start
-    c.execute(insert(ranges).values(stage_id=stage, start=start, stop=stop, mark=mark, state=state))

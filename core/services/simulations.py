@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, select, update
 
 from core.domain.ids import new_id
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
@@ -31,9 +30,7 @@ from core.services.models import PROJECT, Models
 from core.services.retries import Inheritance, inherit
 from core.store import ranges
 from core.store import simulations as store
-from core.store.database import Database
-from core.store.tables import idempotency
-from core.store.tables import simulations as table
+from core.store.database import Connection, Database
 from datasets.catalogue import Dataset
 from datasets.stores.base import ObjectStore
 from runtimes import catalogue as runtimes
@@ -127,7 +124,7 @@ class Simulations:
                     return str(known.simulation_id)
             store.add(c, row | {"created_at": now}, stage)
             if inheritance is not None:
-                inheritance.apply(c, id, stage["id"], total)
+                inheritance.apply(c, id, f"{id}.0", total)
             return None
 
         first = self._database.write(write)
@@ -138,8 +135,7 @@ class Simulations:
 
     def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
         with self._database.read() as c:
-            query = select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
-            row = c.execute(query.where(idempotency.c.expires_at > self._database.now(c))).first()
+            row = store.replayed(c, principal, key, self._database.now(c))
         if row is None:
             return None
         if row.digest != digest:
@@ -282,10 +278,7 @@ class Simulations:
         else:
             total, done, failed = store.counts(c, row.id)
             tasks = Tasks(total=total, done=done, failed=failed)
-        position = None
-        if state is State.QUEUED:
-            ahead = select(func.count()).select_from(table).where(table.c.state == row.state, table.c.id < row.id)
-            position = int(c.scalar(ahead) or 0) + 1
+        position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
         dataset, model = provenance["dataset"], provenance["model"]
         return Simulation(
             id=row.id,
@@ -368,7 +361,7 @@ class Simulations:
             state = State(store.find(c, id).state)
             if state not in FINAL:
                 raise NotFinished("Cancel the simulation before you delete it.")
-            c.execute(update(table).where(table.c.id == id).values(deleted_at=self._database.now(c)))
+            store.bury(c, id, self._database.now(c))
 
         self._database.write(bury)
         self._bell.announce(id)

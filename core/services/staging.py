@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
 from core.domain.states import State
 from core.errors import Conflict, PlatformError
 from core.services.bells import Bell
 from core.services.catalogue import find_dataset
 from core.services.models import key_of
 from core.store import simulations
-from core.store.database import Database
+from core.store.database import Connection, Database
 from datasets.staging import stage
 from datasets.stores.base import ObjectStore
 from runtimes import catalogue as runtimes

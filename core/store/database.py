@@ -25,6 +25,8 @@ from sqlalchemy.pool import QueuePool
 
 from core.errors import StoreUnavailable
 
+__all__ = ["Connection", "Database"]
+
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 logger = logging.getLogger(__name__)

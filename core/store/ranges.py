@@ -7,9 +7,10 @@ constants: building them per call costs three to four times as much.
 import secrets
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, insert, text
 
 from core.domain.ranges import STRIKES, Lease, aligned, cut, patience, share
+from core.store.tables import ranges
 
 #: Seconds between two reports of a driver at work.
 FLUSH = 1.0
@@ -198,8 +199,10 @@ def _lend_fresh(c: Connection, stage: Stage, driver: Driver, now: float) -> Leas
 
 def _steal(c: Connection, stage: Stage, driver: Driver, now: float) -> Lease | None:
     victim = c.execute(_VICTIMS, {"s": stage.id}).first()
-    middle = victim and cut(victim.mark, victim.stop, victim.rate, FLUSH, stage.align)
-    if not victim or middle is None:
+    if victim is None:
+        return None
+    middle = cut(victim.mark, victim.stop, victim.rate, FLUSH, stage.align)
+    if middle is None:
         return None
     named = {"s": stage.id, "start": victim.start, "f": victim.fence, "stop": victim.stop, "mid": middle}
     if c.execute(_STEAL, named).first() is None:
@@ -342,3 +345,19 @@ def close_early(c: Connection, simulation: str) -> None:
     """Close all that is open: written on the ranges themselves, for those rows are what a report compares."""
     c.execute(_CLOSE_STAGES, {"i": simulation})
     c.execute(_CLOSE_RANGES, {"i": simulation})
+
+
+def simulation_of(c: Connection, stage: str) -> str:
+    """Return whose stage it is."""
+    return str(c.scalar(text("SELECT simulation_id FROM stages WHERE id=:s"), {"s": stage}))
+
+
+def lay(c: Connection, stage: str, start: int, stop: int, *, done: bool) -> None:
+    """Insert a range of a new stage: done already, or to be done."""
+    mark, state = (stop, "done") if done else (start, "pending")
+    c.execute(insert(ranges).values(stage_id=stage, start=start, stop=stop, mark=mark, state=state))
+
+
+def all_cut(c: Connection, stage: str) -> None:
+    """Say that a new stage has no fresh work: all of it has been laid out in ranges."""
+    c.execute(text("UPDATE stages SET next=total WHERE id=:s"), {"s": stage})

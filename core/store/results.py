@@ -1,7 +1,7 @@
 """Segments, artifacts and logs in SQL: which bytes of which objects hold what, by task and by arrival."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, text
@@ -113,6 +113,17 @@ def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact |
     return Artifact(*row) if row else None
 
 
+def add_artifact(c: Connection, simulation: str, one: Artifact) -> None:
+    """Insert an artifact's row; its bytes are durable already."""
+    c.execute(artifacts.insert().values(simulation_id=simulation, **asdict(one)))
+
+
+def add_log(c: Connection, simulation: str, name: str, object: str, size: int) -> None:
+    """Insert the row of a piece of output, after all others of the simulation."""
+    seq = c.scalar(select(func.coalesce(func.max(logs.c.seq), 0) + 1).where(logs.c.simulation_id == simulation))
+    c.execute(logs.insert().values(simulation_id=simulation, seq=seq, name=name, object=object, bytes=size))
+
+
 def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> Sequence[Row[Any]]:
     """Return pieces of output after number ``after``."""
     query = select(logs).where(logs.c.simulation_id == simulation, logs.c.seq > after)
@@ -124,6 +135,11 @@ def repoint(c: Connection, old: str, new: str, shift: int) -> None:
     named = {"old": old, "new": new, "shift": shift}
     c.execute(_REPOINT_SEGMENTS, named)
     c.execute(_REPOINT_ARTIFACTS, named)
+
+
+def inherit_artifacts(c: Connection, old: str, new: str, start: int, stop: int) -> None:
+    """Give a new simulation the artifacts of an old one's tasks [start, stop)."""
+    c.execute(_INHERIT, {"old": old, "new": new, "start": start, "stop": stop})
 
 
 def needed(c: Connection, object: str) -> bool:
@@ -145,6 +161,11 @@ def forget(c: Connection, simulation: str) -> None:
         c.execute(statement, {"i": simulation})
 
 
+_INHERIT = text(
+    'INSERT INTO artifacts(simulation_id, task, name, media_type, object, "offset", bytes, crc32)'
+    ' SELECT :new, task, name, media_type, object, "offset", bytes, crc32 FROM artifacts'
+    " WHERE simulation_id=:old AND task>=:start AND task<:stop"
+)
 _OBJECTS = text(
     "SELECT object FROM segments WHERE stage_id IN (SELECT id FROM stages WHERE simulation_id=:i)"
     " UNION SELECT object FROM artifacts WHERE simulation_id=:i UNION SELECT object FROM logs WHERE simulation_id=:i"

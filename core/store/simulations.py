@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, select, text, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, text, update
 
 from core.domain.states import FINAL, State, may_follow
 from core.errors import Conflict, IllegalTransition, UnknownSimulation
-from core.store.tables import events, idempotency, launches, simulations, stages
+from core.store.tables import events, idempotency, simulations, stages
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 _PROGRESS = text(
@@ -23,6 +23,11 @@ _CLAIM = text(
     "UPDATE simulations SET claim=:who, claim_until=:until WHERE id=:i AND state=:state"
     " AND (claim IS NULL OR claim_until<:now OR claim=:who) RETURNING id"
 )
+_BURIED = text(
+    "SELECT id FROM simulations s WHERE deleted_at IS NOT NULL"
+    " AND EXISTS (SELECT 1 FROM stages WHERE simulation_id=s.id) LIMIT 100"
+)
+_VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
 _BUSY = [state.value for state in State if state not in FINAL]
 
 
@@ -125,32 +130,6 @@ def set_progress(c: Connection, id: str, progress: Mapping[str, Any]) -> None:
     c.execute(update(simulations).where(simulations.c.id == id).values(progress=json.dumps(progress)))
 
 
-def add_launch(c: Connection, values: Mapping[str, Any]) -> None:
-    """Insert a launch; its row commits before the executor is asked."""
-    c.execute(insert(launches).values(**values))
-
-
-def find_launch(c: Connection, id: str) -> Row[Any] | None:
-    """Return a launch with the state of its simulation."""
-    query = select(launches, simulations.c.state.label("simulation_state")).join(
-        simulations, simulations.c.id == launches.c.simulation_id
-    )
-    return c.execute(query.where(launches.c.id == id)).first()
-
-
-def live_launches(c: Connection) -> Sequence[Row[Any]]:
-    """Return every launch that is not over, with the state of its simulation."""
-    query = select(launches, simulations.c.state.label("simulation_state")).join(
-        simulations, simulations.c.id == launches.c.simulation_id
-    )
-    return c.execute(query.where(launches.c.state == "live")).all()
-
-
-def end_launch(c: Connection, id: str) -> None:
-    """A launch is over: its token is dead."""
-    c.execute(update(launches).where(launches.c.id == id).values(state="over"))
-
-
 def remember_key(
     c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float
 ) -> Row[Any] | None:
@@ -166,3 +145,46 @@ def remember_key(
 def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:
     """Keep what `collect` summed up of a simulation that ended early."""
     c.execute(update(simulations).where(simulations.c.id == id).values(summary=json.dumps(summary)))
+
+
+def replayed(c: Connection, principal: str, key: str, now: float) -> Row[Any] | None:
+    """Return what an idempotency key was used for, if it has not expired."""
+    query = select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
+    return c.execute(query.where(idempotency.c.expires_at > now)).first()
+
+
+def queued_before(c: Connection, id: str) -> int:
+    """Count the queued simulations that came before one."""
+    ahead = select(func.count()).select_from(simulations).where(simulations.c.state == State.QUEUED.value)
+    return int(c.scalar(ahead.where(simulations.c.id < id)) or 0)
+
+
+def explain(c: Connection, id: str, reason: str) -> None:
+    """Write down why a queued simulation waits."""
+    waiting = update(simulations).where(simulations.c.id == id, simulations.c.state == State.QUEUED.value)
+    c.execute(waiting.values(reason=reason))
+
+
+def bury(c: Connection, id: str, now: float) -> None:
+    """Set a tombstone."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(deleted_at=now))
+
+
+def buried(c: Connection) -> list[str]:
+    """Return simulations with a tombstone whose rows are still there."""
+    return list(c.scalars(_BURIED))
+
+
+def unsummed(c: Connection) -> list[str]:
+    """Return simulations that have ended and are not summed up."""
+    query = select(simulations.c.id).where(
+        simulations.c.state.in_([state.value for state in FINAL]),
+        simulations.c.summary.is_(None),
+        simulations.c.deleted_at.is_(None),
+    )
+    return list(c.scalars(query.limit(100)))
+
+
+def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:
+    """Return the number of the newest event of each simulation."""
+    return {id: seq for id, seq in c.execute(_VERSIONS, {"ids": ids})}

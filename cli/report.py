@@ -1,0 +1,119 @@
+"""What people look at first: one sentence, a table beside the yardstick, the worst ten, each with its reason."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+#: Rows of the table: metric, its title, the factor it is shown with, decimals, unit.
+ROWS = [
+    ("score", "score (ds-1)", 1.0, 1, ""),
+    ("at_fault", "collisions at fault", 100.0, 1, "%"),
+    ("red_lights", "red lights run", 1.0, 2, "a drive"),
+    ("min_ttc", "smallest time to collision", 1.0, 2, "s"),
+    ("comfort", "comfort", 100.0, 1, "% of steps"),
+    ("route_completion", "progress", 1.0, 1, "%"),
+    ("co2", "CO2", 1.0, 0, "g/km"),
+]
+
+
+def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None) -> str:
+    """Say in one sentence how the model did."""
+    metrics, tasks = simulation["metrics"], simulation["tasks"]
+    score = metrics.get("score", {}).get("mean_penalised")
+    text = f"{simulation['model']['name']} on {simulation['runtime']['name']} drove {tasks['done']} scenarios"
+    if score is not None:
+        text += f" and scored {score:.1f} of 100"
+    if comparison and (compared := comparison["metrics"].get("score")):
+        low, high = compared["low"], compared["high"]
+        word = "better than" if low > 0 else "worse than" if high < 0 else "not distinguishable from"
+        text += f": {word} the yardstick {comparison['models'][1]} ({compared['difference']:+.1f}, 95 % {low:+.1f} to {high:+.1f})"
+    if tasks["failed"]:
+        text += f"; {tasks['failed']} did not go well"
+    return text + "."
+
+
+def table(
+    simulation: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    yardstick: Mapping[str, Any],
+    comparison: Mapping[str, Any],
+) -> Table:
+    """Set the model, the yardstick and the paired difference side by side."""
+    shown = Table(title=None, header_style="bold")
+    shown.add_column("")
+    for name in (simulation["model"]["name"], comparison["models"][1], "difference (95 % interval)"):
+        shown.add_column(escape(name), justify="right")
+    for name, title, factor, decimals, unit in ROWS:
+        compared = comparison["metrics"].get(name)
+        if compared is None:
+            continue
+        number = f"{{:.{decimals}f}}"
+        signed = f"{{:+.{decimals}f}}"
+        difference = signed.format(compared["difference"] * factor)
+        interval = f"{signed.format(compared['low'] * factor)} .. {signed.format(compared['high'] * factor)}"
+        shown.add_row(
+            f"{title}{f' ({unit})' if unit else ''}",
+            number.format(compared["mean"] * factor),
+            number.format(compared["to"] * factor),
+            f"{difference}  ({interval})",
+        )
+    for quantile in ("p50", "p99"):
+        pair = [_latency(one, quantile) for one in (summary, yardstick)]
+        shown.add_row(f"inference {quantile} (ms)", *pair, "")
+    return shown
+
+
+def _latency(summary: Mapping[str, Any], quantile: str) -> str:
+    found = summary.get("timing", {}).get(f"inference_{quantile}", {}).get("mean")
+    return "" if found is None else f"{found * 1000:.3f}"
+
+
+def worst(lines: Iterable[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
+    """Return the worst results, those that did not go well first, then by score."""
+
+    def rank(line: Mapping[str, Any]) -> tuple[bool, float, float]:
+        metrics = line["metrics"]
+        score = metrics.get("score")
+        return line["status"] == "ok", score if score is not None else -1.0, -(metrics.get("impact_speed") or 0.0)
+
+    return [dict(line) for line in sorted(lines, key=rank)[:count]]
+
+
+def reason(line: Mapping[str, Any]) -> str:
+    """Say in words what went wrong in one scenario."""
+    metrics = line["metrics"]
+    if line["status"] != "ok":
+        return f"{line['status']}: {line['error']}"
+    parts = []
+    match metrics.get("outcome"):
+        case "collision":
+            blame = "at fault" if metrics.get("at_fault") else "not at fault"
+            speed = metrics.get("impact_speed")
+            parts.append(f"collision {blame}" + (f", impact at {speed:.1f} m/s" if speed is not None else ""))
+        case "timeout":
+            parts.append("not there in time")
+        case "stranded":
+            parts.append("stranded at the end of a lane")
+        case str(other):
+            parts.append(other)
+    if metrics.get("red_lights"):
+        parts.append(f"ran {int(metrics['red_lights'])} red light{'s' if metrics['red_lights'] > 1 else ''}")
+    if (done := metrics.get("route_completion")) is not None and done < 100:
+        parts.append(f"{done:.0f} % of the route")
+    return ", ".join(parts)
+
+
+def worst_table(lines: list[dict[str, Any]]) -> Table:
+    """List the worst scenarios, one line each."""
+    shown = Table(title="The worst", title_justify="left", header_style="bold")
+    for name in ("task", "scenario", "score", "why"):
+        shown.add_column(name, justify="right" if name in {"task", "score"} else "left")
+    for line in lines:
+        score = line["metrics"].get("score")
+        scenario = str(line["scenario"].get("name", line["scenario"]["index"]))
+        shown.add_row(
+            str(line["task"]), escape(scenario), "" if score is None else f"{score:.1f}", escape(reason(line))
+        )
+    return shown

@@ -1,0 +1,48 @@
+"""Launches in SQL: who may lease for which attempt at which simulation."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from core.store.tables import launches, simulations
+
+
+def add(c: Connection, values: Mapping[str, Any]) -> None:
+    """Insert a launch; its row commits before the executor is asked."""
+    c.execute(insert(launches).values(**values))
+
+
+def find(c: Connection, id: str) -> Row[Any] | None:
+    """Return a launch with the state of its simulation."""
+    query = select(launches, simulations.c.state.label("simulation_state")).join(
+        simulations, simulations.c.id == launches.c.simulation_id
+    )
+    return c.execute(query.where(launches.c.id == id)).first()
+
+
+def live(c: Connection) -> Sequence[Row[Any]]:
+    """Return every launch that is not over, with the state of its simulation."""
+    query = select(launches, simulations.c.state.label("simulation_state")).join(
+        simulations, simulations.c.id == launches.c.simulation_id
+    )
+    return c.execute(query.where(launches.c.state == "live")).all()
+
+
+def end(c: Connection, id: str) -> None:
+    """A launch is over: its token is dead."""
+    c.execute(update(launches).where(launches.c.id == id).values(state="over"))
+
+
+def tries(c: Connection, simulation: str) -> int:
+    """Count the launches of a simulation so far."""
+    query = select(func.count()).select_from(launches).where(launches.c.simulation_id == simulation)
+    return int(c.scalar(query) or 0)
+
+
+def barren(c: Connection, simulation: str, done: int) -> int:
+    """Count the newest launches in a row that began with as many results as there are now: nothing came of them."""
+    query = select(launches.c.resources).where(launches.c.simulation_id == simulation)
+    history = [json.loads(resources)["done"] for resources in c.scalars(query.order_by(launches.c.created_at.desc()))]
+    return next((at for at, before in enumerate(history) if before != done), len(history))

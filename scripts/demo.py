@@ -1,0 +1,140 @@
+"""`make demo`: start the platform, send the promise, watch, and show what came of it."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from cli import report
+from cli.client import Client, Refused
+
+URL = "http://localhost:5000"
+PROMISE = (
+    'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
+    ' -d "{\\"runtimePath\\": \\"tensorflow\\", \\"model_data\\": \\"car_street\\"}"'
+)
+OUT = Path("var/demo")
+console = Console()
+
+
+def main() -> int:
+    """Run the demo; 0 if the promise was kept."""
+    began = time.monotonic()
+    server = None if _answers() else subprocess.Popen([sys.executable, "-m", "workers", "run"])
+    try:
+        if server is not None and not _wait_for(server):
+            return 1
+        return _show(began)
+    except Refused as error:
+        console.print(f"[red]The platform refused:[/] {escape(str(error))}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if server is not None:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def _answers() -> bool:
+    try:
+        return httpx.get(f"{URL}/healthz", timeout=2.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _wait_for(server: "subprocess.Popen[bytes]") -> bool:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        if _answers():
+            return True
+        time.sleep(0.1)
+    console.print("[red]The platform did not start.[/] Its words are in var/logs; is something else on port 5000?")
+    return False
+
+
+def _show(began: float) -> int:
+    client = Client(URL)
+    console.print(f"\n[bold]$[/] {escape(PROMISE)}\n", soft_wrap=True)
+    # --resolve stands in for a name in the DNS; everything else is the promise, verbatim.
+    sent = subprocess.run(
+        PROMISE.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1), shell=True, capture_output=True
+    )
+    answer = json.loads(sent.stdout or b"{}")
+    if "id" not in answer:
+        console.print(
+            f"[red]No simulation came of it:[/] {escape(json.dumps(answer) if answer else sent.stderr.decode())}"
+        )
+        return 1
+    model = _watch(client, answer, "the model")
+    dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
+    other = client.submit({"model": dataset["yardstick"], "dataset": dataset["name"], "labels": {"demo": "yardstick"}})
+    yardstick = _watch(client, other, f"the yardstick, {dataset['yardstick']}")
+    if {model["state"], yardstick["state"]} != {"succeeded"}:
+        for one in (model, yardstick):
+            console.print(f"{one['id']}: {one['state']} {escape(one.get('reason') or '')}")
+        return 1
+    comparison = client.get(f"/v1/simulations/{model['id']}/comparison", to=yardstick["id"])
+    summaries = [client.get(f"/v1/simulations/{one['id']}/summary") for one in (model, yardstick)]
+    console.print(f"\n[bold]{escape(report.sentence(model, comparison))}[/]\n")
+    console.print(report.table(model, summaries[0], summaries[1], comparison))
+    lines = report.worst(client.lines(model["id"]))
+    console.print(report.worst_table(lines))
+    _take_away(client, model, lines[0])
+    console.print(
+        f"\nThat took {time.monotonic() - began:.0f} s. `make run` keeps the platform serving; {URL}/docs says how.\n"
+    )
+    return 0
+
+
+def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, Any]:
+    """Follow one simulation to its end with a bar."""
+    columns = (
+        TextColumn("{task.description:<34}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, TextColumn("{task.fields[note]}"), console=console) as progress:
+        bar = progress.add_task(title, total=simulation["tasks"]["total"], note="")
+        for event in client.events(simulation["id"]):
+            if event["type"] == "progress":
+                score = event["metrics"].get("score", {}).get("mean")
+                progress.update(bar, completed=event["done"], note="" if score is None else f"score so far {score:.1f}")
+            elif event["type"] == "staging":
+                progress.update(bar, note=escape(f"{event['name']}: {event['message']}"))
+            elif event["type"] == "state":
+                progress.update(bar, note=event["state"])
+        found: dict[str, Any] = client.get(f"/v1/simulations/{simulation['id']}")
+        progress.update(bar, completed=found["tasks"]["done"], note=found["state"])
+    return found
+
+
+def _take_away(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
+    """Leave the results and the replay of the worst scenario where they can be looked at."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    results = OUT / f"{model['id']}.ndjson"
+    results.write_text("".join(json.dumps(line) + "\n" for line in client.lines(model["id"])))
+    path = f"/v1/simulations/{model['id']}/tasks/{worst['task']}/replay"
+    for _ in range(100):
+        status, picture = client.text(path, format="svg")
+        if status == 200:
+            replay = OUT / f"worst-{worst['task']}.svg"
+            replay.write_text(picture)
+            console.print(f"\nThe worst, its last seconds as an animation (open it in a browser): [bold]{replay}[/]")
+            break
+        time.sleep(0.1)
+    console.print(f"Every result: [bold]{results}[/]; as one zip: {URL}/v1/simulations/{model['id']}/archive")
+    console.print(f"In pandas: pandas.read_parquet('{URL}/v1/simulations/{model['id']}/results?format=parquet')")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Write openapi.yaml from the code, or with ``--check`` tell whether it still says what the code does."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from api import application
+
+TARGET = Path(__file__).parent.parent / "openapi.yaml"
+HEAD = "# Generated from the code by `make openapi`; do not edit.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such, and the same object twice rather than by reference."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def rendered() -> str:
+    """Return the document as it should be; no platform is needed to describe one."""
+    document = application.describe()
+    return HEAD + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+
+
+def main() -> int:
+    """Write or check."""
+    text = rendered()
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(text, encoding="utf-8")
+        return 0
+    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
+        return 0
+    print("openapi.yaml is not what the code says: run `make openapi` and look at the difference.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
