@@ -1,5 +1,7 @@
 """The Flask application, put together from a context; it reads no settings and opens nothing."""
 
+from typing import Any
+
 from flask import Flask
 
 from api import compat, converters, docs
@@ -18,30 +20,40 @@ Times are RFC 3339 in UTC, durations seconds, sizes bytes. Errors are `applicati
 BLUEPRINTS = (simulations, results, artifacts, models, runtimes, datasets, operations)
 
 
+def surface() -> tuple[Flask, Api]:
+    """Build an application that knows its addresses and can describe itself, and cannot serve yet."""
+    app = Flask("windtunnel", static_folder=None)
+    app.config.update(
+        API_TITLE="Windtunnel",
+        API_VERSION=VERSION,
+        OPENAPI_VERSION="3.1.0",
+        API_SPEC_OPTIONS={"info": {"description": DESCRIPTION}},
+        PROPAGATE_EXCEPTIONS=False,
+    )
+    app.url_map.merge_slashes = False
+    converters.register(app)
+    api = Api(app, converters.SCHEMAS)
+    for noun in BLUEPRINTS:
+        api.register_blueprint(noun.blueprint)
+    return app, api
+
+
+def describe() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    return surface()[1].document()
+
+
 def create(context: Context) -> Flask:
     """Build the application."""
 
     class SpooledRequest(Request):
         spool = context.spool
 
-    app = Flask("windtunnel", static_folder=None)
+    app, api = surface()
     app.request_class = SpooledRequest
-    app.config.update(
-        API_TITLE="Windtunnel",
-        API_VERSION=VERSION,
-        OPENAPI_VERSION="3.1.0",
-        API_SPEC_OPTIONS={"info": {"description": DESCRIPTION}},
-        MAX_CONTENT_LENGTH=context.max_upload,
-        PROPAGATE_EXCEPTIONS=False,
-    )
-    app.url_map.merge_slashes = False
-    app.url_map.redirect_defaults = False
+    app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context
-    converters.register(app)
     registry = observe(app, context.platform)
-    api = Api(app, converters.SCHEMAS)
-    for noun in BLUEPRINTS:
-        api.register_blueprint(noun.blueprint)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(api, registry))
     app.wsgi_app = Gate(app.wsgi_app, names=context.names, token=context.token)  # type: ignore[method-assign]

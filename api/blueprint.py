@@ -38,7 +38,6 @@ def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = 
     return Response(body, status, headers=headers, content_type="application/json")
 
 
-
 def header(description: str, **schema: Any) -> Mapping[str, Any]:
     """Document a header of an answer."""
     return {"description": description, "schema": {"type": "string"} | schema}
@@ -90,9 +89,9 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         body_required: bool = True,
         plain: bool = False,
     ) -> Callable[[View], View]:
-        """Declare an operation: ``answers`` as JSON (or ``media`` types), ``also`` other good answers, ``fails`` problems.
+        """Declare an operation: ``answers`` as JSON (or ``media`` types), ``also`` other answers, ``fails`` problems.
 
-        A view returns a Response of its own, or a value, which ``answers`` serialises unless it is ``plain`` JSON already.
+        A view returns a Response of its own, or a value, which ``answers`` serialises unless it is ``plain`` JSON.
         """
         types = dict(media or {}) or ({"application/json": answers} if answers is not None else {})
         good: dict[str, Any] = {"description": description or "Done."}
@@ -159,9 +158,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         operations = [
             operation for path in document["paths"].values() for method, operation in path.items() if method in METHODS
         ]
-        shared = {
-            kind.slug: refusals([kind])[str(kind.status.value)] for kind in problems.catalogue().values()
-        }
+        shared = {kind.slug: refusals([kind])[str(kind.status.value)] for kind in problems.catalogue().values()}
         for operation in operations:
             for status, response in operation["responses"].items():
                 if response == {"$ref": f"#/components/responses/{UNREADABLE}"}:

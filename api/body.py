@@ -34,7 +34,10 @@ class Request(FlaskRequest):
         return parser
 
     def _get_file_stream(
-        self, total_content_length: int | None, content_type: str | None, filename: str | None = None,
+        self,
+        total_content_length: int | None,
+        content_type: str | None,
+        filename: str | None = None,
         content_length: int | None = None,
     ) -> IO[bytes]:
         return tempfile.TemporaryFile("w+b", dir=self.spool)
@@ -64,7 +67,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     """Read a JSON object."""
     document = parse_json(raw)
     if not isinstance(document, dict):
-        raise BadRequest("The body must be a JSON object, such as {\"dataset\": \"car_street\"}.")
+        raise BadRequest('The body must be a JSON object, such as {"dataset": "car_street"}.')
     return document
 
 

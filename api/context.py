@@ -28,6 +28,8 @@ class Context:
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     #: Named checks; each returns None when all is well, else what is wrong.
     checks: Mapping[str, Callable[[], str | None]] = field(default_factory=dict)
+    #: The checks without which nothing can be served; without the others it is only slower.
+    vital: frozenset[str] = frozenset({"database"})
 
 
 def context() -> Context:

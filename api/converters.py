@@ -55,5 +55,6 @@ SCHEMAS: Mapping[type[BaseConverter], Mapping[str, Any]] = {
 
 def register(app: Flask) -> None:
     """Make the converters known to an application's addresses."""
-    named = {"id": IdConverter, "name": NameConverter, "ref": ReferenceConverter, "task": TaskConverter, "file": FileConverter}
-    app.url_map.converters.update(named)
+    app.url_map.converters.update(
+        id=IdConverter, name=NameConverter, ref=ReferenceConverter, task=TaskConverter, file=FileConverter
+    )

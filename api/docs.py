@@ -15,7 +15,10 @@ from core.errors import NotFound
 ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"}
 OWN = {"docs.js"}
 #: Swagger UI draws its icons from data: addresses within its style sheet.
-POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -42,7 +42,11 @@ def observe(app: Flask, platform: Platform) -> CollectorRegistry:
         "windtunnel_http_requests", "Requests answered.", ["method", "route", "status"], registry=registry
     )
     seconds = Histogram(
-        "windtunnel_http_request_seconds", "Seconds to the head of an answer.", ["route"], buckets=BUCKETS, registry=registry
+        "windtunnel_http_request_seconds",
+        "Seconds to the head of an answer.",
+        ["route"],
+        buckets=BUCKETS,
+        registry=registry,
     )
 
     def begin() -> None:

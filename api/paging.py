@@ -9,7 +9,9 @@ from marshmallow import Schema
 
 from api.blueprint import reply
 
-LINK = {"Link": {"description": 'The next page, `<...>; rel="next"`, where there is one.', "schema": {"type": "string"}}}
+LINK = {
+    "Link": {"description": 'The next page, `<...>; rel="next"`, where there is one.', "schema": {"type": "string"}}
+}
 
 
 def page(items: Sequence[Any], next: str | int | None, schema: Schema | None = None) -> Response:

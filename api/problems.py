@@ -25,6 +25,7 @@ MEDIA_TYPE = "application/problem+json"
 #: Seconds a client is asked to stay away when the answer is "not now" and the error names no other time.
 PAUSE = 2
 
+Kind = type[PlatformError]
 logger = logging.getLogger(__name__)
 
 
@@ -121,8 +122,8 @@ def register(app: Flask) -> None:
     """Make every refusal of this application a problem."""
 
     def framework(error: HTTPException) -> Response:
-        headers = dict(error.get_headers(request.environ))
-        kept = {name: headers[name] for name in ("Allow", "Location") if name in headers}
+        headers: dict[str, str] = dict(error.get_headers(request.environ))
+        kept = {name: value for name, value in headers.items() if name in {"Allow", "Location"}}
         return answer(translate(error), kept)
 
     def recursion(error: RecursionError) -> Response:
@@ -145,11 +146,9 @@ def catalogue() -> Mapping[str, type[PlatformError]]:
     return {kind.slug: kind for kind in every()}
 
 
-def for_statuses(kinds: Iterable[type[PlatformError]], *, named_by_path: bool = False) -> dict[int, list[type[PlatformError]]]:
+def for_statuses(kinds: Iterable[Kind], *, named_by_path: bool = False) -> dict[int, list[Kind]]:
     """Group problem types by the status that they answer with, in a fixed order."""
-    grouped: dict[int, list[type[PlatformError]]] = {}
+    grouped: dict[int, list[Kind]] = {}
     for kind in sorted(set(kinds), key=lambda kind: kind.slug):
         grouped.setdefault(status_of(kind, named_by_path).value, []).append(kind)
     return dict(sorted(grouped.items()))
-
-

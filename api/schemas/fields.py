@@ -108,6 +108,13 @@ class Text(fields.String):
         super().__init__(validate=[validate.Length(shortest, longest), Shape(pattern)], metadata=metadata, **kwargs)
 
 
+class Binary(Text):
+    """A part of a form that is a file; documented here, read elsewhere."""
+
+    def __init__(self, *, metadata: Mapping[str, Any], **kwargs: Any) -> None:
+        fields.String.__init__(self, metadata={"format": "binary", **metadata}, **kwargs)
+
+
 class Choice(fields.String):
     """One of a few words."""
 
@@ -127,4 +134,4 @@ class Object(fields.Dict):
             raise ValidationError("Not a JSON object.")
         if len(value) > self._most:
             raise ValidationError(f"More than {self._most} members.")
-        return super()._deserialize(value, attr, data, **kwargs)
+        return super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]

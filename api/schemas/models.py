@@ -2,7 +2,7 @@
 
 from marshmallow import fields
 
-from api.schemas.fields import NAME, Open, Strict, Text
+from api.schemas.fields import NAME, Binary, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
 
 
@@ -53,4 +53,4 @@ class ModelPutQuery(Strict):
 class ModelForm(ModelFields):
     """A model and what may be said about it, as a multipart form."""
 
-    file = fields.Raw(required=True, metadata={"type": "string", "format": "binary", "description": "The binary."})
+    file = Binary(required=True, metadata={"description": "The binary."})

@@ -23,7 +23,7 @@ class PageSchema(Open):
     """A part of a list."""
 
     next = fields.String(
-        required=True, allow_none=True, metadata={"description": "Give this as `after` for the next page; null at the end."}
+        required=True, allow_none=True, metadata={"description": "Give this as `after` to go on; null at the end."}
     )
 
 
@@ -31,5 +31,5 @@ class NumberedPageSchema(Open):
     """A part of a numbered list."""
 
     next = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Give this as `after` for the next page; null at the end."}
+        required=True, allow_none=True, metadata={"description": "Give this as `after` to go on; null at the end."}
     )

@@ -17,7 +17,7 @@ class ResultSchema(Open):
     metrics = fields.Dict(required=True)
     error = fields.String(required=True, allow_none=True)
     artifacts = fields.List(fields.Raw(), required=True)
-    timing = fields.Dict(required=True, metadata={"description": "Seconds; the one part that may differ between two runs."})
+    timing = fields.Dict(required=True, metadata={"description": "Seconds; all that may differ between two runs."})
 
 
 class ResultsQuery(Strict):
@@ -25,9 +25,13 @@ class ResultsQuery(Strict):
 
     format = Choice("ndjson", "csv", "parquet", metadata={"description": "Goes before what Accept says."})
     start = Whole(0, text=True, data_key="from", metadata={"description": "Begin with this task; in task order only."})
-    follow = Flag(text=True, load_default=False, metadata={
-        "description": "Stream until the end, in order of arrival; blank lines keep the line open.",
-    })
+    follow = Flag(
+        text=True,
+        load_default=False,
+        metadata={
+            "description": "Stream until the end, in order of arrival; blank lines keep the line open.",
+        },
+    )
     skip = Whole(0, text=True, metadata={"description": "Resume a followed stream behind so many lines."})
 
 
@@ -40,9 +44,14 @@ class EventsQuery(Strict):
 class EventsHeaders(Headers):
     """What a browser sends when it comes back."""
 
-    last_event_id = Whole(0, text=True, data_key="Last-Event-ID", metadata={
-        "description": "The number of the last event received; goes before `after`.",
-    })
+    last_event_id = Whole(
+        0,
+        text=True,
+        data_key="Last-Event-ID",
+        metadata={
+            "description": "The number of the last event received; goes before `after`.",
+        },
+    )
 
 
 class RangeHeaders(Headers):
@@ -57,9 +66,13 @@ class LogsQuery(Strict):
     """How the logs are given."""
 
     follow = Flag(text=True, load_default=False, metadata={"description": "Stream until the end."})
-    raw = Flag(text=True, load_default=False, metadata={
-        "description": "As the model wrote them, with control characters: dangerous on a terminal.",
-    })
+    raw = Flag(
+        text=True,
+        load_default=False,
+        metadata={
+            "description": "As the model wrote them, with control characters: dangerous on a terminal.",
+        },
+    )
 
 
 class ComparisonQuery(Strict):
@@ -92,14 +105,18 @@ class ArtifactPageSchema(PageSchema):
 class ArtifactQuery(PageQuery):
     """Which artifacts are listed."""
 
-    after = Text(r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$", longest=300, metadata={"description": "The `next` of the page before."})
+    after = Text(
+        r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$", longest=300, metadata={"description": "The last page's `next`."}
+    )
 
 
 class SummarySchema(Open):
     """A simulation that has ended, summed up: failures first."""
 
     tasks = fields.Dict(required=True)
-    metrics = fields.Dict(required=True, metadata={"description": "`mean_ok` over what succeeded; `mean_penalised` over all."})
+    metrics = fields.Dict(
+        required=True, metadata={"description": "`mean_ok` over successes, `mean_penalised` over all."}
+    )
 
 
 class ComparisonSchema(Open):

@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from api.schemas.fields import NAME, REFERENCE, Choice, Flag, Headers, Object, Open, Real, Strict, Text, Whole
+from api.schemas.fields import NAME, REFERENCE, Binary, Choice, Flag, Headers, Object, Open, Real, Strict, Text, Whole
 from api.schemas.pages import PageQuery, PageSchema
 from core.domain.states import State
 
@@ -39,19 +39,28 @@ class SubmissionSchema(Strict):
         REFERENCE, required=True, metadata={"description": "A name, or `name@version`.", "example": "car_street"}
     )
     runtime = Text(
-        NAME, longest=100, allow_none=True,
+        NAME,
+        longest=100,
+        allow_none=True,
         metadata={"description": "Told from the model's format when left out.", "example": "python"},
     )
     model = Text(
-        REFERENCE, allow_none=True,
+        REFERENCE,
+        allow_none=True,
         metadata={
-            "description": "A name, `name@version`, id or digest; the runtime's baseline when left out.", "example": "idm",
+            "description": "A name, `name@version`, id or digest; the runtime's baseline when left out.",
+            "example": "idm",
         },
     )
     scenarios = fields.Nested(ScenariosSchema, allow_none=True)
-    params = Object(keys=Text(longest=100), values=fields.Raw(allow_none=True), metadata={
-        "description": "Parameters of the dataset, by name.", "example": {},
-    })
+    params = Object(
+        keys=Text(longest=100),
+        values=fields.Raw(allow_none=True),
+        metadata={
+            "description": "Parameters of the dataset, by name.",
+            "example": {},
+        },
+    )
     sweep = Object(
         most=20,
         keys=Text(longest=100),
@@ -63,7 +72,9 @@ class SubmissionSchema(Strict):
     seed = Whole(metadata={"description": "Every task's seed comes from this one; 0 when left out."})
     record = Choice("none", "failures", "all", metadata={"description": "Whose traces are kept."})
     labels = Object(
-        most=32, keys=Text(NAME, longest=63), values=Text(longest=200, shortest=0),
+        most=32,
+        keys=Text(NAME, longest=63),
+        values=Text(longest=200, shortest=0),
         metadata={"description": "Words of your own, to find it by.", "example": {"branch": "main"}},
     )
     timeout = Real(0.1, 31_536_000.0, allow_none=True, metadata={"description": "Seconds from the first lease."})
@@ -74,10 +85,11 @@ class SubmissionSchema(Strict):
 class SubmissionForm(SubmissionSchema):
     """The same as a multipart form, with the binary in it. Fields that are no strings hold JSON."""
 
-    model = fields.Raw(metadata={
-        "type": "string", "format": "binary",
-        "description": "The model itself as a file; or, as a plain field, a name, `name@version`, id or digest.",
-    })
+    model = Binary(
+        metadata={
+            "description": "The model itself as a file; or, as a plain field, a name, `name@version`, id or digest."
+        }
+    )
 
 
 class RerunSchema(Open):
@@ -91,12 +103,16 @@ class SubmissionHeaders(Headers):
     """How a submission is to be answered."""
 
     idempotency_key = Text(
-        r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$", longest=255, data_key="Idempotency-Key",
+        r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
+        longest=255,
+        data_key="Idempotency-Key",
         metadata={"description": "The same key and body again gives the first answer again, for a day."},
     )
     prefer = fields.String(
         data_key="Prefer",
-        metadata={"description": f"`wait=N` (RFC 7240): answer when it has ended, or N seconds (at most {LONGEST_WAIT}) are over."},
+        metadata={
+            "description": f"`wait=N` (RFC 7240): answer at its end, or after N seconds (at most {LONGEST_WAIT})."
+        },
     )
 
 
@@ -158,7 +174,7 @@ class Links(fields.Nested):
     """Made of the simulation itself, which has no such member."""
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
-        return self._serialize(obj, attr, obj, **kwargs)
+        return self._serialize(obj, attr, obj, **kwargs)  # type: ignore[no-untyped-call]
 
 
 class SimulationSchema(Open):
@@ -171,9 +187,12 @@ class SimulationSchema(Open):
     runtime = fields.Nested(RuntimeRefSchema, required=True)
     dataset = fields.Nested(DatasetRefSchema, required=True)
     tasks = fields.Nested(TasksSchema, required=True)
-    metrics = fields.Dict(required=True, metadata={
-        "description": "By name: count, mean, std, min, p50, p90, p99, max, and further ones at the end.",
-    })
+    metrics = fields.Dict(
+        required=True,
+        metadata={
+            "description": "By name: count, mean, std, min, p50, p90, p99, max, and further ones at the end.",
+        },
+    )
     approximate = fields.Boolean(required=True, metadata={"description": "Whether the metrics may still change."})
     reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it waits, or ended so."})
     position = fields.Integer(required=True, allow_none=True, metadata={"description": "In the queue, from 1."})
@@ -185,7 +204,9 @@ class SimulationSchema(Open):
     workers = fields.Integer(required=True)
     retry_of = fields.String(required=True, allow_none=True)
     spec = fields.Dict(required=True, metadata={"description": "What was asked for."})
-    provenance = fields.Dict(required=True, metadata={"description": "What it was resolved to: all that a result depends on."})
+    provenance = fields.Dict(
+        required=True, metadata={"description": "What it was resolved to: all that results depend on."}
+    )
     links = Links(LinksSchema, required=True)
 
 

@@ -50,7 +50,7 @@ def from_form() -> Model:
     except ValidationError as error:
         raise invalid(error.messages) from None
     file = files[0][1]
-    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **given)  # type: ignore[arg-type]
+    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **given)
 
 
 @blueprint.at("")
@@ -64,8 +64,13 @@ class Models(MethodView):
         return page(*services().models.list(**query), ModelSchema())
 
     @blueprint.operation(
-        "upload_model", ModelSchema, status=201, description="The model is here.", headers=CREATED,
-        body={"multipart/form-data": ModelForm}, fails=REFUSED,
+        "upload_model",
+        ModelSchema,
+        status=201,
+        description="The model is here.",
+        headers=CREATED,
+        body={"multipart/form-data": ModelForm},
+        fails=REFUSED,
     )
     def post(self) -> Response:
         """Upload a model as a form"""
@@ -88,8 +93,13 @@ class OneModel(MethodView):
 
     @blueprint.takes(ModelPutQuery)
     @blueprint.operation(
-        "put_model", ModelSchema, status=201, description="The model is here.", headers=CREATED,
-        body={"application/octet-stream": BINARY}, fails=(*REFUSED, LengthRequired),
+        "put_model",
+        ModelSchema,
+        status=201,
+        description="The model is here.",
+        headers=CREATED,
+        body={"application/octet-stream": BINARY},
+        fails=(*REFUSED, LengthRequired),
     )
     def put(self, query: dict[str, Any], model: str) -> Response:
         """Upload a model as the body itself

@@ -1,28 +1,28 @@
 """/v1/simulations/{id}/results, /events and /logs: what comes out, live and afterwards."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import TEXT, Blueprint, header
+from api.blueprint import BINARY, TEXT, Blueprint, header
 from api.context import context, services
 from api.escaping import escaped
 from api.negotiation import choose
 from api.ranges import serve
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, RangeHeaders, ResultSchema, ResultsQuery
 from api.streams import LIVE, NDJSON, SSE, alive, as_events, room, stream, told
+from api.tables import PARQUET, as_csv, as_parquet
 from core.errors import Invalid, NotAcceptable, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(
     "results", __name__, url_prefix="/v1/simulations/<id:id>", description="What comes out of a simulation."
 )
 
-CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
+CSV = "text/csv"
 TABLES: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
 FOLLOWED: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
-BINARY = {"type": "string", "format": "binary"}
 PART = {
     "description": "The part that was asked for.",
     "headers": {"Content-Range": header("Which part of how much.")},
@@ -45,9 +45,15 @@ def table(id: str, start: int, format: str) -> Response:
     if start:
         raise Invalid("`from` is for NDJSON; a CSV or Parquet file holds all results.")
     attachment = {"Content-Disposition": f'attachment; filename="{id}.{format}"'}
+    services().simulations.get(id)  # raises before the first byte is sent
+
+    def lines() -> Iterable[bytes]:
+        return results.lines(id)
+
     if format == "csv":
-        return Response(results.csv(id), headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
-    blob = results.parquet(id)
+        body = as_csv(lines)
+        return Response(body, headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
+    blob = as_parquet(lines, context().spool)
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=attachment)
 
 
@@ -58,7 +64,8 @@ class Results(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.takes(ResultsQuery)
     @blueprint.operation(
-        "get_results", description="Results, a line or row for each task.",
+        "get_results",
+        description="Results, a line or row for each task.",
         media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: TEXT},
         also={
             206: PART | {"content": {PARQUET: {"schema": BINARY}}},
@@ -91,7 +98,9 @@ class Events(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.takes(EventsQuery)
     @blueprint.operation(
-        "watch_events", description="Events as they happen, until the last.", media={SSE: TEXT},
+        "watch_events",
+        description="Events as they happen, until the last.",
+        media={SSE: TEXT},
         also={204: {"description": "The last event has been received already: do not come back."}},
         fails=[UnknownSimulation, TooManyStreams],
     )
@@ -110,7 +119,9 @@ class Logs(MethodView):
 
     @blueprint.takes(LogsQuery)
     @blueprint.operation(
-        "get_logs", description="Lines, each behind the name of its writer.", media={"text/plain": TEXT},
+        "get_logs",
+        description="Lines, each behind the name of its writer.",
+        media={"text/plain": TEXT},
         fails=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:

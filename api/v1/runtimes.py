@@ -26,9 +26,7 @@ class Runtimes(MethodView):
 class OneRuntime(MethodView):
     """One runtime."""
 
-    @blueprint.operation(
-        "get_runtime", RuntimeSchema, plain=True, description="The runtime.", fails=[UnknownRuntime]
-    )
+    @blueprint.operation("get_runtime", RuntimeSchema, plain=True, description="The runtime.", fails=[UnknownRuntime])
     def get(self, runtime: str) -> dict[str, Any]:
         """Describe a runtime"""
         return services().catalogue.runtime(runtime)

@@ -54,8 +54,21 @@ blueprint = Blueprint(
 )
 
 REFUSED = (
-    BadArchive, FormatMismatch, IdempotencyMismatch, NotAcceptable, ScenarioOutOfRange, StillRunning, TooLarge,
-    TooManyStreams, TooManyTasks, TruncatedUpload, UnknownDataset, UnknownFormat, UnknownModel, UnknownRuntime, Unsafe,
+    BadArchive,
+    FormatMismatch,
+    IdempotencyMismatch,
+    NotAcceptable,
+    ScenarioOutOfRange,
+    StillRunning,
+    TooLarge,
+    TooManyStreams,
+    TooManyTasks,
+    TruncatedUpload,
+    UnknownDataset,
+    UnknownFormat,
+    UnknownModel,
+    UnknownRuntime,
+    Unsafe,
     UnsupportedMedia,
 )
 CREATED = {
@@ -89,13 +102,17 @@ class Simulations(MethodView):
 
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(
-        "submit_simulation", status=201, headers=CREATED,
+        "submit_simulation",
+        status=201,
+        headers=CREATED,
         description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they come.",
         media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: {"type": "string"}},
-        also={200: {
-            "description": "A dry run was made; there is no simulation.",
-            "content": {"application/json": {"schema": DryRunSchema}},
-        }},
+        also={
+            200: {
+                "description": "A dry run was made; there is no simulation.",
+                "content": {"application/json": {"schema": DryRunSchema}},
+            }
+        },
         body={
             "application/json": {"anyOf": [SubmissionSchema, RerunSchema]},
             "multipart/form-data": SubmissionForm,
@@ -121,7 +138,10 @@ class OneSimulation(MethodView):
         return services().simulations.get(id)
 
     @blueprint.operation(
-        "delete_simulation", status=204, description="It is gone, with its results.", fails=[UnknownSimulation, NotFinished]
+        "delete_simulation",
+        status=204,
+        description="It is gone with its results.",
+        fails=[UnknownSimulation, NotFinished],
     )
     def delete(self, id: str) -> None:
         """Delete a simulation that has ended"""
@@ -133,7 +153,10 @@ class Cancellation(MethodView):
     """The end of a simulation that is wanted early."""
 
     @blueprint.operation(
-        "cancel_simulation", SimulationSchema, status=202, description="It is asked to stop.",
+        "cancel_simulation",
+        SimulationSchema,
+        status=202,
+        description="It is asked to stop.",
         fails=[UnknownSimulation, IllegalTransition],
     )
     def post(self, id: str) -> Simulation:
@@ -146,9 +169,23 @@ class Retry(MethodView):
     """The same again."""
 
     @blueprint.operation(
-        "retry_simulation", SimulationSchema, status=201, description="A new simulation.",
-        headers={"Location": CREATED["Location"]}, body={"application/json": RetrySchema}, body_required=False,
-        fails=[UnknownSimulation, NotFinished, UnknownModel, UnknownDataset, UnknownRuntime, TooLarge, UnsupportedMedia],
+        "retry_simulation",
+        SimulationSchema,
+        status=201,
+        description="A new simulation.",
+        headers={"Location": CREATED["Location"]},
+        body={"application/json": RetrySchema},
+        body_required=False,
+        fails=[
+            Invalid,
+            NotFinished,
+            TooLarge,
+            UnknownDataset,
+            UnknownModel,
+            UnknownRuntime,
+            UnknownSimulation,
+            UnsupportedMedia,
+        ],
     )
     def post(self, id: str) -> Response:
         """Run again what did not succeed, or everything, as a new simulation"""
@@ -173,7 +210,10 @@ class Comparison(MethodView):
 
     @blueprint.takes(ComparisonQuery)
     @blueprint.operation(
-        "compare_simulations", ComparisonSchema, plain=True, description="The differences.",
+        "compare_simulations",
+        ComparisonSchema,
+        plain=True,
+        description="The differences.",
         fails=[UnknownSimulation, NotFinished, Invalid],
     )
     def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""Composition root of the servers: settings -> adapters -> services -> applications, for granian's ``--factory``.
+
+Each factory imports what it alone needs: the drivers' process stays without Flask.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from core.services import Platform, build
+from core.settings import Settings
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.stores import open_store
+from runtimes.harness import sandbox
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+    from flask import Flask
+
+
+def open_platform(settings: Settings, confinement: dict[str, Any]) -> Platform:
+    """Open what the settings name and put the services on top."""
+    from workers.queue import RedisBell
+
+    settings.home.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database)
+    migrate(database)
+    return build(
+        database,
+        open_store(settings.objects),
+        RedisBell(settings.redis),
+        home=settings.home.resolve(),
+        cores=settings.cores,
+        sandbox=confinement,
+        streams=settings.streams,
+        lease_ttl=settings.lease_ttl.total_seconds(),
+    )
+
+
+def confinement_here(settings: Settings) -> dict[str, Any]:
+    """Say how models are confined on this machine, and what is missing."""
+    if settings.sandbox == "none":
+        return {"level": 0, "missing": ["everything: WINDTUNNEL_SANDBOX is none"]}
+    found = sandbox.level()
+    return {"level": found.number, "missing": list(found.missing)}
+
+
+def checks(platform: Platform) -> dict[str, Callable[[], str | None]]:
+    """Return what /readyz asks."""
+
+    def database() -> str | None:
+        try:
+            with platform.database.read() as c:
+                platform.database.now(c)
+        except Exception as error:
+            return f"the database does not answer ({type(error).__name__})"
+        return None
+
+    def bell() -> str | None:
+        return None if platform.bell.alive() else "the bell is silent; loops go by the clock alone"
+
+    return {"database": database, "bell": bell}
+
+
+def create_flask(platform: Platform, settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
+    """Build the public application on services that are there already."""
+    from api import application
+    from api.context import Context
+
+    spool = settings.home.resolve() / "uploads"
+    spool.mkdir(parents=True, exist_ok=True)
+    return application.create(
+        Context(
+            platform=platform,
+            names=settings.names,
+            max_upload=settings.max_upload,
+            streams=settings.streams,
+            spool=spool,
+            sandbox=confinement or {},
+            checks=checks(platform),
+        )
+    )
+
+
+def create_api() -> "Flask":
+    """Build the public application, ``granian --interface wsgi --factory app:create_api``."""
+    settings = Settings.from_env(os.environ)
+    confinement = confinement_here(settings)
+    return create_flask(open_platform(settings, confinement), settings, confinement)
+
+
+def create_drivers() -> "WSGIApplication":
+    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``."""
+    from api import launches
+
+    settings = Settings.from_env(os.environ)
+    return launches.create(open_platform(settings, confinement_here(settings)).leases)
