@@ -1,0 +1,283 @@
+"""The courier: starts players and hosts before it is known for what, then sees one launch through and ends.
+
+It holds the launch's token and speaks HTTP; it parses no model and runs no simulator. Its main thread is the only one
+that starts processes (their request to die with it follows the thread) and the one that sees them end.
+"""
+
+import collections
+import ctypes
+import json
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from .channel import receive_with_rights
+from .outputs import Outputs
+from .processes import Host, Kit, Player, Process, spawn_host, spawn_player
+from .seats import ATTEMPTS, Engagement, Hopeless, Refusal, Seat, Staff
+from .surface import Credentials, Over, Surface, Unreachable, Unreadable
+
+#: Exit codes: the launch was seen to its end; no player can be set up; nobody answers; a fault of our own.
+DONE, HOPELESS, UNREACHABLE, BROKEN = 0, 70, 75, 76
+#: Seconds a player may spend on one task before it is ended; a dataset may say otherwise.
+TASK_PATIENCE = 600.0
+#: Seconds between two deliveries of what was printed.
+LOG_INTERVAL = 1.0
+PR_SET_DUMPABLE = 4
+
+
+class Staffed(Protocol):
+    """A player or a host."""
+
+    @property
+    def process(self) -> Process: ...
+
+
+T = TypeVar("T", bound=Staffed)
+
+
+class Stock(Generic[T]):
+    """Processes of one kind that are ready to be taken; ``spare`` of them are kept at hand."""
+
+    def __init__(self, make: Callable[[str], T], name: str, spare: int, wake: Callable[[], None]) -> None:
+        self.spare = spare
+        self.deaths = 0  # in a row, of processes that nobody had taken
+        self._make = make
+        self._name = name
+        self._wake = wake
+        self._made = 0
+        self._waiting = 0
+        self._ready: collections.deque[T] = collections.deque()
+        self._changed = threading.Condition()
+        self._retry_at = 0.0
+
+    def take(self) -> T:
+        """Wait for one and take it; any thread may."""
+        with self._changed:
+            self._waiting += 1
+            self._wake()
+            self._changed.wait_for(lambda: bool(self._ready))
+            self._waiting -= 1
+            taken = self._ready.popleft()
+            self.deaths = 0
+        self._wake()
+        return taken
+
+    def refill(self, now: float) -> list[T]:
+        """Make what is lacking; only the main thread may. After a death, the next is made a little later."""
+        made: list[T] = []
+        with self._changed:
+            lacking = self.spare + self._waiting - len(self._ready)
+        while lacking > len(made) and now >= self._retry_at:
+            one = self._make(f"{self._name}-{self._made}")
+            self._made += 1
+            made.append(one)
+        with self._changed:
+            self._ready.extend(made)
+            self._changed.notify_all()
+        return made
+
+    def remove(self, process: Process, now: float) -> bool:
+        """Forget one that has ended; tell whether it was still here."""
+        with self._changed:
+            found = next((one for one in self._ready if one.process is process), None)
+            if found is not None:
+                self._ready.remove(found)
+                self.deaths += 1
+                self._retry_at = now + 0.1 * self.deaths
+            return found is not None
+
+
+class Courier(Staff):
+    """One courier and its main thread."""
+
+    def __init__(self, kit: Kit, workers: int, control: socket.socket) -> None:
+        self._kit = kit
+        self._control = control
+        self._selector = selectors.DefaultSelector()
+        self._awake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stop = threading.Event()
+        self._code: int | None = None
+        self._reason = ""
+        self._outputs = Outputs()
+        self._living: dict[int, Process] = {}
+        self._players: Stock[Player] = Stock(lambda name: spawn_player(kit, name), "player", workers, self._wake)
+        self._hosts: Stock[Host] = Stock(lambda name: spawn_host(kit, name), "host", workers + 1, self._wake)
+        self._credentials: Credentials | None = None
+
+    # -- the main thread
+
+    def run(self) -> int:
+        """Stay until the launch is over or the agent is gone; leave no process behind."""
+        self._selector.register(self._awake, selectors.EVENT_READ, self._woken)
+        self._selector.register(self._control, selectors.EVENT_READ, self._spoken_to)
+        try:
+            while self._code is None:
+                now = time.monotonic()
+                for player in self._players.refill(now):
+                    self._watch(player.process)
+                for host in self._hosts.refill(now):
+                    self._watch(host.process)
+                for key, _ in self._selector.select(0.2):
+                    key.data()
+        finally:
+            self._stop.set()
+            for process in self._living.values():
+                process.kill()
+            for process in self._living.values():
+                self._outputs.forget(process.output)
+                process.reap()
+        self._say_goodbye()
+        return self._code
+
+    def _watch(self, process: Process) -> None:
+        self._living[process.pid] = process
+        self._outputs.watch(process.output, process.name)
+        self._selector.register(process.output, selectors.EVENT_READ, lambda: self._printed(process))
+        self._selector.register(process.pidfd, selectors.EVENT_READ, lambda: self._ended(process))
+
+    def _printed(self, process: Process) -> None:
+        if not self._outputs.collect(process.output):
+            self._selector.unregister(process.output)
+
+    def _ended(self, process: Process) -> None:
+        self._selector.unregister(process.pidfd)
+        if process.output in self._selector.get_map():
+            self._selector.unregister(process.output)
+        self._outputs.forget(process.output)
+        del self._living[process.pid]
+        how = process.reap()
+        for stock in (self._players, self._hosts):
+            if stock.remove(process, time.monotonic()):
+                self._outputs.add(process.name, f"[{process.name} ended before it was used: {how}]\n".encode())
+                if stock.deaths > ATTEMPTS:
+                    self.finish(HOPELESS, f"{process.name} cannot be started: {how}")
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._awake)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._awake, 1)
+
+    def _spoken_to(self) -> None:
+        data, descriptors = receive_with_rights(self._control, 1)
+        if not data:
+            self.finish(DONE, "the agent is gone")
+            return
+        # The lock on the launch's folder stays with us until we end: that is how others see that we live.
+        self._lock = descriptors
+        told = json.loads(data)
+        threading.Thread(target=self._guarded, args=(self._campaign, told), name="campaign", daemon=True).start()
+
+    def finish(self, code: int, reason: str) -> None:
+        """End the courier; the first word counts."""
+        if self._code is None:
+            self._code, self._reason = code, reason
+            self._stop.set()
+        self._wake()
+
+    def _say_goodbye(self) -> None:
+        """Deliver what is still unsaid, if that is quick, and tell the agent why we end."""
+        if self._credentials is not None:
+            surface = Surface(self._credentials, self._stop, patience=0.0)
+            try:
+                deliver(self._outputs, surface)
+            except (Over, Unreachable, Unreadable):
+                self._reason = self._reason or "over"
+        try:
+            self._control.send(json.dumps({"reason": self._reason}).encode())
+        except OSError:
+            print(self._reason, file=sys.stderr)  # the agent was gone first
+
+    # -- other threads
+
+    def player(self) -> Player:
+        """Take a player."""
+        return self._players.take()
+
+    def host(self) -> Host:
+        """Take a host."""
+        return self._hosts.take()
+
+    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Run a thread's work; however it ends, the courier knows."""
+        try:
+            work(*arguments)
+        except Over as error:
+            self.finish(DONE, f"the launch is over ({error})")
+        except Hopeless as error:
+            self.finish(HOPELESS, str(error))
+        except Unreachable as error:
+            self.finish(UNREACHABLE, str(error))
+        except Exception as error:
+            traceback.print_exc()
+            self.finish(BROKEN, f"a fault of the courier: {type(error).__name__}: {error}")
+
+    def _campaign(self, told: Mapping[str, Any]) -> None:
+        """Seat the players, then beat and deliver output until the launch is over."""
+        self._credentials = credentials = Credentials(url=told["url"], launch=told["launch"], token=told["token"])
+        surface = Surface(credentials, self._stop)
+        play = surface.launch()["play"]
+        engagement = Engagement(
+            setup=play,
+            model=told["model"],
+            outputs=self._outputs,
+            began=time.monotonic(),
+            patience=float(play["definition"].get("task_patience", TASK_PATIENCE)),
+        )
+        seats = [
+            Seat(number, self, Surface(credentials, self._stop), engagement) for number in range(int(told["workers"]))
+        ]
+        for seat in seats:
+            threading.Thread(target=self._guarded, args=(self._seat, seat), name=seat.name, daemon=True).start()
+        threading.Thread(target=self._guarded, args=(self._deliver, credentials), name="logs", daemon=True).start()
+        # From now on one host in reserve, and players only when one is asked for.
+        self._players.spare, self._hosts.spare = 0, 1
+        while not self._stop.wait(beat(seats, surface)):
+            pass
+
+    def _seat(self, seat: Seat) -> None:
+        try:
+            seat.run()
+            self.finish(DONE, "there is no more work")
+        except Refusal as refusal:
+            seat.refuse(refusal)
+            self.finish(DONE, refusal.reason)
+
+    def _deliver(self, credentials: Credentials) -> None:
+        surface = Surface(credentials, self._stop)
+        while not self._stop.wait(LOG_INTERVAL):
+            deliver(self._outputs, surface)
+
+
+def deliver(outputs: Outputs, surface: Surface) -> None:
+    """Hand over what has been printed since last time."""
+    for name, data in outputs.take():
+        surface.log(name, data)
+
+
+def beat(seats: list[Seat], surface: Surface) -> float:
+    """Keep every lease alive, learn what was stolen; return the seconds until the next time."""
+    now = time.monotonic()
+    said = [(seat, words) for seat in seats if (words := seat.beat(now)) is not None]
+    if said:
+        for (seat, words), standing in zip(said, surface.beat([words for _, words in said]), strict=True):
+            seat.hear(words, standing)
+    lives = [life for seat in seats if (life := seat.time_to_live) is not None]
+    return min(lives, default=3.0) / 3
+
+
+def main() -> None:
+    """Run as the agent's child: one JSON object on the command line, the launch by the control socket."""
+    # Nobody of the same user may read the token out of our memory.
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    told = json.loads(sys.argv[1])
+    control = socket.socket(fileno=told["control"])
+    code = Courier(Kit.of(told["kit"]), told["workers"], control).run()
+    os._exit(code)  # threads may still wait for answers that nobody needs

@@ -1,0 +1,315 @@
+"""One player at work for a launch: staffed, lent a range, played, reported, replaced when it dies."""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .channel import Batch, Broken, Closed, Idle, Loaded, Message, NeedHost, Ready, Refused
+from .outputs import Outputs
+from .processes import Host, Player
+from .surface import Answer, Lease, Standing, Surface, Unreadable
+
+#: Seconds a player may take to be set up, and a host to load its model.
+SETUP = 180.0
+#: Hosts that may die one after the other before one has loaded the model, and players before one has been set up.
+ATTEMPTS = 3
+#: Seconds to wait for a host's own end, so as to tell how it came, before it is ended.
+GRACE = 0.1
+
+
+class Hopeless(Exception):
+    """No player can be brought to work here."""
+
+
+class Refusal(Exception):
+    """The model does not load, or does not fit."""
+
+    def __init__(self, reason: str, status: str) -> None:
+        super().__init__(reason)
+        self.reason, self.status = reason, status
+
+
+class Staff(Protocol):
+    """Where players and hosts come from."""
+
+    def player(self) -> Player:
+        """Return a player that nobody has, as soon as there is one."""
+
+    def host(self) -> Host:
+        """Return a host that has seen no model, as soon as there is one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engagement:
+    """What every seat of a launch shares. ``patience``: seconds a player may spend on one task."""
+
+    setup: Mapping[str, Any]
+    model: str | None
+    outputs: Outputs
+    began: float
+    patience: float
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A lease at work: where its results have come to, and where it ends now."""
+
+    lease: Lease
+    mark: int
+    stop: int
+    lost: bool = False
+
+
+class Seat:
+    """A player, its host, and the lease they work on."""
+
+    def __init__(self, number: int, staff: Staff, surface: Surface, engagement: Engagement) -> None:
+        self.name = str(number)
+        self._staff = staff
+        self._surface = surface
+        self._engagement = engagement
+        self._lock = threading.Lock()  # guards the player and what is held against the beating thread
+        self._player: Player | None = None
+        self._held: Held | None = None
+        self._at: tuple[int, float] = (-1, 0.0)  # the task seen last, and since when
+        self._host: Host | None = None
+        self._rate: float | None = None
+        self._unloaded = 0  # hosts in a row that did not get to load the model
+        self._loaded = False
+
+    # -- the seat's own thread
+
+    def run(self) -> None:
+        """Play until there is no more work. Raises Over, Refusal or Hopeless."""
+        deaths = 0
+        while True:
+            try:
+                self._take_seat()
+                deaths = 0
+                self._work()
+                return
+            except (Closed, TimeoutError, Unreadable) as error:
+                deaths += 1
+                how = self._mourn(error)
+                if deaths >= ATTEMPTS:
+                    raise Hopeless(f"the simulator's process cannot be set up: {how}") from None
+
+    def _take_seat(self) -> None:
+        """Get a player that is set up and has a host with the model loaded."""
+        player = self._staff.player()
+        with self._lock:
+            self._player = player
+        player.channel.send({"type": "setup", "play": self._engagement.setup})
+        self._expect(player, Ready)
+        self._bring_host(player)
+        self._expect(player, Loaded)
+
+    def _expect(self, player: Player, kind: type[Message]) -> None:
+        until = time.monotonic() + SETUP
+        while True:
+            message = player.channel.receive(until - time.monotonic())
+            if isinstance(message, kind):
+                self._heed(player, message)
+                return
+            if isinstance(message, Batch | Idle):
+                raise Closed("it spoke out of turn")
+            self._heed(player, message)
+
+    def _heed(self, player: Player, message: Message) -> None:
+        """Act on what is not a result."""
+        match message:
+            case NeedHost():
+                self._unloaded += 1
+                last = self._dismiss_host()
+                if self._unloaded > ATTEMPTS:
+                    raise Refusal(f"The model's process ends before it has loaded the model: {last}.", "crashed")
+                self._bring_host(player, last)
+            case Loaded():
+                self._unloaded, self._loaded = 0, True
+            case Refused():
+                self._unloaded += 1
+                if not self._loaded or self._unloaded >= ATTEMPTS:
+                    raise Refusal(message.reason, message.status)
+                self._bring_host(player, self._dismiss_host())
+            case Broken():
+                raise Hopeless(message.reason)
+            case Ready():
+                pass
+            case _:
+                raise Closed("it spoke out of turn")
+
+    def _bring_host(self, player: Player, last: str | None = None) -> None:
+        """Hand the player a new host's socket and the model; ``last`` tells how the one before ended."""
+        self._host = host = self._staff.host()
+        descriptors = [host.socket.fileno()]
+        model = self._engagement.model
+        if model is not None:
+            descriptors.append(os.open(model, os.O_RDONLY | os.O_CLOEXEC))  # each its own offset
+        try:
+            player.channel.send({"type": "host"} | ({"last": last} if last else {}), descriptors)
+        finally:
+            host.socket.close()  # only the player speaks with it
+            if model is not None:
+                os.close(descriptors[1])
+
+    def _dismiss_host(self) -> str:
+        """End the host; return how it ended if it did so by itself."""
+        host, self._host = self._host, None
+        if host is None:
+            return "it was not there"
+        by_itself = host.process.wait(GRACE)
+        host.dismiss()
+        if by_itself is not None:
+            self._engagement.outputs.add(host.process.name, f"[the model's process ended: {by_itself}]\n".encode())
+        return by_itself or "it did not answer and was ended"
+
+    def _work(self) -> None:
+        """Lease, play, report, until there is nothing left."""
+        following: Answer | None = None
+        while True:
+            answer = following or self._surface.lease(self.name, self._rate)
+            if answer.ended:
+                return
+            following = None
+            if answer.lease is not None:
+                following = self._play(answer.lease)
+            elif answer.retry_after is not None:
+                time.sleep(answer.retry_after)  # short, and there is nothing to be woken for
+
+    def _play(self, lease: Lease) -> Answer | None:
+        """Play a lease to its end, or until it is lost; return what was offered to go on with."""
+        player = self._seated()
+        held = Held(lease, lease.mark, lease.stop)
+        with self._lock:
+            self._held = held
+        following: Answer | None = None
+        while held.mark < held.stop and not held.lost:
+            before = (held.mark, held.stop)
+            with self._lock:
+                player.page.stop = held.stop
+            flush = flush_after(time.monotonic() - self._engagement.began)
+            order = {"start": held.mark, "stop": held.stop, "flush": flush, "careful_until": lease.careful}
+            player.channel.send({"type": "play"} | order)
+            since = time.monotonic()
+            while not isinstance(message := player.channel.receive(), Idle):
+                if isinstance(message, Batch):
+                    self._rate = blend(self._rate, (message.to - message.since) / max(1e-6, time.monotonic() - since))
+                    following = self._report(player, held, message) or following
+                    since = time.monotonic()
+                else:
+                    self._heed(player, message)
+            if (held.mark, held.stop) == before and not held.lost:
+                raise Closed("it gave no result")
+        with self._lock:
+            self._held = None
+        return following
+
+    def _report(self, player: Player, held: Held, batch: Batch) -> Answer | None:
+        """Hand results in and go where we are told; return the offer of further work, if there is one."""
+        if held.lost or batch.since != held.mark:
+            return None  # played before we knew better
+        if batch.to <= batch.since:
+            raise Closed("it reported nothing")
+        if batch.to >= held.stop:
+            self.tell()  # what was printed must not come after the end
+        lease = held.lease
+        head = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence, "next": True}
+        head |= {"from": batch.since, "to": batch.to, "lines": len(batch.lines), "rate": self._rate}
+        head |= {"artifacts": batch.artifacts, "sketch": batch.sketch}
+        taken, answer = self._surface.report(head, batch.lines, batch.blobs)
+        with self._lock:
+            if answer.lost or answer.mark is None or answer.stop is None:
+                held.lost = True
+                player.page.stop = 0
+                return None
+            held.mark, held.stop = answer.mark, answer.stop
+            # A report that was answered twice finds its own mark; anything else means to begin again elsewhere.
+            astray = not taken and held.mark != batch.to
+            player.page.stop = 0 if astray else min(player.page.stop, held.stop)
+        offered = answer.lease is not None or answer.retry_after is not None or answer.ended
+        return answer if offered else None
+
+    def tell(self) -> None:
+        """Hand over what has been printed so far."""
+        for name, data in self._engagement.outputs.take():
+            self._surface.log(name, data)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say that the model is of no use here."""
+        self.tell()
+        self._surface.refused(refusal.reason, refusal.status)
+
+    def _seated(self) -> Player:
+        if self._player is None:
+            raise Closed("nobody is there")
+        return self._player
+
+    def _mourn(self, error: Exception) -> str:
+        """Bear witness that the player died, let the lease go back, and clear the seat."""
+        with self._lock:
+            player, self._player = self._player, None
+            held, self._held = self._held, None
+        how = str(error)
+        task = -1
+        if player is not None:
+            how = player.process.wait(1.0) or f"it was ended: {error}"
+            task = player.page.task
+            player.dismiss()
+        self._engagement.outputs.add(f"player-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
+        if self._host is not None:
+            self._host.dismiss()
+            self._host = None
+        self.tell()
+        if held is not None and not held.lost:
+            lease = held.lease
+            said = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
+            self._surface.death(said | {"task": task, "witness": True, "reason": how})
+        return how
+
+    # -- the beating thread
+
+    def beat(self, now: float) -> dict[str, Any] | None:
+        """Return what to say of the lease held, or None; end a player that has been at one task for too long."""
+        with self._lock:
+            if self._held is None or self._player is None or self._held.lost:
+                return None
+            task = self._player.page.task
+            if self._at[0] != task:
+                self._at = (task, now)
+            elif now - self._at[1] > self._engagement.patience:
+                self._player.process.kill()
+                self._at = (task, now)
+            lease = self._held.lease
+            return {"stage": lease.stage, "start": lease.start, "fence": lease.fence, "task": task}
+
+    def hear(self, said: Mapping[str, Any], standing: Standing) -> None:
+        """Take notice of how the lease stands that ``beat`` spoke of."""
+        with self._lock:
+            held, player = self._held, self._player
+            if held is None or player is None or held.lease.fence != said["fence"] or held.lease.start != said["start"]:
+                return
+            if standing.lost:
+                held.lost = True
+                player.page.stop = 0
+            else:
+                held.stop = min(held.stop, standing.stop)
+                player.page.stop = min(player.page.stop, held.stop)
+
+    @property
+    def time_to_live(self) -> float | None:
+        """Seconds the lease held lives without a beat."""
+        with self._lock:
+            return self._held.lease.ttl if self._held is not None else None
+
+
+def flush_after(elapsed: float) -> float:
+    """Return how many seconds of results make a batch: fresh news at first, fewer objects in a long run."""
+    return 1.0 if elapsed < 60 else 2.0 if elapsed < 600 else 5.0
+
+
+def blend(rate: float | None, seen: float) -> float:
+    """Return the tasks a second to go by, after one more batch."""
+    return seen if rate is None else (rate + seen) / 2

@@ -1,0 +1,147 @@
+"""The drivers' surface over a real database and object store, with one simulation waiting to be played."""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import msgspec
+from sqlalchemy import text
+
+from api import launches as surface
+from core.domain.ids import hashed
+from core.domain.states import State
+from core.services.bells import LocalBell
+from core.services.leases import Known, Leases
+from core.store import launches, simulations
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.stores.filesystem import FilesystemStore
+
+SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+class _Understudied(Leases):
+    """Describes a dataset that only these tests have."""
+
+    def describe(self, launch: Known) -> dict[str, Any]:
+        with self._database.read() as c:
+            play = json.loads(simulations.find(c, launch.simulation).provenance)["play"]
+        return {"launch": launch.id, "workers": launch.peers, "play": play | {"definition": {"task_patience": 1.0}}}
+
+
+class Drivers:
+    """One simulation of so many tasks, and the HTTP surface on which a courier works it off."""
+
+    def __init__(
+        self, folder: Path, *, total: int, play: Mapping[str, Any], workers: int = 2, ttl: float = 10.0
+    ) -> None:
+        self.database = Database(f"sqlite:///{folder / 'drivers.db'}")
+        migrate(self.database)
+        self.store = FilesystemStore(folder / "objects")
+        self.leases = _Understudied(self.database, self.store, LocalBell(), ttl=ttl)
+        self.asked: list[str] = []
+        self._inside = surface.create(self.leases)
+        self._server: _Server | None = None
+        self._port = 0
+        self._begin(total, play, workers)
+        self.open()
+
+    def _begin(self, total: int, play: Mapping[str, Any], workers: int) -> None:
+        tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
+        plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
+        provenance = {"model": {"format": "python"}, "play": {"tasks": plan, "params": {}} | dict(play)}
+        row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
+        row |= {"provenance": json.dumps(provenance), "dataset": "d", "runtime": "python", "model": "m", "digest": "d"}
+        stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}
+        launch = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
+        launch |= {"token_hash": hashed(TOKEN), "resources": json.dumps({"cpu": workers, "done": 0}), "created_at": 0.0}
+
+        def fill(c: Any) -> None:
+            simulations.add(c, row | {"created_at": 0.0}, stage)
+            launches.add(c, launch)
+
+        self.database.write(fill)
+
+    @property
+    def url(self) -> str:
+        """Where couriers ask."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def open(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        self._server = make_server("127.0.0.1", self._port, self._application, _Server, _Quiet)
+        self._port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def shut(self) -> None:
+        """Stop listening: connections are refused."""
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _application(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        self.asked.append(environ["PATH_INFO"].rpartition("/")[2])
+        return self._inside(environ, start)
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return every result line in task order, after checking that segments neither overlap nor leave a gap."""
+        with self.database.read() as c:
+            rows = c.execute(text('SELECT start, stop, object, "offset", bytes FROM segments ORDER BY start')).all()
+        found: list[dict[str, Any]] = []
+        for start, stop, key, offset, size in rows:
+            data = b"".join(self.store.get(key, offset, size))
+            found += msgspec.json.Decoder().decode_lines(data)
+            assert len(found) == stop and start == stop - data.count(b"\n")
+        return found
+
+    def state(self) -> tuple[str, str | None]:
+        """Return the simulation's state and reason."""
+        with self.database.read() as c:
+            row = simulations.find(c, SIMULATION)
+        return row.state, row.reason
+
+    def logs(self) -> str:
+        """Return all that was printed."""
+        with self.database.read() as c:
+            rows = c.execute(text("SELECT name, object FROM logs ORDER BY seq")).all()
+        return "".join(f"{name}: {b''.join(self.store.get(key)).decode()}" for name, key in rows)
+
+    def cancel(self) -> None:
+        """End the simulation, so that its launch is over."""
+
+        def end(c: Any) -> None:
+            state = State(simulations.find(c, SIMULATION).state)
+            simulations.move(c, SIMULATION, state, State.CANCELLING, 0.0)
+            launches.end(c, LAUNCH)
+
+        self.database.write(end)
+
+    def settle(self) -> None:
+        """Do what the dispatcher does in a pass: condemn, and close the stage when all is done."""
+        self.leases.settle()
+        self.database.write(
+            lambda c: c.execute(
+                text(
+                    "UPDATE stages SET state='done' WHERE state='open' AND next=total"
+                    " AND NOT EXISTS(SELECT 1 FROM ranges WHERE state<>'done')"
+                )
+            )
+        )
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.shut()
+        self.database.close()

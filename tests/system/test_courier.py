@@ -1,0 +1,207 @@
+"""The courier as a process of its own, against the real leases; players and hosts are understudies that can misbehave."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtimes.harness.processes import Kit
+from tests.system.drivers import LAUNCH, TOKEN, Drivers
+
+ROOT = Path(__file__).parents[2]
+UNDERSTUDY = Path(__file__).parent / "understudy" / "harness"
+
+
+class Courier:
+    """A courier's process, and the agent's end of its control socket."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        site = f"{sysconfig.get_path('purelib')}:{ROOT}"
+        kit = Kit(
+            python=sys.executable,
+            harness=str(UNDERSTUDY),
+            dataset=str(folder),
+            player_site=site,
+            host_site=site,
+            format="python",
+            isolation="launch",
+            sandbox=None,
+        )
+        told = {"control": theirs.fileno(), "kit": kit.describe(), "workers": workers}
+        code = "from runtimes.harness.courier import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps(told)], pass_fds=(theirs.fileno(),), cwd=ROOT
+        )
+        theirs.close()
+        self.control = ours
+        self.workers = workers
+
+    def launch(self, url: str, token: str = TOKEN) -> None:
+        told = {"launch": LAUNCH, "token": token, "url": url, "workers": self.workers, "model": None}
+        self.control.send(json.dumps(told).encode())
+
+    def children(self) -> list[int]:
+        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in task.read_text().split()]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.control.close()
+
+
+@pytest.fixture
+def courier(tmp_path: Path) -> Iterator[Courier]:
+    made = Courier(tmp_path, workers=2)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
+    made: list[Drivers] = []
+
+    def make(total: int = 1000, ttl: float = 10.0, **faults: Any) -> Drivers:
+        made.append(Drivers(tmp_path, total=total, play={"faults": faults}, ttl=ttl))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def work_off(courier: Courier, one: Drivers, seconds: float = 40.0) -> None:
+    """Play the dispatcher until the courier has seen the launch through."""
+    deadline = time.monotonic() + seconds
+    while courier.process.poll() is None:
+        assert time.monotonic() < deadline, f"still at it: {one.asked[-20:]}"
+        one.settle()
+        time.sleep(0.05)
+
+
+def test_every_task_gets_one_result_and_the_courier_ends(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=5000)
+    courier.launch(one.url)
+    work_off(courier, one)
+    assert courier.process.returncode == 0
+    assert [result["task"] for result in one.results()] == list(range(5000))
+    assert "understudy at work" in one.logs()
+
+
+def test_a_warm_courier_has_its_players_and_hosts_before_it_knows_for_what(courier: Courier) -> None:
+    until(lambda: len(courier.children()) == 5)  # two players, two hosts, a host in reserve
+
+
+def test_a_player_that_dies_is_witnessed_and_replaced(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=400, die_once=130)
+    courier.launch(one.url)
+    work_off(courier, one)
+    results = one.results()
+    assert [result["task"] for result in results] == list(range(400))
+    assert {result["status"] for result in results} == {"ok"}
+    assert "death" in one.asked
+    assert "the simulator's process ended: killed by SIGKILL" in one.logs()
+
+
+def test_a_task_that_kills_its_player_three_times_is_crashed_and_its_neighbours_are_not(
+    courier: Courier, drivers: Callable[..., Drivers]
+) -> None:
+    one = drivers(total=300, die=77)
+    courier.launch(one.url)
+    work_off(courier, one)
+    assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {77}
+    assert len(one.results()) == 300
+    assert one.asked.count("death") <= 6
+
+
+def test_a_player_that_hangs_is_ended_for_it(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=40, ttl=1.0, hang=5)
+    courier.launch(one.url)
+    work_off(courier, one, 120.0)
+    assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {5}
+
+
+def test_a_lost_host_is_replaced_and_its_end_told(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=300, lose_host=20)
+    courier.launch(one.url)
+    work_off(courier, one)
+    assert len(one.results()) == 300
+    assert "death" not in one.asked
+
+
+def test_a_model_that_does_not_fit_fails_the_simulation_at_once(
+    courier: Courier, drivers: Callable[..., Drivers]
+) -> None:
+    one = drivers(refuse="the model's input is float32[1,30]")
+    courier.launch(one.url)
+    assert courier.process.wait(20) == 0
+    assert one.state() == ("failed", "the model's input is float32[1,30]")
+
+
+def test_a_launch_that_is_over_ends_the_courier(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=100_000, late=0.01)
+    courier.launch(one.url)
+    until(lambda: "report" in one.asked)
+    children = courier.children()
+    one.cancel()
+    assert courier.process.wait(20) == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+def test_a_wrong_token_ends_the_courier(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers()
+    courier.launch(one.url, token="guessed")
+    assert courier.process.wait(20) == 0
+    assert one.results() == []
+
+
+def test_a_surface_that_goes_away_for_a_while_only_delays(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=600, late=0.002)
+    courier.launch(one.url)
+    until(lambda: "report" in one.asked)
+    one.shut()
+    time.sleep(0.5)
+    one.open()
+    work_off(courier, one)
+    assert [result["task"] for result in one.results()] == list(range(600))
+    assert "death" not in one.asked
+
+
+def test_nothing_outlives_a_courier_that_is_killed(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=100_000, late=0.01)
+    courier.launch(one.url)
+    until(lambda: "report" in one.asked)
+    children = courier.children()
+    os.kill(courier.process.pid, signal.SIGKILL)
+    courier.process.wait()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def test_a_courier_whose_agent_is_gone_ends(courier: Courier) -> None:
+    until(lambda: len(courier.children()) == 5)
+    courier.control.close()
+    assert courier.process.wait(20) == 0
+
+
+def test_another_process_of_the_same_user_cannot_read_the_token(courier: Courier) -> None:
+    until(lambda: len(courier.children()) > 0)
+    owner = Path(f"/proc/{courier.process.pid}/mem").stat().st_uid
+    assert owner == 0  # a process that is not dumpable belongs to root there, whoever it runs as

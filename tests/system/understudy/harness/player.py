@@ -1,0 +1,95 @@
+"""A player's understudy: it speaks the courier's protocol, plays nothing, and misbehaves where the set-up says so.
+
+``faults`` in the set-up: {"die": task, "hang": task, "refuse": text, "lose_host": task, "late": seconds a task}.
+"""
+
+import json
+import mmap
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from runtimes.harness.channel import Channel
+
+
+class Understudy:
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.socket = socket.socket(fileno=told["socket"])
+        self.channel = Channel(self.socket)
+        self.words = memoryview(mmap.mmap(told["page"], 16)).cast("q")
+        self.faults: dict[str, Any] = {}
+        self.marks = told["dataset"]
+
+    def hear(self) -> dict[str, Any]:
+        header, rights, _, _ = socket.recv_fds(self.socket, 4, 4)
+        if not header:
+            os._exit(0)
+        for right in rights[1:]:
+            os.close(right)
+        self.rights = rights
+        length = int.from_bytes(header, "little")
+        data = self.socket.recv(length, socket.MSG_WAITALL)
+        heard: dict[str, Any] = msgspec.msgpack.decode(data)
+        return heard
+
+    def host(self) -> None:
+        heard = self.hear()
+        while heard["type"] != "host":
+            heard = self.hear()
+        if "refuse" in self.faults:
+            self.channel.send({"type": "refused", "status": "failed", "reason": self.faults["refuse"]})
+        else:
+            self.channel.send({"type": "loaded", "info": {"last": heard.get("last")}})
+
+    def once(self, task: int) -> bool:
+        """Whether a fault that happens once has not happened yet, to any understudy of this launch."""
+        try:
+            os.close(os.open(f"{self.marks}/fault-{task}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+    def play(self, order: dict[str, Any]) -> None:
+        since = task = order["start"]
+        lines: list[bytes] = []
+        flushed = time.monotonic()
+        while task < min(order["stop"], self.words[1]):
+            self.words[0] = task
+            if task == self.faults.get("die") or (task == self.faults.get("die_once") and self.once(task)):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if task == self.faults.get("lose_host") and self.once(task):
+                self.channel.send({"type": "need_host", "reason": "crashed"})
+                self.host()
+            if task == self.faults.get("hang"):
+                time.sleep(1000)
+            if "late" in self.faults:
+                time.sleep(self.faults["late"])
+            lines.append(msgspec.json.encode({"task": task, "status": "ok", "timing": {}}) + b"\n")
+            task += 1
+            if time.monotonic() - flushed > min(0.1, order["flush"]) or task <= order["careful_until"] + 1:
+                self.report(since, task, lines)
+                since, lines, flushed = task, [], time.monotonic()
+        if lines:
+            self.report(since, task, lines)
+        self.channel.send({"type": "idle"})
+
+    def report(self, since: int, to: int, lines: list[bytes]) -> None:
+        batch = {"type": "batch", "from": since, "to": to, "failed": 0, "lines": b"".join(lines)}
+        self.channel.send(batch | {"artifacts": [], "blobs": b"", "sketch": {}})
+
+
+def main() -> None:
+    understudy = Understudy(json.loads(sys.argv[1]))
+    understudy.faults = understudy.hear()["play"].get("faults", {})
+    print("understudy at work")
+    understudy.channel.send({"type": "ready"})
+    understudy.host()
+    while True:
+        order = understudy.hear()
+        if order["type"] == "play":
+            understudy.play(order)
