@@ -7,8 +7,7 @@ from typing import Any
 
 from core.errors import UnknownDataset
 from datasets.catalogue import Dataset, datasets
-from runtimes import catalogue as runtimes
-from runtimes import environments
+from runtimes import catalogue, environments
 
 
 class Catalogue:
@@ -19,11 +18,11 @@ class Catalogue:
 
     def runtimes(self) -> list[dict[str, Any]]:
         """Return every runtime with its formats, parameters and readiness."""
-        return [self.runtime(name) for name in sorted(runtimes.runtimes())]
+        return [self.runtime(name) for name in sorted(catalogue.runtimes())]
 
     def runtime(self, name: str) -> dict[str, Any]:
         """Return one runtime, or raise UnknownRuntime with the nearest names."""
-        found = runtimes.runtime(name)
+        found = catalogue.runtime(name)
         return found.describe() | {
             "formats": [
                 {"name": format, "environment": entry.environment.name, "ready": self.ready(entry.environment)}
@@ -39,7 +38,7 @@ class Catalogue:
                 "ready": self.ready(spec),
                 "datasets": sorted(d.name for d in datasets().values() if d.simulator == name),
             }
-            for name, spec in sorted(runtimes.simulators().items())
+            for name, spec in sorted(catalogue.simulators().items())
         ]
 
     def ready(self, spec: Any) -> bool:

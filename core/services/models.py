@@ -16,10 +16,10 @@ from core.errors import InUse, Invalid, UnknownFormat, UnknownModel
 from core.store import models as store
 from core.store.database import Database
 from datasets.stores.base import ObjectStore
-from runtimes import catalogue as runtimes
+from runtimes import catalogue
 
 PROJECT = "default"
-SHIPPED = Path(runtimes.__file__).parent / "baselines"
+SHIPPED = Path(catalogue.__file__).parent / "baselines"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -83,14 +83,14 @@ class Models:
 
     @staticmethod
     def _format(path: Path, filename: str | None, format: str | None, runtime: str | None) -> str:
-        taken = runtimes.runtime(runtime).formats if runtime is not None else None
+        taken = catalogue.runtime(runtime).formats if runtime is not None else None
         if format is not None:
-            if format not in runtimes.formats():
+            if format not in catalogue.formats():
                 raise UnknownFormat(
-                    f"There is no format {format[:80]!r}; there are: {', '.join(sorted(runtimes.formats()))}."
+                    f"There is no format {format[:80]!r}; there are: {', '.join(sorted(catalogue.formats()))}."
                 )
             return format
-        found = runtimes.sniff(path, filename)
+        found = catalogue.sniff(path, filename)
         if found is None and taken is not None and len(taken) == 1:
             return next(iter(taken))
         if found is None:
@@ -119,7 +119,7 @@ class Models:
         content = path.read_bytes()
         digest = digest_of(content)
         self._store.put(key_of(digest), (content,))
-        format = runtimes.sniff(path, path.name) or "python"
+        format = catalogue.sniff(path, path.name) or "python"
         return Model(
             id=name,
             name=name,

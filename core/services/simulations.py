@@ -33,7 +33,7 @@ from core.store import simulations as store
 from core.store.database import Connection, Database
 from datasets.catalogue import Dataset
 from datasets.stores.base import ObjectStore
-from runtimes import catalogue as runtimes
+from runtimes import catalogue
 from runtimes.harness.tasks import count
 
 VERSION = "0.1.0"
@@ -142,8 +142,8 @@ class Simulations:
             raise IdempotencyMismatch()
         return self.get(row.simulation_id)
 
-    def _resolve(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[runtimes.Runtime, Model]:
-        runtime = runtimes.runtime(submission.runtime) if submission.runtime is not None else None
+    def _resolve(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
+        runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
         if model is None and submission.model is not None:
             model = self._models.get(submission.model)
         if model is None:
@@ -154,12 +154,12 @@ class Simulations:
                 raise Invalid(f"The runtime {runtime.name} brings no baseline for {dataset.name}; send a model.")
             model = self._models.get(baseline)
         if runtime is None:
-            runtime = next((one for one in runtimes.runtimes().values() if model.format in one.formats), None)
+            runtime = next((one for one in catalogue.runtimes().values() if model.format in one.formats), None)
             if runtime is None:
                 raise UnknownFormat(f"No runtime takes a model of the format {model.format}.")
         if model.format not in runtime.formats:
             takes = ", ".join(runtime.formats)
-            able = [one.name for one in runtimes.runtimes().values() if model.format in one.formats]
+            able = [one.name for one in catalogue.runtimes().values() if model.format in one.formats]
             hint = f" Use the runtime {' or '.join(able)}." if able else ""
             raise FormatMismatch(
                 f"The runtime {runtime.name} takes {takes}; the model {model.name} is {model.format}.{hint}",
@@ -195,7 +195,7 @@ class Simulations:
         }
 
     def _provenance(
-        self, submission: Submission, dataset: Dataset, runtime: runtimes.Runtime, model: Model, plan: dict[str, Any]
+        self, submission: Submission, dataset: Dataset, runtime: catalogue.Runtime, model: Model, plan: dict[str, Any]
     ) -> dict[str, Any]:
         definition = dataset.definition
         record = submission.record or ("all" if definition.get("record") else "none")
@@ -208,7 +208,7 @@ class Simulations:
             "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
             "runtime": {"name": runtime.name, "environment": format.environment.digest},
             "dataset": {"name": dataset.name, "version": dataset.version, "digest": dataset.digest},
-            "simulator": {"name": dataset.simulator, "environment": runtimes.simulators()[dataset.simulator].digest},
+            "simulator": {"name": dataset.simulator, "environment": catalogue.simulators()[dataset.simulator].digest},
             "platform": {"windtunnel": VERSION, "machine": platform.machine(), "sandbox": dict(self._sandbox)},
             "play": {
                 "tasks": plan,

@@ -17,8 +17,7 @@ from core.store import simulations
 from core.store.database import Connection, Database
 from datasets.staging import stage
 from datasets.stores.base import ObjectStore
-from runtimes import catalogue as runtimes
-from runtimes import environments
+from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +105,6 @@ class Staging:
 
 
 def _specs(provenance: dict[str, Any]) -> Iterator[Any]:
-    runtime = runtimes.runtime(provenance["runtime"]["name"])
+    runtime = catalogue.runtime(provenance["runtime"]["name"])
     yield runtime.formats[provenance["model"]["format"]].environment
-    yield runtimes.simulators()[provenance["simulator"]["name"]]
+    yield catalogue.simulators()[provenance["simulator"]["name"]]

@@ -1,0 +1,164 @@
+"""The catalogue of runtimes and simulators, read from manifests; and how a binary's format is told from its bytes."""
+
+import difflib
+import functools
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.errors import UnknownRuntime
+from runtimes.environments import Environment
+
+FOLDER = Path(__file__).parent
+#: Bytes of a file's head that are looked at; of a zip's directory, at most so many, and so many names.
+HEAD, DIRECTORY, ENTRIES = 1024, 16 << 20, 100_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
+    """How a runtime runs one format. ``isolation``: a model lives for one "scenario", or for the whole "launch"."""
+
+    name: str
+    environment: Environment
+    isolation: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runtime:
+    """How a model is loaded and called; ``baselines`` names the model that drives a dataset when none is sent."""
+
+    name: str
+    title: str
+    description: str
+    formats: Mapping[str, Format]
+    baselines: Mapping[str, str]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a person reads."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "formats": list(self.formats),
+            "baselines": dict(self.baselines),
+        }
+
+
+@functools.cache
+def runtimes() -> Mapping[str, Runtime]:
+    """Return every runtime by name."""
+    found = {}
+    for path in sorted((FOLDER / "manifests").glob("*.yaml")):
+        manifest = yaml.safe_load(path.read_text())
+        formats = {
+            name: Format(
+                name=name,
+                environment=_environment(path.parent / f"{entry['environment']}.lock"),
+                isolation=entry["isolation"],
+            )
+            for name, entry in manifest["formats"].items()
+        }
+        found[manifest["name"]] = Runtime(
+            name=manifest["name"],
+            title=manifest["title"],
+            description=manifest["description"],
+            formats=formats,
+            baselines=manifest.get("baselines") or {},
+        )
+    return found
+
+
+@functools.cache
+def simulators() -> Mapping[str, Environment]:
+    """Return the environment of every kind of simulator."""
+    return {path.stem: _environment(path) for path in sorted((FOLDER / "simulators").glob("*.lock"))}
+
+
+@functools.cache
+def _environment(lock: Path) -> Environment:
+    return Environment(lock.stem, lock.read_text())
+
+
+def runtime(name: str) -> Runtime:
+    """Return one runtime, or raise UnknownRuntime with the nearest names."""
+    found = runtimes().get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, runtimes(), 3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(runtimes())}."
+        raise UnknownRuntime(f"There is no runtime {name[:100]!r}. {hint}", nearest=near or list(runtimes()))
+    return found
+
+
+def formats() -> frozenset[str]:
+    """Return every format that some runtime takes."""
+    return frozenset(name for one in runtimes().values() for name in one.formats)
+
+
+def sniff(path: Path, filename: str | None = None) -> str | None:
+    """Tell a binary's format from its first bytes, or from the names in a zip's directory; None if they do not tell.
+
+    No model is parsed here, not even its shapes: that is for a sandboxed host.
+    """
+    with open(path, "rb") as file:
+        head = file.read(HEAD)
+    if head[4:8] == b"TFL3":
+        return "tflite"
+    if head.startswith(b"PK\x03\x04"):
+        return _sniff_zip(path)
+    if _is_onnx(head):
+        return "onnx"
+    suffix = Path(filename or "").suffix.lower()
+    if suffix in {".py", ".onnx", ".tflite"}:
+        return {".py": "python"}.get(suffix, suffix[1:])
+    return "python" if _is_python(head) else None
+
+
+def _sniff_zip(path: Path) -> str | None:
+    names = _names(path)
+    if any(name.rpartition("/")[2] == "saved_model.pb" for name in names):
+        return "savedmodel"
+    if {"config.json", "metadata.json"} <= names:
+        return "keras"
+    return "python" if "model.py" in names else None
+
+
+def _names(path: Path) -> set[str]:
+    """Return the names in a zip, whose end record is read by hand first: a bomb is not opened to see that it is one."""
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 65_557))
+        tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) - at < 22:
+        return set()
+    entries, directory = struct.unpack_from("<HI", tail, at + 10)
+    if entries > ENTRIES or directory > DIRECTORY:
+        return set()
+    try:
+        with zipfile.ZipFile(path) as opened:
+            return set(opened.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return set()
+
+
+def _is_onnx(head: bytes) -> bool:
+    """A ModelProto begins with ir_version (field 1, a small varint) and goes on with a field it has (onnx.proto3)."""
+    return (
+        len(head) > 8
+        and head[0] == 0x08
+        and 1 <= head[1] <= 32
+        and head[2] in {0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42}
+    )
+
+
+def _is_python(head: bytes) -> bool:
+    try:
+        text = head.decode(errors="strict") if len(head) < HEAD else head[:-4].decode(errors="strict")
+    except UnicodeDecodeError:
+        return False
+    return "\0" not in text and any(word in text for word in ("class Model", "import ", "def "))
