@@ -1,4 +1,4 @@
-"""The courier as a process of its own, against the real leases; players and hosts are understudies that can misbehave."""
+"""The courier as a process, against the real leases; players and hosts are understudies that can misbehave."""
 
 import json
 import os

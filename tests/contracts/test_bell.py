@@ -1,0 +1,216 @@
+"""The bell's contract, kept by the one within a process and by the one over a real valkey."""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from core.services.bells import Bell, LocalBell
+from workers import queue, valkey
+
+
+class Valkey:
+    """A valkey of this test's own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.run = home, home / "run"
+        self.run.mkdir(mode=0o700)
+        self.start()
+        self.url = queue.embedded(self.run)
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(valkey.command(self.home, self.run), stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while not (self.run / "valkey.sock").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        (self.run / "valkey.sock").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Valkey]:
+    made = Valkey(tmp_path)
+    yield made
+    made.kill()
+
+
+@pytest.fixture(params=["local", "redis"])
+def bell(request: pytest.FixtureRequest) -> Iterator[Bell]:
+    if request.param == "local":
+        yield LocalBell()
+        return
+    made = queue.RedisBell(request.getfixturevalue("server").url)
+    yield made
+    made.close()
+
+
+def later(work: Callable[[], object]) -> None:
+    threading.Timer(0.1, work).start()
+
+
+def test_a_ring_ends_a_wait(bell: Bell) -> None:
+    later(lambda: bell.ring("dispatch"))
+    began = time.monotonic()
+    assert bell.wait("dispatch", 10.0)
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_ring_before_the_wait_is_heard(bell: Bell) -> None:
+    bell.ring("dispatch")
+    assert bell.wait("dispatch", 5.0)
+
+
+def test_many_rings_are_one(bell: Bell) -> None:
+    for _ in range(10):
+        bell.ring("dispatch")
+    assert bell.wait("dispatch", 5.0)
+    assert not bell.wait("dispatch", 0.05)
+
+
+def test_a_role_is_not_woken_by_another_s_bell(bell: Bell) -> None:
+    bell.ring("jobs")
+    assert not bell.wait("dispatch", 0.05)
+
+
+def test_announcements_come_together(bell: Bell) -> None:
+    assert bell.announcements(0.05) == []  # from here on it listens
+    bell.announce("a")
+    bell.announce("b")
+    heard: list[str] = []
+    deadline = time.monotonic() + 5
+    while len(heard) < 2 and time.monotonic() < deadline:
+        heard += bell.announcements(1.0)
+    assert heard == ["a", "b"]
+
+
+def test_nothing_announced_is_an_empty_list(bell: Bell) -> None:
+    began = time.monotonic()
+    assert bell.announcements(0.1) == []
+    assert time.monotonic() - began < 2.0
+
+
+def test_it_tells_whether_it_rings(bell: Bell) -> None:
+    assert bell.alive()
+
+
+def test_a_bell_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pytest.LogCaptureFixture) -> None:
+    bell = queue.RedisBell(server.url)
+    assert bell.alive()
+    server.kill()
+    with caplog.at_level(logging.WARNING):
+        bell.ring("dispatch")
+        bell.announce("a")
+        bell.enqueue("stage", "a")
+        assert not bell.wait("dispatch", 0.1)
+        assert bell.announcements(0.1) == []
+        assert not bell.alive()
+    assert len([record for record in caplog.records if record.name == "workers.queue"]) == 1
+    server.start()
+    bell.ring("dispatch")
+    assert bell.wait("dispatch", 5.0)
+    bell.announcements(0.05)
+    bell.announce("b")
+    assert bell.announcements(5.0) == ["b"]
+    bell.close()
+
+
+def do_jobs(server: Valkey, record: Path) -> int:
+    """Fork a worker that writes the jobs it does to a file; return its process id."""
+    child = os.fork()
+    if child:
+        return child
+
+    def note(job: str) -> Callable[[str], None]:
+        def do(id: str) -> None:
+            with open(record, "a") as file:
+                file.write(f"{job} {id}\n")
+
+        return do
+
+    try:
+        queue.work(server.url, {job: note(job) for job in queue.JOBS}, threading.Event())
+    finally:
+        os._exit(0)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def done(server: Valkey, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
+    record = tmp_path / "done"
+    record.touch()
+    child = do_jobs(server, record)
+    yield lambda: record.read_text().splitlines()
+    os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # it ends when asked to
+
+
+def test_a_job_is_done(server: Valkey, done: Callable[[], list[str]]) -> None:
+    bell = queue.RedisBell(server.url)
+    bell.enqueue("stage", "s1")
+    bell.enqueue("collect", "s1")
+    until(lambda: done() == ["stage s1", "collect s1"])
+    bell.close()
+
+
+def test_a_job_rung_for_twice_is_handed_on_twice(server: Valkey, done: Callable[[], list[str]]) -> None:
+    bell = queue.RedisBell(server.url)
+    for _ in range(2):  # a claim in SQL makes it harmless; a muted bell would not be
+        bell.enqueue("stage", "s1")
+    until(lambda: done() == ["stage s1", "stage s1"])
+    bell.close()
+
+
+def test_jobs_go_on_after_redis_was_flushed_or_killed(server: Valkey, done: Callable[[], list[str]]) -> None:
+    bell = queue.RedisBell(server.url)
+    bell.enqueue("stage", "before")
+    until(lambda: len(done()) == 1)
+    Redis.from_url(server.url).flushall()
+    bell.enqueue("stage", "flushed")
+    until(lambda: len(done()) == 2)
+    server.kill()
+    server.start()
+    until(bell.alive)
+    bell.enqueue("stage", "restarted")
+    until(lambda: "stage restarted" in done())
+    bell.close()
+
+
+def test_only_jobs_of_the_table_are_done(server: Valkey, done: Callable[[], list[str]], tmp_path: Path) -> None:
+    from rq import Queue
+    from rq.serializers import JSONSerializer
+
+    hostile = Queue(queue.QUEUE, connection=Redis.from_url(server.url), serializer=JSONSerializer)
+    hostile.enqueue("os.mkdir", str(tmp_path / "made"))
+    bell = queue.RedisBell(server.url)
+    bell.enqueue("collect", "honest")
+    until(lambda: done() == ["collect honest"])
+    assert not (tmp_path / "made").exists()
+    with pytest.raises(ValueError, match="no such job"):
+        bell.enqueue("os.mkdir", "x")
+    bell.close()
+
+
+def test_valkey_listens_on_no_port_and_to_nobody_without_the_password(server: Valkey) -> None:
+    from redis.exceptions import AuthenticationError
+
+    with pytest.raises(AuthenticationError):
+        Redis(unix_socket_path=str(server.run / "valkey.sock")).ping()
+    assert (server.run / "valkey.sock").stat().st_mode & 0o077 == 0
+    assert Redis.from_url(server.url).config_get("port")["port"] == "0"

@@ -1,0 +1,32 @@
+"""The executor port: what runs launches, as the dispatcher needs it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from core.domain.launches import Launch, Sighting
+
+
+class Executor(Protocol):
+    """Runs launches. Knows nothing of the database, the queue or HTTP.
+
+    ``launch.id`` is the only handle: a backend derives its own names from it, so that submitting twice is harmless and
+    nothing need be remembered in between. Every method raises OSError when the backend does not answer: then nothing
+    is known, and asking again is right.
+    """
+
+    name: str
+
+    def submit(self, launch: Launch) -> None:
+        """Start every process of it or none. Raise a PlatformError if it can never run here."""
+
+    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+        """Report those launches that are still known, ended ones too; one that is missing has vanished."""
+
+    def cancel(self, launch_id: str) -> None:
+        """Stop it and forget it. Not an error if it is already gone."""
+
+    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
+        """Yield what the launch's own processes (not the model) had to say, from the start, until it ends."""
+
+    def capacity(self) -> Mapping[str, int]:
+        """Return free resources: ``cpu`` in cores, ``memory`` in bytes."""

