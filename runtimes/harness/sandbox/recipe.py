@@ -80,6 +80,8 @@ def follow(wanted: Confinement, level: int) -> Report:
     At level 3 it is the grandchild that returns; the process that called waits for it and ends as it ends.
     """
     began = time.perf_counter()
+    for path in wanted.readonly:
+        os.stat(path)
     paths = (*filter(os.path.exists, (*SYSTEM, *own_paths())), *wanted.readonly)
     scratch_mb = wanted.writable_tmp_mb if level == 3 else 0
     _step_aside(wanted)

@@ -1,0 +1,67 @@
+"""A stage for the sandbox: a driver to attack, shared files, and a Python that every user may run."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from theatre import HARNESS, HERE, USERS, Ground, Theatre, python_for_all
+
+
+@pytest.fixture(scope="session")
+def ground() -> Iterator[Ground]:
+    """Made once: pytest's own folders are closed to other users."""
+    folder = Path(tempfile.mkdtemp(prefix="windtunnel-sandbox-"))
+    folder.chmod(0o755)
+    old = os.umask(0o022)
+    try:
+        shutil.copytree(HERE / "inside", folder / "inside", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(HARNESS / "sandbox", folder / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
+        yield Ground(folder, python_for_all(folder / "python"))
+    finally:
+        os.umask(old)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def best(ground: Ground) -> dict[str, int]:
+    """The best level each user reaches on this machine."""
+    return {user: int(ground.run(user, "print(level().number)").stdout) for user in USERS}
+
+
+@pytest.fixture
+def theatre(request: pytest.FixtureRequest, ground: Ground) -> Iterator[Theatre]:
+    """A driver, a shared environment and a stored model, all of the user named by the test's parameter."""
+    user: str = request.param
+    folder = Path(tempfile.mkdtemp(prefix="windtunnel-stage-"))
+    try:
+        for name in ("driver", "environment", "models", "tmp"):
+            (folder / name).mkdir()
+        (folder / "environment" / "module.py").write_text("answer = 42\n")
+        (folder / "models" / "model.bin").write_bytes(b"weights")
+        folder.chmod(0o755)
+        if os.geteuid() == 0:
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, USERS[user], USERS[user])
+        with ground.start(
+            user,
+            "driver.py",
+            str(folder / "driver"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"TOKEN": "wt-secret"},
+        ) as driver:
+            assert driver.stdout is not None and driver.stdin is not None
+            stage = json.loads(driver.stdout.readline()) | {
+                "environment": str(folder / "environment"),
+                "module": str(folder / "environment" / "module.py"),
+                "model": str(folder / "models" / "model.bin"),
+            }
+            yield Theatre(ground, folder, user, stage)
+            driver.stdin.close()
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,96 @@
+"""The attack suite, and the table in docs/sandbox.md that must say exactly what it finds."""
+
+import re
+from pathlib import Path
+
+import pytest
+from theatre import USERS, Theatre
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+
+#: The table's columns, in its order.
+COLUMNS = (("root", 3), ("user", 3), ("root", 2), ("user", 2))
+
+#: Attacks that succeed anywhere against a process that is not confined: the suite is no row of blanks.
+BITING = (
+    "inherited_descriptors",
+    "standard_input",
+    "memory_bomb",
+    "shared_memory_bomb",
+    "fork_bomb",
+    "fill_disk",
+    "hoard_descriptors",
+    "read_accounts",
+    "read_private_key",
+    "read_database",
+    "write_database",
+    "see_that_the_database_exists",
+    "list_home",
+    "chmod_database",
+    "watch_database",
+    "escape_by_dotdot",
+    "write_shared_environment",
+    "plant_pth",
+    "plant_bytecode",
+    "backdate_shared_environment",
+    "lock_shared_environment",
+    "hard_link_own_model",
+    "rename_own_model",
+    "symlink_to_database",
+    "leave_a_pipe",
+    "run_from_tmp",
+    "tcp_to_the_api",
+    "tcp_listen",
+    "udp_to_the_machine",
+    "agent_by_path",
+    "agent_by_abstract_name",
+    "datagram_to_a_path",
+    "datagram_from_a_pair",
+    "executable_memory",
+    "memory_files",
+    "third_filter",
+    "list_processes",
+    "see_that_the_driver_exists",
+    "driver_command_line",
+    "driver_environment",
+    "driver_memory",
+    "driver_descriptors",
+    "signal_driver",
+    "signal_own_group",
+    "signal_driver_by_descriptor",
+    "limit_driver",
+    "slow_driver",
+    "pin_driver",
+    "outlive_parent",
+    "fork_a_child",
+    "daemonise",
+    "become_a_shell",
+    "spawn_a_shell",
+    "become_dumpable",
+)
+
+
+def documented(user: str, level: int) -> dict[str, str]:
+    """Read one column of the table."""
+    row = re.compile(r"\| `(\w+)` \|[^|]*" + r"\| (contained|escaped) " * len(COLUMNS) + r"\|")
+    column = COLUMNS.index((user, level)) + 2
+    return {found[1]: found[column] for found in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if found}
+
+
+@pytest.mark.parametrize("theatre", USERS, indirect=True)
+@pytest.mark.parametrize("level", [3, 2])
+def test_the_documented_table_is_what_the_attacks_find(theatre: Theatre, level: int, best: dict[str, int]) -> None:
+    if level > best[theatre.user]:
+        refused = theatre.ground.run(theatre.user, f"confine(Confinement(level={level})); print('confined')")
+        assert b"confined" not in refused.stdout and refused.returncode != 0
+        return
+    outcomes = theatre.play(level)
+    for name, outcome in outcomes.items():
+        print(f"{name:34} {outcome.result:10} {outcome.how}")
+    assert {name: outcome.result for name, outcome in outcomes.items()} == documented(theatre.user, level)
+
+
+@pytest.mark.parametrize("theatre", ["user"], indirect=True)
+def test_the_attacks_succeed_where_nothing_confines_them(theatre: Theatre) -> None:
+    outcomes = theatre.play(None, BITING)
+    assert {name: outcome.how for name, outcome in outcomes.items() if outcome.result != "escaped"} == {}

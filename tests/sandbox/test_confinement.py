@@ -1,0 +1,287 @@
+"""What holds for a confined process besides the attacks: whom it dies with, what it keeps, what it is told."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from theatre import USERS, Ground
+
+Confined = Callable[..., subprocess.CompletedProcess[bytes]]
+
+CASES = [(user, level) for user in USERS for level in (3, 2)]
+
+
+@pytest.fixture(params=CASES, ids=[f"{user}-{level}" for user, level in CASES])
+def case(request: pytest.FixtureRequest, best: dict[str, int]) -> tuple[str, int]:
+    """A user and a level; where the machine has no such level, the best one it has instead."""
+    user, level = request.param
+    assert best[user] > 1, "This machine cannot confine at all; see docs/sandbox.md for what it needs."
+    return user, min(level, best[user])
+
+
+@pytest.fixture
+def confined(case: tuple[str, int], ground: Ground) -> Confined:
+    """Run code that has been confined; its words are standard output."""
+
+    def run(code: str, *, before: str = "", **confinement: object) -> subprocess.CompletedProcess[bytes]:
+        arguments = {"level": case[1], **confinement}
+        return ground.run(case[0], f"{before}\nreport = confine(Confinement(**{arguments!r}))\n{code}")
+
+    return run
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may read, under /tmp, where the new root's own /tmp will be."""
+    folder = Path(tempfile.mkdtemp(prefix="windtunnel-data-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def said(finished: subprocess.CompletedProcess[bytes]) -> str:
+    assert finished.returncode == 0, finished.stderr.decode()
+    return finished.stdout.decode().strip()
+
+
+# --- life and death
+
+
+def test_it_ends_with_the_code_of_what_runs_inside(confined: Confined) -> None:
+    assert confined("sys.exit(7)").returncode == 7
+
+
+def test_a_signal_inside_is_seen_outside(confined: Confined, case: tuple[str, int]) -> None:
+    died = confined("os.kill(os.getpid(), 11); os.abort()")
+    # Level 2 has nobody in between; at level 3 the process that waits says it as a shell does.
+    assert died.returncode == (128 + signal.SIGSEGV if case[1] == 3 else -signal.SIGSEGV)
+
+
+#: setsid, the other half of becoming a daemon, is refused; the first fork's end is enough to lose the parent.
+DAEMON = """
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.write(1, b"I live on")
+        import time; time.sleep(60)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_killing_the_outer_process_kills_a_daemonised_grandchild(ground: Ground, best: dict[str, int]) -> None:
+    for user in [user for user in USERS if best[user] == 3]:
+        code = f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}\nimport time; time.sleep(60)"
+        with ground.start(user, code, stdout=subprocess.PIPE) as outer:
+            assert outer.stdout is not None
+            assert outer.stdout.read(9) == b"I live on"
+            outer.kill()
+            assert outer.stdout.read() == b""  # everybody who held the pipe has gone
+
+
+def test_the_end_of_a_zygote_is_the_end_of_its_daemons(ground: Ground, best: dict[str, int]) -> None:
+    for user in [user for user in USERS if best[user] == 3]:
+        left = ground.run(user, f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}")
+        assert left.stdout == b"I live on"  # and communicate returned, long before the minute was over
+
+
+def test_killing_a_zygote_kills_its_sealed_children(case: tuple[str, int], ground: Ground) -> None:
+    user, level = case
+    code = f"""confine(Confinement(level={level}, may_fork=True)); seal(may_fork=True)
+if os.fork() == 0:
+    seal(); os.write(1, b"x")
+import time; time.sleep(60)"""
+    with ground.start(user, code, stdout=subprocess.PIPE) as zygote:
+        assert zygote.stdout is not None
+        assert zygote.stdout.read(1) == b"x"
+        zygote.kill()
+        assert zygote.stdout.read() == b""
+
+
+def test_it_dies_with_the_process_that_started_it(case: tuple[str, int], ground: Ground) -> None:
+    user, level = case
+    code = f"""
+if os.fork() == 0:
+    confine(Confinement(level={level}))
+    os.write(1, b"x")
+import time; time.sleep(60)"""
+    with ground.start(user, code, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.read(1) == b"x"
+        starter.kill()
+        assert starter.stdout.read() == b""
+
+
+# --- sealing
+
+
+TRY_EXECVE = """
+def execve():
+    try: os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", "print('executed')"])
+    except OSError as error: return error.errno
+def fork():
+    try: child = os.fork()
+    except OSError as error: return error.errno
+    if child == 0: os._exit(0)
+    return os.waitpid(child, 0)[1]
+"""
+
+
+def test_execve_works_until_it_is_sealed(confined: Confined) -> None:
+    assert said(confined(TRY_EXECVE + "execve()")) == "executed"
+    assert said(confined(TRY_EXECVE + "seal(); print(execve())")) == "1"
+
+
+def test_a_child_of_a_zygote_loses_its_forks_and_the_zygote_keeps_them(confined: Confined) -> None:
+    code = """
+seal(may_fork=True)
+for _ in range(2):
+    if (child := os.fork()) == 0:
+        seal()
+        print("child", execve(), fork(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+print("zygote", execve(), fork())
+"""
+    assert said(confined(TRY_EXECVE + code, may_fork=True)).split("\n") == ["child 1 1"] * 2 + ["zygote 1 0"]
+
+
+def test_a_sealed_child_takes_no_further_filter(confined: Confined) -> None:
+    code = """
+seal(may_fork=True)
+if (child := os.fork()) == 0:
+    seal()
+    try: seal()
+    except PermissionError: os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
+    assert said(confined(code, may_fork=True)) == "5"
+
+
+def test_a_host_that_may_not_fork_does_not_before_it_is_sealed_either(confined: Confined) -> None:
+    assert said(confined(TRY_EXECVE + "print(fork())")) == "1"
+
+
+def test_a_fork_bomb_in_a_zygote_meets_the_limit(confined: Confined, case: tuple[str, int]) -> None:
+    code = """
+children = []
+try:
+    for _ in range(2000):
+        if (child := os.fork()) == 0:
+            import time; time.sleep(60)
+        children.append(child)
+except BlockingIOError:
+    print(len(children))
+for child in children: os.kill(child, 9)
+"""
+    most = 20 if case[1] == 3 or case[0] == "root" else 256
+    assert 10 < int(said(confined(code, may_fork=True, processes=20))) <= most
+
+
+def test_threads_can_still_be_made(confined: Confined) -> None:
+    code = "seal(); import threading; t = threading.Thread(target=lambda: print('ran')); t.start(); t.join()"
+    assert said(confined(code)) == "ran"
+
+
+def test_a_thread_that_was_there_before_is_sealed_too(confined: Confined) -> None:
+    code = """
+import threading
+go = threading.Event()
+def late():
+    go.wait()
+    print(execve(), flush=True)
+t = threading.Thread(target=late); t.start()
+seal(); go.set(); t.join()"""
+    assert said(confined(TRY_EXECVE + code)) == "1"
+
+
+# --- what it has
+
+
+def test_too_much_memory_is_a_memory_error(confined: Confined) -> None:
+    code = """
+try: bytearray(1 << 30)
+except MemoryError: print("MemoryError")"""
+    assert said(confined(code, memory=512 << 20)) == "MemoryError"
+
+
+def test_standard_input_is_empty_and_only_kept_descriptors_are_open(confined: Confined) -> None:
+    before = "kept = os.open('/dev/zero', os.O_RDONLY); other = os.open('/dev/zero', os.O_RDONLY); assert kept == 3"
+    code = """
+def is_open(n):
+    try: os.fstat(n)
+    except OSError: return False
+    return True
+print(os.read(0, 1), [n for n in range(100) if is_open(n)])"""
+    assert said(confined(code, before=before, keep=(3,))) == "b'' [0, 1, 2, 3]"
+
+
+def test_the_environment_is_what_was_asked_for(confined: Confined) -> None:
+    before = "os.environ['TOKEN'] = 'secret'"
+    words = said(confined("print(dict(os.environ))", before=before, environ={"MODEL": "x", "OMP_NUM_THREADS": "2"}))
+    assert "TOKEN" not in words and "'MODEL': 'x'" in words and "'OMP_NUM_THREADS': '2'" in words
+
+
+def test_it_is_the_first_to_be_killed_and_the_last_to_run(confined: Confined) -> None:
+    read = "print(open('/proc/self/oom_score_adj').read().strip(), os.getpriority(os.PRIO_PROCESS, 0))"
+    assert said(confined(read)) == "1000 5"
+
+
+def test_a_bound_path_is_seen_through_the_link_it_was_named_by(confined: Confined, open_folder: Path) -> None:
+    (open_folder / "v1").mkdir()
+    (open_folder / "v1" / "data").write_text("42")
+    (open_folder / "latest").symlink_to("v1")
+    path = str(open_folder / "latest")
+    assert said(confined(f"print(open({path!r} + '/data').read())", readonly=(path,))) == "42"
+
+
+def test_what_is_not_named_is_not_there(confined: Confined, open_folder: Path) -> None:
+    (open_folder / "named").mkdir()
+    (open_folder / "other").write_text("secret")
+    code = f"""
+try: open({str(open_folder / "other")!r})
+except OSError: print("hidden")"""
+    assert said(confined(code, readonly=(str(open_folder / "named"),))) == "hidden"
+
+
+def test_a_path_that_does_not_exist_is_an_error_that_names_it(confined: Confined) -> None:
+    failed = confined("print('confined')", readonly=("/nonexistent/model",))
+    assert failed.returncode != 0 and b"/nonexistent/model" in failed.stderr and not failed.stdout
+
+
+def test_a_path_that_it_may_not_read_is_named(confined: Confined, open_folder: Path, case: tuple[str, int]) -> None:
+    closed = open_folder / "closed"
+    closed.mkdir(mode=0)
+    failed = confined("print('confined')", readonly=(str(closed),))
+    closed.chmod(0o700)  # so that an ordinary user's test can clear it away
+    assert failed.returncode != 0 and not failed.stdout
+    assert str(closed).encode() in failed.stderr and b"chmod" in failed.stderr
+
+
+def test_as_root_every_process_gets_a_user_of_its_own(confined: Confined, case: tuple[str, int]) -> None:
+    code = "print(report.uid, os.getuid(), os.geteuid())"
+    first, second = (said(confined(code)).split() for _ in range(2))
+    assert len({*first}) == 1 and len({*second}) == 1
+    if case[0] == "root":
+        assert first != second and int(first[0]) > 100_000
+    else:
+        assert first == second == [str(USERS["user"])] * 3
+
+
+def test_without_scratch_nothing_is_writable_and_tmp_has_a_name(ground: Ground, best: dict[str, int]) -> None:
+    code = """confine(Confinement(level=3, writable_tmp_mb=0))
+import tempfile
+try: open("/tmp/note", "w")
+except OSError as error: print(tempfile.gettempdir(), error.errno)"""
+    for user in [user for user in USERS if best[user] == 3]:
+        assert said(ground.run(user, code)) in ("/tmp 13", "/tmp 30")
+
+
+def test_scratch_is_the_process_own(ground: Ground, best: dict[str, int]) -> None:
+    code = "confine(Confinement(level=3)); print(os.path.exists('/tmp/note')); open('/tmp/note', 'w').write('x')"
+    for user in [user for user in USERS if best[user] == 3]:
+        assert [said(ground.run(user, code)) for _ in range(2)] == ["False", "False"]
+        assert not os.path.exists("/tmp/note")

@@ -1,0 +1,176 @@
+"""The filters, interpreted without being installed: this machine's, and that of the one that was not to be had."""
+
+import errno
+import signal
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from runtimes.harness.sandbox import seccomp, syscalls
+from runtimes.harness.sandbox.namespaces import layout
+from runtimes.harness.sandbox.syscalls import ARCHITECTURES, Architecture
+
+ALLOWED, KILLED = seccomp.ALLOW, seccomp.KILL
+REFUSED = seccomp.REFUSE | errno.EPERM
+ABSENT = seccomp.REFUSE | errno.ENOSYS
+
+MACHINES = pytest.mark.parametrize("here", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+
+
+def verdict(program: bytes, number: int, *arguments: int, word: int) -> int:
+    """Run a filter as the kernel does, for the instructions ours are made of."""
+    data = struct.pack("=IIQ6Q", number, word, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
+    code = list(struct.iter_unpack("=HBBI", program))
+    at = accumulator = 0
+    while True:
+        what, yes, no, operand = code[at]
+        at += 1
+        if what == seccomp.LOAD:
+            (accumulator,) = struct.unpack_from("=I", data, operand)
+        elif what == seccomp.RETURN:
+            return int(operand)
+        elif what == seccomp.JUMP:
+            at += operand
+        else:
+            tests = {
+                seccomp.EQUAL: accumulator == operand,
+                seccomp.AT_LEAST: accumulator >= operand,
+                seccomp.ANY_BIT: bool(accumulator & operand),
+            }
+            at += yes if tests[what] else no
+
+
+def asks(here: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
+    return verdict(seccomp.confining(here, may_fork=may_fork), here.numbers[name], *arguments, word=here.word)
+
+
+def asks_sealed(here: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
+    return verdict(seccomp.sealing(here, may_fork=may_fork), here.numbers[name], *arguments, word=here.word)
+
+
+@MACHINES
+def test_every_number_gets_what_its_table_says(here: Architecture) -> None:
+    program = seccomp.confining(here, may_fork=False)
+    wanted = seccomp.verdicts(here, may_fork=False)
+    for number in range(syscalls.NEWEST + 1):
+        found = verdict(program, number, word=here.word)
+        if number in here.allowed:
+            assert found == ALLOWED, number
+        elif number not in wanted:
+            assert found == REFUSED, number
+    assert verdict(program, syscalls.NEWEST + 1, word=here.word) == ABSENT
+
+
+@MACHINES
+def test_another_architecture_is_killed(here: Architecture) -> None:
+    for program in (seccomp.confining(here, may_fork=False), seccomp.sealing(here, may_fork=False)):
+        assert verdict(program, here.numbers["read"], word=0x40000003) == KILLED
+
+
+@MACHINES
+def test_the_x32_numbers_are_killed(here: Architecture) -> None:
+    program = seccomp.confining(here, may_fork=False)
+    assert verdict(program, 0x40000000 + here.numbers["read"], word=here.word) == KILLED
+
+
+THREAD, FORK = 0x3D0F00, 0x1200011  # what the C library passes to clone
+
+
+@MACHINES
+@pytest.mark.parametrize("namespace", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
+def test_no_clone_makes_a_namespace(here: Architecture, namespace: int) -> None:
+    for may_fork in (False, True):
+        for flags in (THREAD, FORK):
+            assert asks(here, "clone", flags | namespace, may_fork=may_fork) == REFUSED
+
+
+@MACHINES
+def test_clone_makes_threads_and_children_only_where_asked(here: Architecture) -> None:
+    assert asks(here, "clone", THREAD) == ALLOWED
+    assert asks(here, "clone", FORK) == REFUSED
+    assert asks(here, "clone", FORK, may_fork=True) == ALLOWED
+    assert asks_sealed(here, "clone", FORK) == REFUSED
+    assert asks_sealed(here, "clone", THREAD) == ALLOWED
+    assert asks_sealed(here, "clone", FORK, may_fork=True) == ALLOWED
+
+
+@MACHINES
+def test_the_parent_death_signal_can_only_be_kill(here: Architecture) -> None:
+    assert asks(here, "prctl", 1, signal.SIGKILL) == ALLOWED
+    assert asks(here, "prctl", 1, 0) == REFUSED
+    assert asks(here, "prctl", 1, signal.SIGCHLD) == REFUSED
+
+
+CHECKED: Sequence[tuple[str, tuple[int, ...], int]] = (
+    ("prlimit64", (0, 7), ALLOWED),
+    ("prlimit64", (1, 7), REFUSED),
+    ("prctl", (15,), ALLOWED),
+    ("prctl", (4, 1), REFUSED),  # dumpable
+    ("prctl", (22, 2), REFUSED),  # seccomp by its other name
+    ("ioctl", (0, 0x5401), ALLOWED),
+    ("ioctl", (0, 0x5412), seccomp.REFUSE | errno.ENOTTY),  # TIOCSTI
+    ("ioctl", (0, 0x8901), seccomp.REFUSE | errno.ENOTTY),  # FIOSETOWN
+    ("fcntl", (3, 1030), ALLOWED),
+    ("fcntl", (3, 8), seccomp.REFUSE | errno.EINVAL),  # F_SETOWN
+    ("fcntl", (3, 1024), seccomp.REFUSE | errno.EINVAL),  # F_SETLEASE
+    ("setsockopt", (3, 1, 7), ALLOWED),
+    ("setsockopt", (3, 1, 26), seccomp.REFUSE | errno.ENOPROTOOPT),  # SO_ATTACH_FILTER
+    ("socketpair", (1, 1), ALLOWED),
+    ("socketpair", (1, 5 | 0o2004000), ALLOWED),
+    ("socketpair", (1, 2), REFUSED),  # datagrams
+    ("socketpair", (2, 1), seccomp.REFUSE | errno.EAFNOSUPPORT),
+    ("clone3", (), ABSENT),
+    ("openat2", (), ABSENT),
+    ("flock", (), ABSENT),
+    ("execve", (), ALLOWED),
+    ("seccomp", (), ALLOWED),
+    ("unshare", (), REFUSED),
+    ("open_tree", (), REFUSED),
+    ("landlock_create_ruleset", (), REFUSED),
+)
+
+
+@MACHINES
+@pytest.mark.parametrize(("name", "arguments", "expected"), CHECKED)
+def test_arguments_are_looked_at(here: Architecture, name: str, arguments: tuple[int, ...], expected: int) -> None:
+    assert asks(here, name, *arguments) == expected
+
+
+@MACHINES
+def test_the_seal_takes_execve_and_then_forks_and_filters(here: Architecture) -> None:
+    for name in ("execve", "execveat"):
+        assert asks_sealed(here, name, may_fork=True) == REFUSED
+        assert asks_sealed(here, name) == REFUSED
+    assert asks_sealed(here, "seccomp", may_fork=True) == ALLOWED
+    assert asks_sealed(here, "seccomp") == REFUSED
+    assert asks_sealed(here, "read") == ALLOWED
+
+
+@MACHINES
+def test_no_two_calls_have_one_number(here: Architecture) -> None:
+    assert len(set(here.numbers.values())) == len(here.numbers)
+
+
+# --- what is bound where
+
+
+def test_nested_paths_are_bound_once(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    found = layout([str(tmp_path / "a"), str(tmp_path / "a" / "b"), str(tmp_path / "a")])
+    assert (found.real, found.links) == ((str(tmp_path / "a"),), ())
+
+
+def test_a_linked_path_is_bound_where_it_is_and_linked_where_it_was_named(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    found = layout([str(tmp_path / "link" / "deep")])
+    assert found.real == (str(tmp_path / "real" / "deep"),)
+    assert found.links == ((str(tmp_path / "link"), str(tmp_path / "real")),)
+
+
+def test_a_name_that_begins_like_another_is_not_beneath_it(tmp_path: Path) -> None:
+    for name in ("data", "database"):
+        (tmp_path / name).mkdir()
+    assert len(layout([str(tmp_path / "data"), str(tmp_path / "database")]).real) == 2

@@ -1,0 +1,87 @@
+"""The levels: what a machine is found to have, and what is said where something is missing."""
+
+import pytest
+from theatre import USERS, Ground
+
+from runtimes.harness.sandbox import Level, Unconfined
+from runtimes.harness.sandbox.levels import Trial, judge
+from runtimes.harness.sandbox.recipe import LAYERS
+
+WORDS = dict.fromkeys(LAYERS, "in force")
+
+#: Puts a filter under which these calls are refused, as a container's profile does.
+FORBID = """
+from sandbox import kernel, seccomp, syscalls
+def forbid(*names):
+    here = syscalls.architecture()
+    cases = [(0, seccomp.PERMIT)]
+    for number in sorted(here.numbers[name] for name in names):
+        cases += [(number, seccomp.DENY), (number + 1, seccomp.PERMIT)]
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.install(seccomp.assemble(here.word, cases))
+"""
+
+
+def test_a_machine_where_the_recipe_works_is_at_level_3() -> None:
+    found = judge(Trial(layers=WORDS), Trial())
+    assert (found.number, found.missing, found.refusal) == (3, (), None)
+
+
+def test_without_namespaces_it_is_at_level_2_and_says_why() -> None:
+    found = judge(Trial(error="unshare: no"), Trial(layers=WORDS))
+    assert found.number == 2 and found.refusal is None and "unshare: no" in found.missing[0]
+
+
+def test_with_neither_untrusted_models_are_refused_in_words() -> None:
+    found = judge(Trial(error="unshare: no"), Trial(error="Landlock ABI 4"))
+    assert found.number == 1 and found.refusal is not None
+    assert (
+        "unshare: no" in found.refusal and "Landlock ABI 4" in found.refusal and "WINDTUNNEL_SANDBOX" in found.refusal
+    )
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_finding_the_level_changes_nothing_for_who_asks(user: str, ground: Ground) -> None:
+    code = """
+def state():
+    return (os.getuid(), os.getcwd(), os.environ.copy(), os.listdir("/"), os.getsid(0), os.nice(0),
+            sorted(os.listdir("/proc/self/fd")), open("/proc/self/status").read().split("CapInh")[1].split("Cpus")[0],
+            open("/proc/self/limits").read(), os.readlink("/proc/self/ns/mnt"), open("/proc/self/oom_score_adj").read())
+before = state(); level(); print(state() == before)
+try: os.wait()
+except ChildProcessError: print("no child left")"""
+    assert ground.run(user, code).stdout.decode().split("\n")[:2] == ["True", "no child left"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_every_layer_of_level_3_is_reported(user: str, ground: Ground, best: dict[str, int]) -> None:
+    code = "r = confine(Confinement()); print(r.level, *[name for name, words in r.layers.items() if words])"
+    layers = set(LAYERS) if best[user] == 3 else set(LAYERS) - {"files", "network"}
+    level, *named = ground.run(user, code).stdout.decode().split()
+    assert int(level) == best[user] and set(named) == layers
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_where_namespaces_are_forbidden_it_confines_at_level_2(user: str, ground: Ground) -> None:
+    code = FORBID + "forbid('unshare'); f = level(); print(f.number, confine(Confinement()).level, *f.missing)"
+    words = ground.run(user, code).stdout.decode()
+    assert words.startswith("2 2 namespaces and a root of its own") and "unshare" in words
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_where_landlock_is_forbidden_too_it_refuses(user: str, ground: Ground) -> None:
+    code = """
+forbid("unshare", "landlock_create_ruleset")
+print(level().number, flush=True)
+try: confine(Confinement())
+except Unconfined as refusal: print(refusal)
+print(confine(Confinement(level=1)).level)"""
+    number, refusal, explicit = ground.run(user, FORBID + code).stdout.decode().strip().split("\n")
+    assert (number, explicit) == ("1", "1")
+    assert "unshare" in refusal and "Landlock ABI 0, and 6 is needed" in refusal
+
+
+def test_a_refusal_is_an_exception_and_a_level_is_a_value() -> None:
+    assert issubclass(Unconfined, RuntimeError)
+    found = Level(number=3, layers=WORDS, missing=())
+    assert found == Level(number=3, layers=WORDS, missing=())

@@ -1,0 +1,121 @@
+"""A theatre for the sandbox: users to start as, files everybody may read, and a way to play attacks on a driver."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+HARNESS = HERE.parents[1] / "runtimes" / "harness"
+
+#: A user that nobody is; only root can become it.
+ORDINARY = 12345
+
+#: Who a process starts as before it is confined. An ordinary user's test run knows itself only.
+USERS = {"root": 0, "user": ORDINARY} if os.geteuid() == 0 else {"user": os.geteuid()}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Files everybody may read: a Python, the sandbox and the scripts that run in it."""
+
+    folder: Path
+    python: Path
+
+    def start(self, user: str, script: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a script of ``inside/``, or code, as a user, the way hosts are started."""
+        becoming = {"user": USERS[user], "group": USERS[user], "extra_groups": []} if os.geteuid() == 0 else {}
+        what = [str(self.folder / "inside" / script)] if script.endswith(".py") else ["-c", self.prelude + script]
+        environment = {"PATH": "/usr/bin:/bin", **options.pop("env", {})}
+        command = [str(self.python), "-I", "-S", "-B", *what, *arguments]
+        return subprocess.Popen(command, env=environment, **becoming, **options)
+
+    def run(self, user: str, code: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        """Run code to its end; ``sandbox`` and ``Confinement`` are imported."""
+        with self.start(user, code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(code, process.returncode, out, err)
+
+    @property
+    def prelude(self) -> str:
+        return f"import os, sys; sys.path[:0] = [{str(self.folder)!r}]; from sandbox import *\n"
+
+
+def readable_by_all(path: Path) -> bool:
+    return all(os.stat(place).st_mode & stat.S_IXOTH for place in (path, *path.parents))
+
+
+def python_for_all(folder: Path) -> Path:
+    """This interpreter, or a copy of it where it lies in somebody's closed home."""
+    prefix = Path(sys.base_prefix)
+    executable = Path(sys.executable).resolve()
+    if readable_by_all(prefix) and readable_by_all(executable.parent):
+        return executable
+    library = Path(f"lib/python{sys.version_info.major}.{sys.version_info.minor}")
+    leave = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "config-*")
+    shutil.copytree(prefix / library, folder / library, ignore=leave, symlinks=True)
+    for shared in (prefix / "lib").glob("libpython*.so*"):
+        shutil.copy2(shared, folder / "lib", follow_symlinks=False)
+    (folder / "bin").mkdir()
+    shutil.copy2(executable, folder / "bin" / executable.name)
+    return folder / "bin" / executable.name
+
+
+class Outcome(NamedTuple):
+    """How an attack went: ``contained`` or ``escaped``, by what, and what it tries."""
+
+    result: str
+    how: str
+    what: str
+
+
+@dataclass
+class Theatre:
+    """Plays attacks against a driver of the same user."""
+
+    ground: Ground
+    folder: Path
+    user: str
+    stage: dict[str, Any] = field(default_factory=dict)
+
+    def play(self, level: int | None, attacks: Sequence[str] = ()) -> dict[str, Outcome]:
+        """Try attacks (every one there is, when none is named), confined at a level or not at all."""
+        seen: dict[str, Outcome] = {}
+        while True:
+            names, outcomes, code = self._play_on(level, attacks)
+            seen |= outcomes
+            if not (rest := names[len(outcomes) :]):
+                assert code == 0
+                return seen
+            seen[rest[0]] = Outcome("contained", f"killed ({code})", "it ends its own process")
+            if not (attacks := rest[1:]):
+                return seen
+
+    def _play_on(self, level: int | None, attacks: Sequence[str]) -> tuple[list[str], dict[str, Outcome], int]:
+        """Play until the end or the model's death: what was to come, what came, and how it ended."""
+        inside = str(self.ground.folder / "inside")
+        plan = {
+            "path": [str(self.ground.folder), inside],
+            "confinement": level
+            and {
+                "level": level,
+                "readonly": [self.stage["environment"], self.stage["model"], inside],
+                "memory": 1 << 30,
+            },
+            "attacks": list(attacks),
+            "stage": self.stage | {"tmp": "/tmp" if level else str(self.folder / "tmp")},
+        }
+        inherited = os.open("/dev/null", os.O_RDONLY)
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with self.ground.start(self.user, "model.py", json.dumps(plan), pass_fds=[inherited], **streams) as model:
+            os.close(inherited)
+            out, err = model.communicate(b"typed by the starter", timeout=120)
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert lines, err.decode()
+        return lines[0], {name: Outcome(*said) for name, *said in lines[1:]}, model.returncode
