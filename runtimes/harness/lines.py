@@ -1,0 +1,185 @@
+"""Result lines: one JSON object a task, gathered into batches with a sketch of their metrics."""
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from .simulators.base import Metric
+from .tasks import Located
+
+TRACE = "trace.f32.zz"
+TRACE_TYPE = "application/zlib"
+#: The most bytes of lines and artifacts in one batch.
+FULL = 4 << 20
+_WORLDLY = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
+    (re.compile(r"(?<![\w.])(?:/[\w.+~-]+){2,}/?"), "…"),
+    (re.compile(r"\b(pid|process|thread)([ =:]+)\d+", re.IGNORECASE), r"\1\2…"),
+)
+
+
+class Inference(msgspec.Struct):
+    """How long the model took to answer, in seconds; ``misses`` counts answers later than the world's own step."""
+
+    p50: float
+    p99: float
+    p999: float
+    max: float
+    misses: int
+
+
+class Timing(msgspec.Struct):
+    """The only part of a result that may differ between two runs."""
+
+    seconds: float
+    inference: Inference | None
+
+
+class Line(msgspec.Struct):
+    """One result, as it is written."""
+
+    task: int
+    status: str
+    scenario: dict[str, Any]
+    metrics: Mapping[str, Metric]
+    error: str | None
+    artifacts: Sequence[Mapping[str, Any]]
+    timing: Timing
+
+
+@dataclass(slots=True)
+class Played:
+    """How a scenario went. ``actions`` are the bytes of what was applied, step after step."""
+
+    status: str
+    metrics: Mapping[str, Metric]
+    error: str | None = None
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    actions: list[bytes] = field(default_factory=list)
+
+
+def plain(value: Any) -> Any:
+    """Turn numpy's numbers into Python's, where a world lets one slip."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a metric is a number, text or nothing, not {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=plain)
+
+
+class Lines:
+    """The results of consecutive tasks, until they are taken."""
+
+    def __init__(self, definition: Mapping[str, Any], record: str, step: float | None) -> None:
+        self._metrics: list[Mapping[str, Metric]] = []
+        self._text = bytearray()
+        self._artifacts: list[tuple[int, str, str, int]] = []
+        self._blobs: list[bytes] = []
+        self._bytes = 0
+        self._record = record if definition.get("record") else "none"
+        failure = definition.get("failure") or {}
+        self._failing = (failure.get("metric"), frozenset(failure.get("in", ())))
+        self._step = step
+        self.since = 0
+        self.to = 0
+        self.failed = 0
+
+    def begin(self, task: int) -> None:
+        """Begin a batch at this task."""
+        self.since = self.to = task
+
+    def __len__(self) -> int:
+        return self.to - self.since
+
+    @property
+    def full(self) -> bool:
+        """Tell whether the batch is as large as one may be."""
+        return len(self._text) + self._bytes > FULL
+
+    def add(self, located: Located, extra: Mapping[str, Any], played: Played) -> None:
+        """Write the next task's line."""
+        task = self.to
+        scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+        if extra:
+            scenario.update(extra)
+        if located.swept:
+            scenario["params"] = located.swept
+        if played.status == "ok":
+            self._metrics.append(played.metrics)
+        else:
+            self.failed += 1
+        artifacts: Sequence[Mapping[str, Any]] = ()
+        if self._record != "none" and played.actions and (self._record == "all" or self._is_failure(played)):
+            trace = zlib.compress(b"".join(played.actions), 6)
+            self._artifacts.append((task, TRACE, TRACE_TYPE, len(trace)))
+            self._blobs.append(trace)
+            self._bytes += len(trace)
+            artifacts = ({"name": TRACE, "bytes": len(trace)},)
+        timing = Timing(round(played.seconds, 6), inference(played.latencies, self._step))
+        line = Line(task, played.status, scenario, played.metrics, played.error, artifacts, timing)
+        _encoder.encode_into(line, self._text, -1)
+        self._text += b"\n"
+        self.to += 1
+
+    def _is_failure(self, played: Played) -> bool:
+        metric, bad = self._failing
+        return played.status != "ok" or (metric is not None and played.metrics.get(metric) in bad)
+
+    def take(self) -> dict[str, Any]:
+        """Return the batch as a message and begin the next where it ends."""
+        message = {
+            "type": "batch",
+            "from": self.since,
+            "to": self.to,
+            "failed": self.failed,
+            "lines": self._text,
+            "artifacts": self._artifacts,
+            "blobs": b"".join(self._blobs),
+            "sketch": sketch(self._metrics),
+        }
+        self.since = self.to
+        self.failed = self._bytes = 0
+        self._metrics, self._text, self._artifacts, self._blobs = [], bytearray(), [], []
+        return message
+
+
+def inference(latencies: list[float], step: float | None) -> Inference | None:
+    """Sum up a scenario's latencies: quantiles are the value at or above which the share lies."""
+    if len(latencies) == 1:
+        only = round(latencies[0], 7)
+        return Inference(only, only, only, only, int(step is not None and only > step))
+    if not latencies:
+        return None
+    ordered = sorted(latencies)
+    last = len(ordered) - 1
+    p50, p99, p999 = (round(ordered[min(last, int(share * len(ordered)))], 7) for share in (0.5, 0.99, 0.999))
+    misses = 0 if step is None else sum(one > step for one in ordered)
+    return Inference(p50, p99, p999, round(ordered[-1], 7), misses)
+
+
+def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:
+    """Return [count, sum, sum of squares, min, max] of every metric that is a number somewhere."""
+    names = rows[0].keys() if rows else ()
+    found = {}
+    for name in names:
+        numbers = [value for row in rows if isinstance(value := row.get(name), int | float)]
+        values = np.array(numbers, np.float64)
+        values = values[np.isfinite(values)]
+        if len(values):
+            squares = float(values.dot(values))
+            found[name] = [len(values), float(values.sum()), squares, float(values.min()), float(values.max())]
+    return found
+
+
+def unworldly(text: str) -> str:
+    """Take out of an error what differs between two runs: addresses, paths, process numbers."""
+    for pattern, instead in _WORLDLY:
+        text = pattern.sub(instead, text)
+    return text

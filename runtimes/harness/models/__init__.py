@@ -1,0 +1,1 @@
+"""How models are loaded and called: one module a format, each importing its libraries itself."""

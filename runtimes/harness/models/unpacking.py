@@ -1,0 +1,50 @@
+"""Unpacking a model's zip into its own folder: plain files only, inside it, and not more than fits."""
+
+import stat
+import zipfile
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+
+from .base import UNPACKED, Misfit
+
+ENTRIES = 10_000
+PIECE = 1 << 20
+
+
+def is_zip(source: bytes) -> bool:
+    """Tell by its first bytes."""
+    return source[:4] == b"PK\x03\x04"
+
+
+def unpack(source: bytes, folder: Path, *, most: int = UNPACKED) -> None:
+    """Write every file of the zip below the folder; raise Misfit at the first entry that is anything else."""
+    try:
+        with zipfile.ZipFile(BytesIO(source)) as archive:
+            entries = archive.infolist()
+            if len(entries) > ENTRIES:
+                raise Misfit(f"the zip has {len(entries):,} entries; at most {ENTRIES:,} are unpacked")
+            left = most
+            for entry in entries:
+                target = folder / _safe(entry)
+                if entry.is_dir():
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as packed, open(target, "xb") as file:
+                    while piece := packed.read(PIECE):  # what comes out is counted, not what was announced
+                        left -= len(piece)
+                        if left < 0:
+                            raise Misfit(f"the zip unpacks to more than {most >> 20} MB")
+                        file.write(piece)
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+        raise Misfit(f"the zip cannot be unpacked: {type(error).__name__}") from None
+
+
+def _safe(entry: zipfile.ZipInfo) -> PurePosixPath:
+    path = PurePosixPath(entry.filename)
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or not path.parts:
+        raise Misfit("the zip has an entry whose name leads out of its folder")
+    if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
+        raise Misfit("the zip has an entry that is neither a file nor a folder")
+    return path

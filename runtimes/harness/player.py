@@ -1,0 +1,369 @@
+"""The player: owns the simulator, the clock and the score; sandboxed, with no token, no network and one courier."""
+
+import importlib
+import json
+import mmap
+import os
+import re
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from . import episodes, frames
+from .episodes import Rules, blame, play, play_together
+from .lines import Lines, unworldly
+from .simulators.base import Scenario, World, WorldBroken
+from .tasks import Located, Plan
+
+#: The code with which a player ends whose simulator cannot be trusted any more.
+BROKEN = 70
+#: Seconds after which a first result is worth a batch of its own, and after which the second batch goes.
+SLOW, SOON = 0.02, 0.1
+LARGEST = 256 << 20
+#: Room for batches that the courier has not taken yet, so that playing goes on.
+BUFFER = 4 << 20
+
+
+class Play(msgspec.Struct):
+    """All that is to be known of a simulation to play it."""
+
+    definition: dict[str, Any]
+    tasks: dict[str, Any]
+    deadline: float
+    params: dict[str, Any] = {}
+    record: str = "none"
+    dry_run: bool = False
+    isolation: str = "launch"
+    batch: int = 1
+    format: str = ""
+
+
+class Setup(msgspec.Struct, tag="setup"):
+    """What is to be played."""
+
+    play: Play
+
+
+class NewHost(msgspec.Struct, tag="host"):
+    """A host's socket and the model's bytes, as descriptors; how the last one ended, if that is known."""
+
+    last: str | None = None
+
+
+class Range(msgspec.Struct, tag="play"):
+    """Tasks [start, stop), results every ``flush`` seconds; one by one as far as ``careful_until``."""
+
+    start: int
+    stop: int
+    flush: float = 1.0
+    careful_until: int = -1
+
+
+class Again(msgspec.Struct, tag="replay"):
+    """A task to be played again from its trace."""
+
+    task: int
+    trace: bytes
+
+
+Order = Setup | NewHost | Range | Again
+
+
+class Gone(Exception):
+    """The courier is gone."""
+
+
+class Link:
+    """The way to the courier: length-prefixed msgpack, descriptors riding on a message's first byte."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        self._decoder = msgspec.msgpack.Decoder(Order)
+        self._encoder = msgspec.msgpack.Encoder()
+        self.rights: list[int] = []
+
+    def next(self) -> Order:
+        """Wait for an order; descriptors that came with it are in ``rights``."""
+        head, self.rights, _, _ = socket.recv_fds(self._socket, frames.LENGTH.size, 2)
+        while len(head) < frames.LENGTH.size:
+            piece = self._socket.recv(frames.LENGTH.size - len(head)) if head else b""
+            if not piece:
+                raise Gone
+            head += piece
+        (length,) = frames.LENGTH.unpack(head)
+        if length > LARGEST:
+            raise Gone
+        payload = bytearray(length)
+        view = memoryview(payload)
+        while view:
+            got = self._socket.recv_into(view)
+            if not got:
+                raise Gone
+            view = view[got:]
+        return self._decoder.decode(payload)  # type: ignore[no-any-return]
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Tell the courier something."""
+        self.send({"type": kind, **fields})
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a whole message."""
+        payload = self._encoder.encode(message)
+        try:
+            self._socket.sendall(frames.LENGTH.pack(len(payload)) + payload)
+        except OSError:
+            raise Gone from None
+
+
+def main() -> None:
+    """Confine this process, import the simulator, seal, and play what the courier says until it is gone."""
+    told = json.loads(sys.argv[1])
+    sealed = _confine(told.get("confinement"))
+    dataset = Path(told["dataset"])
+    kind = json.loads((dataset / "dataset.json").read_bytes())["simulator"]
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
+        raise SystemExit(f"no such simulator: {kind!r}")
+    module = importlib.import_module(f".simulators.{kind}", __package__)
+    if sealed:
+        from .sandbox import seal
+
+        seal()
+    page = memoryview(mmap.mmap(told["page"], 16)).cast("q")
+    player = Player(Link(socket.socket(fileno=told["socket"])), page, dataset, module.World)
+    try:
+        player.serve()
+    except Gone:
+        return
+    except WorldBroken as error:
+        print(f"the simulator cannot be trusted any more: {error}", file=sys.stderr, flush=True)
+        os._exit(BROKEN)  # its libraries' own clearing up could hang or crash
+
+
+def _confine(told: dict[str, Any] | None) -> bool:
+    if told is None:
+        return False
+    from .sandbox import Confinement, confine
+
+    fields = dict(told)
+    fields["readonly"] = tuple(fields.get("readonly", ()))
+    fields["keep"] = tuple(fields.get("keep", ()))
+    return confine(Confinement(**fields)).level > 1
+
+
+class Player:
+    """Plays ranges of tasks and says how they went."""
+
+    def __init__(
+        self, link: Link, page: memoryview, dataset: Path, make: Callable[[Path, Mapping[str, Any]], World]
+    ) -> None:
+        self._link = link
+        self._page = page
+        self._dataset = dataset
+        self._make = make
+        self._play: Play
+        self._plan: Plan
+        self._rules = Rules()
+        self._lines: Lines
+        self._worlds: list[World] = []
+        self._specs: list[dict[str, Any]] = []
+        self._extras: list[dict[str, Any]] = []
+        self._host: frames.Host | None = None
+        self._flushed_at = 0.0
+        self._pace = 0.0
+
+    def serve(self) -> None:
+        """Do what the courier says, one thing after another."""
+        while True:
+            order = self._link.next()
+            if isinstance(order, Setup):
+                self._set_up(order.play)
+            elif isinstance(order, NewHost):
+                self._take_host()
+            elif isinstance(order, Range):
+                self._play_range(order)
+            else:
+                self._replay(order)
+
+    # -- set-up
+
+    def _set_up(self, play: Play) -> None:
+        definition = play.definition
+        try:
+            for world in self._worlds:
+                world.close()
+            self._worlds = [self._make(self._dataset, definition) for _ in range(max(1, play.batch))]
+            self._specs = self._read_specs(definition)
+            self._plan = Plan(play.tasks)
+        except WorldBroken:
+            raise
+        except Exception as error:
+            self._link.say("broken", reason=blame(error))
+            return
+        self._play = play
+        shown = ("name", *definition.get("group_by", ()))
+        self._extras = [{key: spec[key] for key in shown if key in spec} for spec in self._specs]
+        self._lines = Lines(definition, play.record, definition.get("dt"))
+        self._rules = Rules(
+            latency_steps=int(play.params.get("latency_steps", 0)),
+            one_step=play.dry_run,
+            keep_actions=bool(definition.get("record")) and play.record != "none",
+            done=play.isolation == "scenario",
+        )
+        self._pace = 0.0
+        self._link.say("ready")
+
+    def _read_specs(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
+        name = definition.get("scenarios")
+        if not name:
+            return []
+        with open(self._dataset / name, "rb") as file:
+            return [json.loads(line) for line in file if line.strip()]
+
+    def _take_host(self) -> None:
+        """Greet the host that came, and give it the model."""
+        end, model = self._link.rights  # the courier brings both
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+        play = self._play
+        host = frames.Host(
+            socket.socket(fileno=end),
+            self._worlds[0].interface,
+            batch=len(self._worlds),
+            deadline=play.deadline,
+        )
+        try:
+            greeting = host.hello()
+            info = host.load(play.format, play.params, model)
+        except frames.ModelFault as fault:
+            host.close()
+            self._link.say("refused", status=fault.status, reason=unworldly(str(fault)))
+            return
+        finally:
+            os.close(model)
+        self._host = host
+        self._link.say("loaded", info={**greeting, **info})
+
+    # -- play
+
+    def _play_range(self, order: Range) -> None:
+        self._lines.begin(order.start)
+        self._flushed_at = time.perf_counter()
+        task = order.start
+        size = len(self._worlds)
+        while task < (stop := min(order.stop, self._page[1])):
+            self._page[0] = task
+            if self._host is None:
+                self._ask_for_host("there is none")
+            if size == 1:
+                fault = self._play_one(task)
+                task += 1
+            else:
+                end = min(task - task % size + size, stop)
+                fault = self._play_group(task, end)
+                task = end
+            self._flush_if_due(order)
+            if fault is not None and fault.fatal:
+                self._drop_host(fault)
+        self._flush()
+        self._link.say("idle")
+
+    def _scenario(self, located: Located) -> Scenario:
+        spec = self._specs[located.index] if self._specs else {}
+        return Scenario(index=located.index, seed=located.seed, repeat=located.repeat, spec=spec, params=located.params)
+
+    def _play_one(self, task: int) -> frames.ModelFault | None:
+        assert self._host is not None
+        located = self._plan.locate(task)
+        seed = self._plan.host_seed(task)
+        if "latency_steps" in located.swept:
+            self._rules = replace(self._rules, latency_steps=int(located.params["latency_steps"]))
+        try:
+            played, fault = play(self._worlds[0], self._host, self._scenario(located), seed, self._rules)
+        except WorldBroken:
+            self._flush()  # what was played before counts
+            raise
+        self._lines.add(located, self._extras[located.index] if self._extras else {}, played)
+        return fault
+
+    def _play_group(self, start: int, stop: int) -> frames.ModelFault | None:
+        """Play the part [start, stop) of a group; what a model sees depends on task numbers alone."""
+        assert self._host is not None
+        size = len(self._worlds)
+        first = start - start % size
+        located = [self._plan.locate(task) if start <= task < stop else None for task in range(first, first + size)]
+        scenarios = [None if one is None else self._scenario(one) for one in located]
+        try:
+            seed = self._plan.host_seed(first)
+            played, fault = play_together(self._worlds, self._host, scenarios, seed, self._rules)
+        except WorldBroken:
+            self._flush()
+            raise
+        for where, result in zip(located, played, strict=True):
+            if where is not None and result is not None:
+                self._lines.add(where, self._extras[where.index] if self._extras else {}, result)
+        return fault
+
+    def _drop_host(self, fault: frames.ModelFault) -> None:
+        assert self._host is not None
+        self._host.close()
+        self._host = None
+        self._flush()
+        self._ask_for_host(fault.status)
+
+    def _ask_for_host(self, reason: str) -> None:
+        """Wait for a host that has the model; a refusal of what was taken before ends the launch, not this process."""
+        self._link.say("need_host", reason=reason)
+        while self._host is None:
+            order = self._link.next()
+            if isinstance(order, NewHost):
+                self._take_host()
+            else:
+                raise Gone
+
+    # -- report
+
+    def _flush_if_due(self, order: Range) -> None:
+        now = time.perf_counter()
+        waited = now - self._flushed_at
+        careful = self._lines.to - 1 <= order.careful_until
+        if waited >= min(self._pace, order.flush) and (self._pace or waited >= SLOW):
+            self._pace = SOON if not self._pace else order.flush
+            self._flush()
+        elif careful or self._lines.full:
+            self._flush()
+
+    def _flush(self) -> None:
+        if len(self._lines):
+            self._link.send(self._lines.take())
+        self._flushed_at = time.perf_counter()
+
+    # -- replays
+
+    def _replay(self, order: Again) -> None:
+        try:
+            trace = _inflated(order.trace)
+            dt = float(self._play.definition.get("dt") or 0.1)
+            seen = episodes.replay(self._worlds[0], self._scenario(self._plan.locate(order.task)), trace, dt)
+        except WorldBroken:
+            raise
+        except Exception as error:
+            self._link.say("replay", replay=None, error=blame(error))
+            return
+        self._link.say("replay", replay=seen)
+
+
+def _inflated(trace: bytes) -> bytes:
+    inflating = zlib.decompressobj()
+    data = inflating.decompress(trace, LARGEST)
+    if not inflating.eof:
+        raise ValueError("the trace is cut off or too large")
+    return data

@@ -1,0 +1,67 @@
+"""A world of one trivial step, to measure the platform by itself and to try how it takes its simulator's faults."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import Interface, Metric, Scenario
+
+_SCALE = np.float32(1 / 65536)
+
+
+class World:
+    """Shows four numbers that the seed determines and sums what it is answered."""
+
+    def __init__(self, dataset: Path, definition: Mapping[str, Any]) -> None:
+        self.interface = Interface.of(definition["interface"])
+        self._scenario = Scenario(index=0, seed=0)
+        self._observation: NDArray[Any] = np.zeros(4, np.float32)
+        self._value = 0.0
+        self._echo = 0.0
+
+    def reset(self, scenario: Scenario) -> NDArray[Any]:
+        self._scenario = scenario
+        words = np.frombuffer(scenario.seed.to_bytes(8, "little"), "<u2")
+        self._observation = words * _SCALE
+        self._echo = sum(words.tolist()) / 65536
+        self._value = 0.0
+        return self._observation
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+        params = self._scenario.params
+        if params:
+            self._suffer(params, self._scenario.index)
+        self._value = sum(action.tolist())
+        return self._observation, True
+
+    @staticmethod
+    def _suffer(params: Mapping[str, Any], index: int) -> None:
+        if work := params.get("work_us"):
+            until = time.perf_counter() + work / 1e6
+            while time.perf_counter() < until:
+                pass
+        if wait := params.get("sleep_ms"):
+            time.sleep(wait / 1e3)
+        if params.get("raise_at") == index:
+            raise RuntimeError("the world was told to fail here")
+        if params.get("crash_at") == index:
+            os._exit(1)
+        if params.get("hang_at") == index:
+            time.sleep(1e6)
+
+    def outcome(self, fault: str | None) -> dict[str, Metric]:
+        return {"value": self._value, "echo": self._echo}
+
+    def scene(self) -> dict[str, Any]:
+        raise ValueError("the noop world has nothing to show")
+
+    def frame(self) -> dict[str, Any]:
+        raise ValueError("the noop world has nothing to show")
+
+    def close(self) -> None:
+        """It holds nothing."""
