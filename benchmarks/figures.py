@@ -1,0 +1,65 @@
+"""Figures: how they spread, which machine they are of, and where they are kept between a measure and its table."""
+
+import json
+import math
+import os
+import platform
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+KEPT = Path("var/bench")
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """Return least, median and most: one lucky run must not become the figure."""
+    ordered = sorted(values)
+    return {"min": ordered[0], "median": statistics.median(ordered), "max": ordered[-1], "runs": len(ordered)}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the nearest-rank percentile; no interpolation flatters a tail."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def tail(values: Sequence[float]) -> dict[str, float]:
+    """Return what is said of latencies."""
+    return {
+        "p50": percentile(values, 0.50),
+        "p90": percentile(values, 0.90),
+        "p99": percentile(values, 0.99),
+        "max": max(values),
+        "runs": len(values),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine as far as figures depend on it; ``load`` says how quiet it was."""
+    processor = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    memory = re.search(r"^MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return {
+        "processor": processor[1] if processor else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def keep(measure: str, figures: dict[str, Any]) -> None:
+    """Write down what one measure found, with machine and date."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    found = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
+    (KEPT / f"{measure}.json").write_text(json.dumps(found | {"figures": figures}, indent=1) + "\n")
+
+
+def kept(measure: str) -> dict[str, Any] | None:
+    """Return what a measure found when it last ran here."""
+    path = KEPT / f"{measure}.json"
+    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return found

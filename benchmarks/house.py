@@ -1,0 +1,99 @@
+"""The platform under measure: a process tree of its own, in a fresh home on free ports, started as `make run` does."""
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.wire import Wire
+
+#: Built once and shared by every home: preparing environments is no part of any measure here.
+ENVIRONMENTS = Path("var/environments")
+
+
+def free_port() -> int:
+    """Return a port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class House:
+    """A started platform."""
+
+    def __init__(self, home: Path, **settings: str) -> None:
+        self.home, self.port = home, free_port()
+        ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+        if not (home / "environments").exists():
+            (home / "environments").symlink_to(ENVIRONMENTS.resolve())
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("WINDTUNNEL_")}
+        environ |= {f"WINDTUNNEL_{name.upper()}": value for name, value in settings.items()}
+        environ |= {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_PORT": str(self.port)}
+        environ |= {"WINDTUNNEL_DRIVERS_PORT": str(free_port())}
+        began = time.perf_counter()
+        with open(home / "bench.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "workers", "run"], env=environ, stdout=log, stderr=log, start_new_session=True
+            )
+        self._await_readiness()
+        #: Seconds from the start of the first process to the first answer that says it is ready.
+        self.start_seconds = time.perf_counter() - began
+
+    def _await_readiness(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection.request("GET", "/readyz")
+                if connection.getresponse().status == 200:
+                    return
+            except OSError:
+                pass  # not listening yet
+            finally:
+                connection.close()
+            time.sleep(0.01)
+        self.stop()
+        raise RuntimeError(f"The platform did not start: {(self.home / 'bench.log').read_text()[-2000:]}")
+
+    def wire(self) -> Wire:
+        """Open a connection."""
+        return Wire(self.port)
+
+    def stop(self) -> None:
+        """End it as Ctrl-C does."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def fresh_home() -> Iterator[Path]:
+    """Give a home that nothing has lived in, and take it away afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="windtunnel-bench-"))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def house(**settings: str) -> Iterator[House]:
+    """Start the platform in a fresh home, and end it."""
+    with fresh_home() as home:
+        started = House(home, **settings)
+        try:
+            yield started
+        finally:
+            started.stop()

@@ -1,0 +1,37 @@
+"""Celery, two worker processes: Redis carries tasks and keeps results."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import celery
+
+from benchmarks.peers.clock import timed
+from benchmarks.peers.noop import noop
+
+app = celery.Celery("peer", broker=os.environ.get("BROKER"), backend=os.environ.get("BROKER"))
+task = app.task(noop, name="noop")
+
+
+def play(count: int) -> Sequence[int]:
+    """Send all, then gather all."""
+    results: list[int] = celery.group(task.s(number) for number in range(count)).apply_async().get()
+    return results
+
+
+def main() -> None:
+    """Measure."""
+    command = [sys.executable, "-m", "celery", "-A", "benchmarks.peers.celery", "worker", "-c", "2", "-l", "ERROR"]
+    worker = subprocess.Popen(
+        [*command, "--without-gossip", "--without-mingle"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        timed(play, f"Celery {celery.__version__}")
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+if __name__ == "__main__":
+    main()
