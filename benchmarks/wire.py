@@ -62,6 +62,11 @@ class Wire:
             raise Unexpected(f"{id} {found['state']}: {found['reason']}")
         return found
 
+    def until_final(self, id: str) -> None:
+        """Wait for an end of any kind."""
+        while self.get(f"/v1/simulations/{id}")["state"] not in FINAL:
+            time.sleep(0.05)
+
     def close(self) -> None:
         """Hang up."""
         self.connection.close()

@@ -1,0 +1,32 @@
+"""`python -m benchmarks [measure ...]`: measure, keep, and write RESULTS.md; all measures when none is named."""
+
+import sys
+from collections.abc import Callable, Mapping
+
+from benchmarks import bystanders, driving, fanout, footprint, latency, results
+
+MEASURES: Mapping[str, Callable[[], None]] = {
+    "peers": bystanders.measure,
+    "fanout": fanout.measure,
+    "latency": latency.measure,
+    "driving": driving.measure,
+    "footprint": footprint.measure,
+}
+
+
+def main(asked: list[str]) -> int:
+    """Run what is asked for; `results` alone only writes the page again."""
+    if unknown := sorted(set(asked) - MEASURES.keys() - {"results"}):
+        print(f"no measure {', '.join(unknown)}; there are {', '.join(MEASURES)} and results", file=sys.stderr)
+        return 2
+    for name in asked or MEASURES:
+        if name in MEASURES:
+            print(f"-- {name}", flush=True)
+            MEASURES[name]()
+        results.write()
+    print(f"written: {results.PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

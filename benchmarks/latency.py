@@ -1,0 +1,59 @@
+"""POST to first result, warm: seconds from sending a submission to its first line, on a kept-alive connection."""
+
+import time
+from typing import Any
+
+from benchmarks import bystanders
+from benchmarks.figures import keep, tail
+from benchmarks.house import house
+from benchmarks.wire import Wire
+
+POSTS = 100
+#: Seconds between the end of one simulation and the next POST: a crew is made meanwhile, as it is between a person's.
+PAUSE = 1.5
+ASKED: dict[str, dict[str, Any]] = {
+    "noop, 10 tasks": {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}},
+    "car_street, 4 scenarios": {
+        "dataset": "car_street",
+        "runtime": "python",
+        "model": "idm",
+        "scenarios": {"range": [0, 4]},
+    },
+}
+
+
+def first_result(wire: Wire, asked: dict[str, Any]) -> tuple[float, float]:
+    """Submit and stay on the line; return seconds to the first result and to the last."""
+    began = time.perf_counter()
+    lines = wire.lines(asked)
+    next(lines)
+    first = time.perf_counter() - began
+    for _ in lines:
+        pass
+    return first, time.perf_counter() - began
+
+
+def measure(posts: int = POSTS, pause: float = PAUSE) -> None:
+    """Measure each kind paced and back to back, and beside it Ray's job API."""
+    figures: dict[str, Any] = {"pause": pause, "kinds": {}}
+    with house() as platform:
+        wire = platform.wire()
+        for name, asked in ASKED.items():
+            for _ in range(3):
+                first_result(wire, asked)
+                time.sleep(5)
+            paced = []
+            for _ in range(posts):
+                paced.append(first_result(wire, asked))
+                time.sleep(pause)
+            hasty = [first_result(wire, asked) for _ in range(max(5, posts // 5))]
+            figures["kinds"][name] = {
+                "first": tail([first for first, _ in paced]),
+                "whole": tail([whole for _, whole in paced]),
+                "back_to_back": tail([first for first, _ in hasty]),
+            }
+            print(f"{name}: {figures['kinds'][name]}", flush=True)
+    job = bystanders.ask("ray_job", "10")
+    figures["ray_job"] = {"version": job["version"], **tail(job["seconds"])}
+    print(f"Ray job: {figures['ray_job']}", flush=True)
+    keep("latency", figures)

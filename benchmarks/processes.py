@@ -1,0 +1,60 @@
+"""The platform's processes and their memory, read from /proc; shared pages are counted once (PSS)."""
+
+import re
+from pathlib import Path
+
+#: What tells a process's part, looked for in its command line; the first that fits holds.
+PARTS = (
+    ("api", r"workers\x00api|app:create_api"),
+    ("drivers", r"workers\x00drivers|app:create_drivers"),
+    ("dispatch", r"workers\x00dispatch"),
+    ("jobs", r"workers\x00jobs"),
+    ("agent", r"workers\x00agent"),
+    ("supervisor", r"workers\x00run"),
+    ("valkey", r"valkey-server|redis-server"),
+    ("courier", r"harness\.courier"),
+    ("player", r"harness\.player"),
+    ("host", r"harness\.host"),
+)
+
+
+def tree(root: int) -> list[int]:
+    """Return a process and all that descend from it."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it ended while we looked
+        parents.setdefault(parent, []).append(int(stat.parent.name))
+    found, rest = [], [root]
+    while rest:
+        found.append(pid := rest.pop())
+        rest += parents.get(pid, [])
+    return found
+
+
+def part(pid: int) -> str:
+    """Say which part of the platform a process is."""
+    command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    return next((name for name, pattern in PARTS if re.search(pattern, command)), "other")
+
+
+def memory(root: int) -> dict[str, dict[str, float]]:
+    """Return how many processes of each part there are, and their PSS in MiB."""
+    parts: dict[str, dict[str, float]] = {}
+    for pid in tree(root):
+        try:
+            held = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+            name = part(pid)
+        except OSError:
+            continue  # it ended while we looked
+        found = parts.setdefault(name, {"processes": 0, "mib": 0.0})
+        found["processes"] += 1
+        found["mib"] += int(held[1]) / 1024 if held else 0.0
+    return parts
+
+
+def total(parts: dict[str, dict[str, float]]) -> float:
+    """Add memory up, in MiB."""
+    return sum(found["mib"] for found in parts.values())
