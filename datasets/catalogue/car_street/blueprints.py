@@ -1,0 +1,166 @@
+"""The six streets as netgenerate and netconvert are told of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import cos, pi, sin
+
+#: Metres per second: a town's 50 km/h, a roundabout's 30, a motorway's 100 and its ramp's 60.
+TOWN, RING, MOTORWAY, RAMP = 13.9, 8.3, 27.8, 16.7
+
+#: Short cycles, so that a route over three lights can be driven in a minute.
+CYCLE = 40
+
+# Turning back is allowed only where a road ends: traffic stays in the street and never U-turns before the ego.
+COMMON = ("--no-turnarounds.except-deadend", "true", "--tls.default-type", "static", "--tls.cycle.time", str(CYCLE))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blueprint:
+    """One street: the tool that builds it, its options, and the plain files it reads by option name."""
+
+    tool: str
+    options: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def xml(kind: str, *lines: str) -> str:
+    """Wrap lines in the root element that SUMO's plain files want."""
+    return f"<{kind}>\n" + "\n".join(lines) + f"\n</{kind}>\n"
+
+
+def node(name: str, x: float, y: float, kind: str = "priority") -> str:
+    """Return a plain node."""
+    return f'<node id="{name}" x="{x:g}" y="{y:g}" type="{kind}"/>'
+
+
+def edge(start: str, end: str, *, lanes: int, speed: float, priority: int, extra: str = "") -> str:
+    """Return a plain edge, named after its two ends."""
+    return (
+        f'<edge id="{start}{end}" from="{start}" to="{end}" numLanes="{lanes}" speed="{speed:g}"'
+        f' priority="{priority}" {extra}/>'
+    )
+
+
+def signal_grid() -> Blueprint:
+    """Nine junctions, 150 m apart, two lanes each way; five of them have lights."""
+    return Blueprint(
+        tool="netgenerate",
+        options=(
+            *("--grid", "--grid.x-number", "3", "--grid.y-number", "3", "--grid.length", "150"),
+            *("--default.lanenumber", "2", "--default.speed", f"{TOWN:g}", "--tls.guess", *COMMON),
+        ),
+    )
+
+
+def arterial() -> Blueprint:
+    """One main road through four lights 200 m apart, with side streets."""
+    return Blueprint(
+        tool="netgenerate",
+        options=(
+            *("--grid", "--grid.x-number", "4", "--grid.y-number", "1", "--grid.x-length", "200"),
+            *("--grid.attach-length", "150", "--default.lanenumber", "2", "--default.speed", f"{TOWN:g}"),
+            *("--tls.guess", *COMMON),
+        ),
+    )
+
+
+def roundabout() -> Blueprint:
+    """Four arms of one lane into a ring of 20 m radius, which has priority."""
+    radius, arm = 20.0, 170.0
+    names = ("e", "n", "w", "s")
+    angles = {name: i * pi / 2 for i, name in enumerate(names)}
+    nodes, edges = [], []
+    for i, name in enumerate(names):
+        x, y = cos(angles[name]), sin(angles[name])
+        nodes += [node(f"r{name}", radius * x, radius * y), node(f"a{name}", arm * x, arm * y)]
+        edges += [
+            edge(f"a{name}", f"r{name}", lanes=1, speed=TOWN, priority=1),
+            edge(f"r{name}", f"a{name}", lanes=1, speed=TOWN, priority=1),
+        ]
+        following = names[(i + 1) % 4]
+        arc = [angles[name] + step * pi / 16 for step in range(9)]
+        shape = " ".join(f"{radius * cos(angle):.2f},{radius * sin(angle):.2f}" for angle in arc)
+        edges.append(edge(f"r{name}", f"r{following}", lanes=1, speed=RING, priority=3, extra=f'shape="{shape}"'))
+    ring = " ".join(f"r{name}r{names[(i + 1) % 4]}" for i, name in enumerate(names))
+    edges.append(f'<roundabout nodes="{" ".join(f"r{name}" for name in names)}" edges="{ring}"/>')
+    return Blueprint(
+        tool="netconvert",
+        options=COMMON,
+        files={"--node-files": xml("nodes", *nodes), "--edge-files": xml("edges", *edges)},
+    )
+
+
+def ramp_merge() -> Blueprint:
+    """A motorway of two lanes that a ramp joins over 250 m."""
+    nodes = [node("a", 0, 60), node("b", 400, 60), node("c", 650, 60), node("d", 850, 60), node("r", 170, 0)]
+    edges = [
+        edge("a", "b", lanes=2, speed=MOTORWAY, priority=3),
+        edge("b", "c", lanes=3, speed=MOTORWAY, priority=3),
+        edge("c", "d", lanes=2, speed=MOTORWAY, priority=3),
+        edge("r", "b", lanes=1, speed=RAMP, priority=2),
+    ]
+    joins = [("ab", "bc", 0, 1), ("ab", "bc", 1, 2), ("rb", "bc", 0, 0), ("bc", "cd", 1, 0), ("bc", "cd", 2, 1)]
+    connections = [
+        f'<connection from="{start}" to="{end}" fromLane="{lane}" toLane="{onto}"/>' for start, end, lane, onto in joins
+    ]
+    return Blueprint(
+        tool="netconvert",
+        options=COMMON,
+        files={
+            "--node-files": xml("nodes", *nodes),
+            "--edge-files": xml("edges", *edges),
+            "--connection-files": xml("connections", *connections),
+        },
+    )
+
+
+def priority_junction() -> Blueprint:
+    """A side street of one lane meets a main road of two, without lights."""
+    nodes = [node("j", 0, 0), node("w", -190, 0), node("e", 190, 0), node("s", 0, -160), node("n", 0, 160)]
+    edges = []
+    for arm, lanes, priority in (("w", 2, 5), ("e", 2, 5), ("s", 1, 1), ("n", 1, 1)):
+        edges += [
+            edge(arm, "j", lanes=lanes, speed=TOWN, priority=priority),
+            edge("j", arm, lanes=lanes, speed=TOWN, priority=priority),
+        ]
+    return Blueprint(
+        tool="netconvert",
+        options=COMMON,
+        files={"--node-files": xml("nodes", *nodes), "--edge-files": xml("edges", *edges)},
+    )
+
+
+def crosswalk() -> Blueprint:
+    """A main road with pavements and three zebra crossings, 110 m apart."""
+    names = ("w", "k", "l", "m", "e")
+    nodes = [node(name, 110.0 * i, 0) for i, name in enumerate(names)]
+    pavement = 'sidewalkWidth="2"'
+    edges = []
+    for start, end in zip(names, names[1:], strict=False):
+        edges += [
+            edge(start, end, lanes=2, speed=TOWN, priority=3, extra=pavement),
+            edge(end, start, lanes=2, speed=TOWN, priority=3, extra=pavement),
+        ]
+    zebras = [
+        f'<crossing node="{here}" edges="{before}{here} {here}{before}" priority="true" width="4"/>'
+        for before, here in zip(names[:3], names[1:4], strict=True)
+    ]
+    return Blueprint(
+        tool="netconvert",
+        options=COMMON,
+        files={
+            "--node-files": xml("nodes", *nodes),
+            "--edge-files": xml("edges", *edges),
+            "--connection-files": xml("connections", *zebras),
+        },
+    )
+
+
+BLUEPRINTS: Mapping[str, Blueprint] = {
+    "signal_grid": signal_grid(),
+    "arterial": arterial(),
+    "roundabout": roundabout(),
+    "ramp_merge": ramp_merge(),
+    "priority_junction": priority_junction(),
+    "crosswalk": crosswalk(),
+}

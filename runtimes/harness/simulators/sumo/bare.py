@@ -1,0 +1,99 @@
+"""The street without the platform: one process, one loop, the model called directly; the benchmark's peer.
+
+    python -m runtimes.harness.simulators.sumo.bare DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
+"""
+
+import argparse
+import json
+import runpy
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..base import Metric, Scenario
+from .world import World
+
+
+def task_seed(seed: int, index: int, repeat: int) -> int:
+    """Return 63 bits for a scenario; not the platform's own, which hashes the data set's digest too."""
+    return int.from_bytes(blake2b(f"{seed}/{index}/{repeat}".encode(), digest_size=8).digest(), "little") >> 1
+
+
+def scenarios(folder: Path, count: int | None, seed: int, params: Mapping[str, Any]) -> Iterator[Scenario]:
+    """Yield the data set's scenarios, around again with another repeat if more are asked for."""
+    specs = [json.loads(line) for line in (folder / "scenarios.ndjson").read_text().splitlines()]
+    for number in range(count or len(specs)):
+        repeat, index = divmod(number, len(specs))
+        yield Scenario(
+            index=index, repeat=repeat, seed=task_seed(seed, index, repeat), spec=specs[index], params=params
+        )
+
+
+def play(world: World, model: Any, scenario: Scenario) -> dict[str, Metric]:
+    """Play one scenario to its end."""
+    observation = world.reset(scenario)
+    if hasattr(model, "reset"):
+        model.reset({"seed": scenario.seed})
+    act, step = model.act, world.step
+    action = np.zeros(2, dtype=np.float32)
+    over = False
+    while not over:
+        action[:] = act(observation)
+        observation, over = step(action)
+    return world.outcome(None)
+
+
+def summary(results: list[dict[str, Metric]], seconds: float) -> dict[str, Any]:
+    """Return what a benchmark prints."""
+
+    def mean(name: str) -> float:
+        return round(sum(float(result[name] or 0) for result in results) / len(results), 4)
+
+    return {
+        "episodes": len(results),
+        "seconds": round(seconds, 3),
+        "episodes_per_second": round(len(results) / seconds, 2),
+        "steps": round(sum(float(result["seconds"] or 0) for result in results) * 10),
+        "score": mean("score"),
+        "outcomes": dict(Counter(str(result["outcome"]) for result in results)),
+        "collisions": mean("collision"),
+        "at_fault": mean("at_fault"),
+        "red_lights": mean("red_lights"),
+    }
+
+
+def main() -> None:
+    """Read the command line, play, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--scenarios", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lane-guard", action="store_true")
+    parser.add_argument("--lines", type=Path, default=None, help="write one result a line")
+    given = parser.parse_args()
+    world = World(given.dataset, json.loads((given.dataset / "dataset.json").read_text()))
+    model = runpy.run_path(str(given.model))["Model"]()
+    plan = list(scenarios(given.dataset, given.scenarios, given.seed, {"lane_guard": given.lane_guard}))
+    begun = perf_counter()
+    results = [play(world, model, scenario) for scenario in plan]
+    seconds = perf_counter() - begun
+    if given.lines:
+        lines = (
+            json.dumps({"index": scenario.index, "name": scenario.spec["name"], **result})
+            for scenario, result in zip(plan, results, strict=True)
+        )
+        given.lines.write_text("".join(line + "\n" for line in lines))
+    json.dump(summary(results, seconds), sys.stdout)
+    print()
+    world.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What a drive is judged by: sums kept step by step, and the metrics they make."""
+
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+
+from ..base import Metric
+from .clock import DT
+
+#: nuPlan's comfort bounds (m/s2, m/s3).
+COMFORT_DECEL, COMFORT_ACCEL, COMFORT_JERK = -4.05, 2.40, 4.13
+#: RSS, Definition 1: reaction (s), our worst acceleration, our and their braking (m/s2). The choice is ours.
+RSS_RHO, RSS_ACCEL, RSS_BRAKE, RSS_BRAKE_LEAD = 0.5, 3.0, 4.0, 8.0
+#: Beyond these nothing was near: "never closing", "nobody ahead", "nobody crossed".
+TTC_CAP, HEADWAY_CAP, PET_CAP = 100.0, 100.0, 5.0
+#: CARLA 2.1's coefficients.
+PENALTY_PEDESTRIAN, PENALTY_VEHICLE, PENALTY_RED, PENALTY_UNFINISHED = 1.0, 0.7, 0.4, 0.4
+
+
+def rss_distance(speed: float, lead_speed: float) -> float:
+    """Return the safe gap to a leader (Shalev-Shwartz et al., arXiv 1708.06374, Definition 1)."""
+    reached = speed + RSS_RHO * RSS_ACCEL
+    gap = speed * RSS_RHO + RSS_ACCEL * RSS_RHO**2 / 2
+    return max(0.0, gap + reached**2 / (2 * RSS_BRAKE) - lead_speed**2 / (2 * RSS_BRAKE_LEAD))
+
+
+@dataclass(slots=True)
+class Drive:
+    """The sums of one drive, taken after each step."""
+
+    steps: int = 0
+    driven: float = 0.0
+    min_ttc: float = inf
+    ttc_exposed: int = 0
+    max_drac: float = 0.0
+    min_headway: float = inf
+    min_pet: float = inf
+    unsafe: int = 0
+    red_lights: int = 0
+    speeding: float = 0.0
+    max_speeding: float = 0.0
+    comfortable: int = 0
+    jerk_squares: float = 0.0
+    max_decel: float = 0.0
+    lane_changes: int = 0
+    clipped: int = 0
+    co2: float = 0.0
+    _accel: float = 0.0
+
+    def move(self, speed: float, accel: float, limit: float, co2: float) -> None:
+        """Take one step's motion; ``co2`` in mg/s."""
+        jerk = (accel - self._accel) / DT
+        self._accel = accel
+        self.steps += 1
+        self.jerk_squares += jerk * jerk
+        if -accel > self.max_decel:
+            self.max_decel = -accel
+        if COMFORT_DECEL <= accel <= COMFORT_ACCEL and -COMFORT_JERK <= jerk <= COMFORT_JERK:
+            self.comfortable += 1
+        over = speed - limit
+        if over > 0.0:
+            self.speeding += over * DT
+            if over > self.max_speeding:
+                self.max_speeding = over
+        self.co2 += co2 * DT
+
+    def halt(self) -> None:
+        """Take a step in which SUMO, not the model, stopped the car: it says nothing of how it was driven."""
+        self.steps += 1
+        self.comfortable += 1
+
+    def follow(self, speed: float, gap: float, relative: float) -> None:
+        """Take the leader: metres between bumpers, its speed minus ours."""
+        closing = -relative
+        if closing > 0.1:
+            ttc = gap / closing
+            if ttc < self.min_ttc:
+                self.min_ttc = ttc
+            if ttc < 1.5:
+                self.ttc_exposed += 1
+            drac = closing * closing / (2 * max(0.1, gap))
+            if drac > self.max_drac:
+                self.max_drac = drac
+        if speed > 1.0 and gap / speed < self.min_headway:
+            self.min_headway = gap / speed
+        if gap < rss_distance(speed, speed + relative):
+            self.unsafe += 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """How a drive ended."""
+
+    outcome: str
+    route: float
+    limit: float
+    collision: bool = False
+    at_fault: bool = False
+    pedestrian: bool = False
+    impact_speed: float = 0.0
+    kind: str | None = None
+
+
+def penalty(ending: Ending, red_lights: int) -> float:
+    """Return what a score is divided by, as CARLA's leaderboard 2.1 does."""
+    blame = PENALTY_PEDESTRIAN if ending.pedestrian else PENALTY_VEHICLE
+    return (
+        1.0
+        + (blame if ending.collision and ending.at_fault else 0.0)
+        + PENALTY_RED * red_lights
+        + (PENALTY_UNFINISHED if ending.outcome in ("timeout", "stranded") else 0.0)
+    )
+
+
+#: Outcomes that the street brought about; any other is the model's own breakdown, and scores nothing.
+PLAYED = frozenset({"arrived", "collision", "timeout", "stranded", "unfinished"})
+
+
+def metrics(drive: Drive, ending: Ending) -> dict[str, Metric]:
+    """Return every metric of a drive. Caps stand where a time is infinite; null is never better than a number."""
+    seconds = drive.steps * DT
+    steps = max(1, drive.steps)
+    share = 100.0 if ending.outcome == "arrived" else max(0.0, min(100.0, 100.0 * drive.driven / ending.route))
+    score = share / penalty(ending, drive.red_lights) if ending.outcome in PLAYED else 0.0
+    moved = drive.driven >= 1.0
+    return {
+        "outcome": ending.outcome,
+        "score": score,
+        "route_completion": share,
+        "arrived": int(ending.outcome == "arrived"),
+        "collision": int(ending.collision),
+        "at_fault": int(ending.collision and ending.at_fault),
+        "collision_kind": ending.kind,
+        "impact_speed": ending.impact_speed,
+        "min_ttc": min(drive.min_ttc, TTC_CAP),
+        "ttc_below_1_5": drive.ttc_exposed * DT,
+        "max_drac": drive.max_drac,
+        "min_headway": min(drive.min_headway, HEADWAY_CAP),
+        "min_pet": min(drive.min_pet, PET_CAP),
+        "rss_share": drive.unsafe / steps,
+        "red_lights": drive.red_lights,
+        "speeding": drive.speeding / max(DT, seconds),
+        "max_speeding": drive.max_speeding,
+        "comfort": drive.comfortable / steps,
+        "jerk_rms": sqrt(drive.jerk_squares / steps),
+        "max_decel": drive.max_decel,
+        "mean_speed": drive.driven / max(DT, seconds),
+        "time_lost": seconds - drive.driven / ending.limit,
+        "lane_changes": drive.lane_changes,
+        "clipped_actions": drive.clipped,
+        "co2": drive.co2 / drive.driven if moved and isfinite(drive.co2) else None,
+        "seconds": seconds,
+    }

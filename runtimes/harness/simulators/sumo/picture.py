@@ -1,0 +1,60 @@
+"""What a replay draws: the street once, then who is where at each instant."""
+
+from typing import Any
+
+from .engine import EGO, sumo
+from .street import Shape, Street
+from .traffic import describe
+
+
+def rounded(shape: Shape) -> list[list[float]]:
+    """Return a polyline as JSON wants it; a centimetre is enough."""
+    return [[round(x, 2), round(y, 2)] for x, y in shape]
+
+
+def scene(street: Street) -> dict[str, Any]:
+    """Return the roads: lanes, junctions, stop lines, crossings, pavements."""
+    lanes = [
+        {"id": lane.id, "shape": rounded(lane.shape), "width": lane.width, "rank": lane.rank, "count": lane.count}
+        for lane in street.lanes.values()
+        if not lane.internal
+    ]
+    stops = []
+    for path in street.paths.values():
+        lane = street.lanes[path.lane]
+        stop = {"lane": lane.id, "at": rounded(lane.shape[-2:]), "width": lane.width, "light": path.light}
+        if stop not in stops and street.yields[path.junction].get(path.link):
+            stops.append(stop)
+    return {
+        "kind": "street",
+        "lanes": lanes,
+        "junctions": [rounded(shape) for shape in street.junctions.values() if len(shape) > 2],
+        "stops": stops,
+        "crossings": [{"shape": rounded(zebra.shape), "width": zebra.width} for zebra in street.zebras],
+        "pavements": [{"shape": rounded(shape), "width": width} for _, shape, width in street.pavements.values()],
+    }
+
+
+def frame(street: Street, persons: list[str]) -> dict[str, Any]:
+    """Return everybody's place, and the lights by lane."""
+    vehicles = [describe(name) for name in sorted(sumo.vehicle.getIDList())]
+    present = set(sumo.person.getIDList()) if persons else set()
+    people = []
+    for name in persons:
+        if name in present:
+            x, y = sumo.person.getPosition(name)
+            people.append({"id": name, "x": round(x, 2), "y": round(y, 2), "speed": round(sumo.person.getSpeed(name), 2)})
+    states = {light: sumo.trafficlight.getRedYellowGreenState(light) for light in street.lights}
+    lights: dict[str, str] = {}
+    for path in street.paths.values():
+        if path.light is not None:
+            state = states[path.light][path.light_index].lower()
+            # Of a lane with several ways on, show the most generous light.
+            if path.lane not in lights or "ruyg".index(state) > "ruyg".index(lights[path.lane]):
+                lights[path.lane] = state
+    collisions = [
+        {"with": c.victim if c.collider == EGO else c.collider, "type": c.type}
+        for c in sumo.simulation.getCollisions()
+        if EGO in (c.collider, c.victim)
+    ]
+    return {"ego": EGO, "vehicles": vehicles, "pedestrians": people, "lights": lights, "collisions": collisions}

@@ -1,0 +1,123 @@
+"""What the model sees: 32 numbers in SI units, in the order that `dataset.json` publishes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .conflicts import Conflict
+from .engine import EGO, sumo
+from .street import Lane, Street
+
+RANGE = 100.0
+MAX_SPEED = 50.0
+ROUTE_LANE_LEFT = 300.0
+ROUTE_LEFT = 2000.0
+STOP_LINE = 100.0
+
+
+@dataclass(slots=True)
+class Situation:
+    """What the world knows of the ego beside SUMO's answers."""
+
+    lane: Lane
+    speed: float
+    accel: float
+    limit: float
+    route_left: float
+    light: str
+    stop_line: float
+    conflict: Conflict
+
+
+def bounded(value: float, low: float, high: float) -> float:
+    """Keep a value within its published range."""
+    return low if value < low else high if value > high else value
+
+
+class Senses:
+    """Asks SUMO about the ego's surroundings."""
+
+    def __init__(self, street: Street, min_gap: Mapping[str, float]) -> None:
+        self.street = street
+        self.min_gap = min_gap
+        #: The leader as last seen, unclipped: present, gap, relative speed.
+        self.lead: tuple[bool, float, float] = (False, RANGE, 0.0)
+
+    def observe(self, seen: Situation) -> list[float]:
+        """Return the observation."""
+        lane, speed = seen.lane, seen.speed
+        shift, left = self._route_lane(lane)
+        # On a junction nothing is open to the sides.
+        left_open = 1.0 if not lane.internal and lane.rank + 1 < lane.count else 0.0
+        right_open = 1.0 if not lane.internal and lane.rank > 0 else 0.0
+        values = [
+            bounded(speed, 0.0, MAX_SPEED),
+            bounded(seen.accel, -9.0, 3.0),
+            bounded(seen.limit, 0.0, MAX_SPEED),
+            bounded(sumo.vehicle.getLateralLanePosition(EGO), -2.0, 2.0),
+            float(lane.rank),
+            float(lane.count),
+            shift,
+            left,
+            bounded(seen.route_left, 0.0, ROUTE_LEFT),
+        ]
+        values += self._leader(speed)
+        values += self._follower(speed)
+        values += self._beside(speed, 2, 0) if left_open else (RANGE, 0.0, RANGE, 0.0)
+        values += self._beside(speed, 3, 1) if right_open else (RANGE, 0.0, RANGE, 0.0)
+        values += (left_open, right_open)
+        if seen.light and seen.stop_line <= STOP_LINE:
+            light = seen.light.lower()
+            values += (max(0.0, seen.stop_line), float(light in "ru"), float(light == "y"))
+        else:
+            values += (STOP_LINE, 0.0, 0.0)
+        values += seen.conflict
+        return values
+
+    def _route_lane(self, lane: Lane) -> tuple[float, float]:
+        """Return how many lanes to the left the route needs, and the metres this lane still leads along it."""
+        if not lane.internal:
+            for known in sumo.vehicle.getBestLanes(EGO):
+                if known[0] == lane.id:
+                    left = known[1] - sumo.vehicle.getLanePosition(EGO)
+                    return bounded(float(known[3]), -2.0, 2.0), bounded(left, 0.0, ROUTE_LANE_LEFT)
+        return 0.0, ROUTE_LANE_LEFT
+
+    def _leader(self, speed: float) -> tuple[float, float, float, float]:
+        found = sumo.vehicle.getLeader(EGO, RANGE)
+        if not found or not found[0]:
+            self.lead = (False, RANGE, 0.0)
+            return 0.0, RANGE, 0.0, 0.0
+        name, gap = found
+        relative = sumo.vehicle.getSpeed(name) - speed
+        self.lead = (True, max(0.0, gap), relative)
+        return (
+            1.0,
+            bounded(gap, 0.0, RANGE),
+            bounded(relative, -MAX_SPEED, MAX_SPEED),
+            bounded(sumo.vehicle.getAcceleration(name), -9.0, 5.0),
+        )
+
+    def _follower(self, speed: float) -> tuple[float, float]:
+        name, gap = sumo.vehicle.getFollower(EGO, RANGE)
+        if not name:
+            return RANGE, 0.0
+        # SUMO leaves the follower's minGap out of the gap.
+        gap += self.min_gap.get(name, 0.0)
+        return bounded(gap, 0.0, RANGE), bounded(sumo.vehicle.getSpeed(name) - speed, -MAX_SPEED, MAX_SPEED)
+
+    def _beside(self, speed: float, leaders: int, followers: int) -> tuple[float, float, float, float]:
+        vehicle = sumo.vehicle
+        ahead, behind = vehicle.getNeighbors(EGO, leaders), vehicle.getNeighbors(EGO, followers)
+        lead_gap = lead_speed = rear_speed = 0.0
+        rear_gap = RANGE
+        if ahead:
+            name, gap = ahead[0]
+            lead_gap = bounded(gap, 0.0, RANGE)
+            lead_speed = bounded(vehicle.getSpeed(name) - speed, -MAX_SPEED, MAX_SPEED)
+        else:
+            lead_gap = RANGE
+        if behind:
+            name, gap = behind[0]
+            rear_gap = bounded(gap + self.min_gap.get(name, 0.0), 0.0, RANGE)
+            rear_speed = bounded(vehicle.getSpeed(name) - speed, -MAX_SPEED, MAX_SPEED)
+        return lead_gap, lead_speed, rear_gap, rear_speed
