@@ -225,7 +225,7 @@ class Courier(Staff):
         surface = Surface(credentials, self._stop)
         play = surface.launch()["play"]
         engagement = Engagement(
-            setup=play,
+            setup=play | {"format": self._kit.format},
             model=told["model"],
             outputs=self._outputs,
             began=time.monotonic(),

@@ -131,7 +131,8 @@ class Seat:
                 self._unloaded, self._loaded = 0, True
             case Refused():
                 self._unloaded += 1
-                if not self._loaded or self._unloaded >= ATTEMPTS:
+                # A host may have died of something else, and a model that loaded once will load again.
+                if self._unloaded >= ATTEMPTS or not (self._loaded or message.status == "crashed"):
                     raise Refusal(message.reason, message.status)
                 self._bring_host(player, self._dismiss_host())
             case Broken():

@@ -1,0 +1,261 @@
+"""The roles, one process each, and `run`, which keeps all of them running on this machine."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.settings import Settings
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+    from flask import Flask
+
+ROOT = Path(__file__).parent.parent
+#: What a laptop's agent keeps a crew warm for before it knows better: the pair that the oldest promise names.
+PROMISED = ("tensorflow", "tflite", "car_street")
+#: Threads of the couriers' listener.
+DRIVERS_THREADS = 64
+
+
+# -- everything
+
+
+def run(settings: Settings) -> int:
+    """Keep every role running, and say where to find them."""
+    from runtimes.harness import sandbox
+    from workers import valkey
+    from workers.queue import embedded
+    from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
+
+    home, run_dir = settings.home.resolve(), settings.run_dir
+    try:
+        supervisor = Supervisor(home=home, run_dir=run_dir)
+    except AlreadyRunning as error:
+        tell(str(error))
+        return 1
+    began = time.monotonic()
+    confinement = sandbox.level() if settings.sandbox == "auto" else None
+    migrated = fingerprint(settings)
+    environ = dict(os.environ)
+    roles = []
+    if not settings.redis_url:
+        roles.append(Role(name="valkey", command=valkey.command(home, run_dir), order=2))
+        environ["WINDTUNNEL_REDIS_URL"] = embedded(run_dir)
+    if not migrated():
+        roles.append(Role(name="migrate", command=role("migrate"), once=True))
+    roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "drivers")]
+    roles += [Role(name=name, command=role(name), after=migrated) for name in ("dispatch", "jobs", "agent")]
+    address = f"http://{settings.host}:{settings.port}"
+
+    def greet() -> None:
+        tell(f"Windtunnel answers at {address} after {time.monotonic() - began:.1f} s; its manual is {address}/docs.")
+        tell(f"{settings.cores} cores; all it keeps lies in {home}.")
+        if confinement is None:
+            tell("Sandbox: none. Models run with your rights.")
+        else:
+            tell(f"Sandbox: level {confinement.number} of 3.")
+            for words in (*confinement.missing, *filter(None, [confinement.refusal])):
+                tell(f"  missing: {words}")
+        tell("Ctrl-C stops it.")
+
+    supervisor.run(roles, environ, answers(f"{address}/readyz"), greet)
+    return 0
+
+
+def role(name: str) -> list[str]:
+    """Return the command of a role."""
+    return [sys.executable, "-m", "workers", name]
+
+
+def fingerprint(settings: Settings) -> Callable[[], bool]:
+    """Return a check whether the database has this version's schema already, as `migrate` noted."""
+    path = settings.run_dir / "migrated"
+
+    def check() -> bool:
+        return path.exists() and path.read_text() == _schema(settings)
+
+    return check
+
+
+def _schema(settings: Settings) -> str:
+    versions = sorted(path.name for path in (ROOT / "core/store/migrations/versions").glob("*.py"))
+    database = Path(settings.database.removeprefix("sqlite:///"))
+    born = str(database.stat().st_ino) if database.exists() else settings.database
+    return hashlib.sha256("\n".join([*versions, born]).encode()).hexdigest()
+
+
+# -- roles
+
+
+def migrate(settings: Settings) -> int:
+    """Bring the database's schema up to this version, once for all roles."""
+    from core.store.database import Database
+    from core.store.migrate import migrate
+
+    settings.home.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database)
+    migrate(database)
+    database.close()
+    settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (settings.run_dir / "migrated").write_text(_schema(settings))
+    return 0
+
+
+def api(settings: Settings) -> int:
+    """Serve people and their clients."""
+    from workers.servers import serve
+
+    threads = settings.streams + 64  # streams block theirs, and everybody else wants one too
+    serve("workers.__main__:create_api", address=settings.host, port=settings.port, threads=threads)
+    return 0
+
+
+def drivers(settings: Settings) -> int:
+    """Serve couriers, on this machine only."""
+    from workers.servers import serve
+
+    target = "workers.__main__:create_drivers"
+    serve(target, address="127.0.0.1", port=settings.drivers_port, threads=DRIVERS_THREADS)
+    return 0
+
+
+def create_api() -> "Flask":
+    """Build the public application in granian's worker."""
+    import app
+
+    _settle("api")
+    return app.create_api()
+
+
+def create_drivers() -> "WSGIApplication":
+    """Build the couriers' surface in granian's worker."""
+    import app
+
+    _settle("drivers")
+    return app.create_drivers()
+
+
+def _settle(name: str) -> None:
+    from workers.logs import configure
+    from workers.supervisor import die_with
+
+    die_with(os.getppid())  # granian's worker, orphaned, would keep the port
+    configure(name, Settings.from_env(os.environ).log_level)
+
+
+def dispatch(settings: Settings) -> int:
+    """Move simulations on."""
+    from app import confinement_here, open_platform
+    from core.services.dispatch import Dispatch
+    from workers.dispatcher import Dispatcher
+    from workers.executors.local import LocalExecutor
+
+    stop = _told_to_stop()
+    platform = open_platform(settings, confinement_here(settings))
+    executor = LocalExecutor(settings.run_dir / "agent.sock")
+    url = f"http://127.0.0.1:{settings.drivers_port}"
+    hands = Dispatch(platform.database, platform.bell, cores=settings.cores, drivers_url=url, executor=executor.name)
+    Dispatcher(
+        platform,
+        hands,
+        executor,
+        cores=settings.cores,
+        run_dir=settings.run_dir,
+        ttl=settings.lease_ttl.total_seconds(),
+        interval=settings.dispatch_interval.total_seconds(),
+    ).run(stop)
+    return 0
+
+
+def jobs(settings: Settings) -> int:
+    """Do what waits: downloads, sums, replays."""
+    from app import confinement_here, open_platform
+    from workers.jobs import Jobs
+    from workers.queue import embedded, work
+
+    confinement = confinement_here(settings)
+    stop = _told_to_stop()
+    platform = open_platform(settings, confinement)
+    table = Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
+    work(settings.redis_url or embedded(settings.run_dir), table, stop)
+    return 0
+
+
+def agent(settings: Settings) -> int:
+    """Hold this machine's crews."""
+    from datasets.catalogue import datasets
+    from datasets.stores import open_store
+    from runtimes.harness import sandbox
+    from workers.agent import Agent
+    from workers.crews import Kind
+
+    level = sandbox.level() if settings.sandbox == "auto" else None
+    promised = datasets().get(PROMISED[-1])
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await Agent(
+            home=settings.home.resolve(),
+            store=open_store(settings.objects),
+            cores=settings.cores,
+            kinds=settings.warm_crews,
+            sandbox=level.number if level is not None else None,
+            refusal=level.refusal if level is not None else None,
+            promised=Kind(*PROMISED, promised.version) if promised is not None else None,
+        ).serve(stop)
+
+    asyncio.run(serve())
+    return 0
+
+
+def _level(confinement: Mapping[str, Any]) -> int | None:
+    """Return the level to confine at, None where there is to be no sandbox."""
+    return int(confinement["level"]) or None
+
+
+def _told_to_stop() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+ROLES: Mapping[str, Callable[[Settings], int]] = {
+    "run": run,
+    "migrate": migrate,
+    "api": api,
+    "drivers": drivers,
+    "dispatch": dispatch,
+    "jobs": jobs,
+    "agent": agent,
+}
+
+
+def main() -> int:
+    """Read the settings and be the role that was named."""
+    if len(sys.argv) != 2 or sys.argv[1] not in ROLES:
+        print(f"usage: python -m workers {{{'|'.join(ROLES)}}}", file=sys.stderr)
+        return 2
+    try:
+        settings = Settings.from_env(os.environ)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if sys.argv[1] != "run":
+        from workers.logs import configure
+
+        configure(sys.argv[1], settings.log_level)
+    return ROLES[sys.argv[1]](settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
