@@ -5,24 +5,76 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.figures import keep, spread
-from benchmarks.house import House, house
+from benchmarks.house import ENVIRONMENTS, House, house
+from runtimes.catalogue import simulators
+from runtimes.environments import prepare
 
+HARNESS = Path("runtimes").resolve()
+DATASET = Path("datasets/catalogue/car_street").resolve()
+MODEL = "idm"
 SCENARIOS = 288
 REPEAT = 4
 RUNS = 3
-MODEL = "idm"
+WORKERS = (1, 2)
+LOOP = (
+    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; from harness.simulators.sumo.bare import main; main()"
+)
 
 
-def platform_rate(platform: House, workers: int, repeat: int) -> float:
-    """Drive all scenarios with so many pairs; return episodes a second from the POST to the last result."""
+def bare(repeat: int) -> dict[str, Any]:
+    """Drive without the platform, in the simulator's own environment; the clock stands while libraries load."""
+    site = prepare(simulators()["sumo"], ENVIRONMENTS.resolve(), lambda *_: None)
+    model = HARNESS / "baselines" / "car_street" / f"{MODEL}.py"
+    command = [sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]
+    command += [str(DATASET), str(model), "--scenarios", str(SCENARIOS * repeat)]
+    done = subprocess.run(command, capture_output=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {"rate": found["episodes_per_second"], "simulated": found["steps"] / 10 / found["episodes"]}
+
+
+def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
+    """Drive with so many pairs; the rate is from the POST to the last durable result."""
     wire = platform.wire()
     began = time.perf_counter()
     asked = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": workers}
     id = wire.submit(asked)["id"]
-    found = wire.until(id, all_done=True)
-    rate: float = found["tasks"]["total"] / (time.perf_counter() - began)
+    found = wire.until(id, all_done=True, every=0.1)
+    seconds = time.perf_counter() - began
     wire.until(id)
+    ended = wire.get(f"/v1/simulations/{id}")
     wire.close()
-    return rate
+    if ended["tasks"]["failed"]:
+        raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; a rate of failures says nothing")
+    return {"rate": found["tasks"]["total"] / seconds, "simulated": ended["metrics"]["seconds"]["mean"]}
+
+
+def measure(repeat: int = REPEAT, runs: int = RUNS) -> None:
+    """Take bare and platform in turn, so that a slow minute of the machine meets both."""
+    rates: dict[int, list[float]] = {workers: [] for workers in WORKERS}
+    ratios: dict[int, list[float]] = {workers: [] for workers in WORKERS}
+    alone = []
+    simulated = {}
+    with house(workers=str(max(WORKERS))) as platform:
+        through(platform, max(WORKERS), 1)
+        for _ in range(runs):
+            for workers in WORKERS:
+                peer, own = bare(repeat), through(platform, workers, repeat)
+                alone.append(peer["rate"])
+                rates[workers].append(own["rate"])
+                ratios[workers].append(own["rate"] / peer["rate"])
+                simulated = {"bare": peer["simulated"], "platform": own["simulated"]}
+                print(f"workers {workers}: {own['rate']:.1f} against {peer['rate']:.1f} episodes/s", flush=True)
+    keep(
+        "driving",
+        {
+            "scenarios": SCENARIOS,
+            "repeat": repeat,
+            "model": MODEL,
+            "simulated": simulated,
+            "bare": spread(alone),
+            "platform": {str(n): {"rate": spread(rates[n]), "ratio": spread(ratios[n])} for n in WORKERS},
+        },
+    )

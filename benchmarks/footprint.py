@@ -21,7 +21,8 @@ SETTLE = 10
 
 def starts() -> dict[str, Any]:
     """Start the platform in fresh homes, and again in one that exists."""
-    first, again = [], []
+    first: list[float] = []
+    again: list[float] = []
     for _ in range(STARTS):
         with fresh_home() as home:
             for seconds in (first, again):
