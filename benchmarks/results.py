@@ -73,9 +73,9 @@ def fanout(found: Figures) -> str:
         ]
         count = next(iter(rates.values()))["tasks"]
         parts += [
-            f"Peers, two workers each, {count:,} tasks after a warm-up, from the first handed in to the last result in "
-            "the caller's hands. None of them confines its tasks; multiprocessing.Pool and Dask keep nothing, Ray keeps "
-            "results in memory. The ratio is Windtunnel's *done* at one task a frame to the peer's.",
+            f"Peers, two workers each, {count:,} tasks after a warm-up, from the first handed in to the last result "
+            "in the caller's hands. None of them confines its tasks; multiprocessing.Pool and Dask keep nothing, Ray "
+            "keeps results in memory. The ratio is Windtunnel's *done* at one task a frame to the peer's.",
             table(["peer", "tasks/s", "ratio"], rows),
         ]
     return "\n\n".join(parts)
@@ -95,8 +95,8 @@ def latency(found: Figures) -> str:
     met = max(first["p50"] for first in firsts) < 0.1 and max(first["p99"] for first in firsts) < 0.3
     return "\n\n".join(
         [
-            "One POST with `Accept: application/x-ndjson` on a kept-alive connection, from sending it to the first line of "
-            f"results. Between the end of one and the next lie {found['pause']} s, in which the next crew is made; "
+            "One POST with `Accept: application/x-ndjson` on a kept-alive connection, from sending it to the first "
+            f"line of results. Between the end of one and the next lie {found['pause']} s, in which the next crew is made; "
             "*no pause* posts again at once, so that several in a row have to wait for processes.",
             table(["", "p50", "p90", "p99", "max", "posts"], rows),
             aim("p50 under 100 ms, p99 under 300 ms", met),
@@ -119,7 +119,9 @@ def driving(found: Figures) -> str:
             f"All {found['scenarios']} scenarios of `car_street`, {found['repeat']} times over, with the yardstick "
             f"`{found['model']}`: from the POST to the last durable result (sandboxed player, sandboxed Python host, "
             "lock-step, deadlines, latencies measured), against one process that calls the same model as a function. "
-            "Taken in turn; a ratio is of neighbours in time.",
+            "Taken in turn; a ratio is of neighbours in time. Task seeds differ between the two: "
+            f"{found['simulated']['platform']:.1f} simulated seconds an episode through the platform, "
+            f"{found['simulated']['bare']:.1f} in the loop.",
             table(["", "episodes/s", "ratio"], rows),
             f"Two workers are {two / one:.2f} times one ({bare:.1f} episodes/s are {1000 / bare:.1f} ms an episode).",
             aim("at least 0.90 of the bare loop with one worker, 0.95 wished for", ratio >= 0.9),
@@ -141,14 +143,14 @@ def footprint(found: Figures) -> str:
     p99 = max(run["latency"]["p99"] for run in runs)
     return "\n\n".join(
         [
-            f"**Start to ready** (`/readyz` answers 200), environments prepared: {spanned(found['start']['fresh'])} s in a "
-            f"fresh home, {spanned(found['start']['again'])} s in one that exists.",
+            "**Start to ready** (`/readyz` answers 200), environments prepared: "
+            f"{spanned(found['start']['fresh'])} s in a fresh home, {spanned(found['start']['again'])} s in one that exists.",
             "**Idle memory** in MiB of PSS (shared pages counted once), processes in brackets; *fresh*: nothing asked "
             "yet; *warm*: a simulation of each of two kinds has run, and their crews are kept.",
             table(["", "fresh", "warm"], rows),
             f"**Submissions**: {number(rates[len(rates) // 2])} a second ({number(rates[0])} to {number(rates[-1])}), "
-            f"one-task simulations from {runs[0]['clients']} threads that wait for none, durable when answered, while the "
-            f"platform plays them; p99 of one at most {milliseconds(p99)}.",
+            f"one-task simulations from {runs[0]['clients']} threads that wait for none, durable when answered, while "
+            f"the platform plays them; p99 of one at most {milliseconds(p99)}.",
             f"**{watched['streams']:,} open event streams** of one simulation: the api role goes from "
             f"{watched['mib_before']:.0f} to {watched['mib_during']:.0f} MiB; they open in "
             f"{watched['seconds_to_open']:.1f} s. Another GET meanwhile: p50 "
@@ -173,8 +175,8 @@ def write() -> None:
         if found := kept(measure):
             machine = found["machine"]
             page.append(
-                f"## {title}\n\n{found['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, {machine['cores']} cores, "
-                f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
+                f"## {title}\n\n{found['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
+                f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
                 f"load {machine['load']}.\n\n{section(found['figures'])}\n"
             )
     PAGE.write_text("\n".join(page))
