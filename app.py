@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from core.services import Platform, build
 from core.settings import Settings
 from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.stores import open_store
 from runtimes.harness import sandbox
 
@@ -20,16 +19,13 @@ if TYPE_CHECKING:
 
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> Platform:
-    """Open what the settings name and put the services on top."""
-    from workers.queue import RedisBell
+    """Open what the settings name and put the services on top; the schema was brought up to date before."""
+    from workers.queue import RedisBell, embedded
 
-    settings.home.mkdir(parents=True, exist_ok=True)
-    database = Database(settings.database)
-    migrate(database)
     return build(
-        database,
+        Database(settings.database),
         open_store(settings.objects),
-        RedisBell(settings.redis),
+        RedisBell(settings.redis_url or embedded(settings.run_dir)),
         home=settings.home.resolve(),
         cores=settings.cores,
         sandbox=confinement,
