@@ -37,7 +37,7 @@ LARGEST = 256 << 20
 
 
 class Line:
-    """The host's end of its socket; ``exact`` reads no byte beyond the frame at hand, which may be another process's."""
+    """The host's end of its socket; ``exact`` reads no byte beyond the frame, which may be for another process."""
 
     def __init__(self, end: socket.socket, *, exact: bool) -> None:
         self._socket = end
@@ -245,6 +245,7 @@ def _zygote(server: Server, *, sealed: bool, scratch: Path | None) -> NoReturn:
     server.prepare()
     gc.collect()
     gc.freeze()
+    kept = frozenset(os.listdir(scratch)) if scratch is not None and scratch.exists() else frozenset()
     first = True
     while True:
         zygote = os.getpid()
@@ -254,7 +255,7 @@ def _zygote(server: Server, *, sealed: bool, scratch: Path | None) -> NoReturn:
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         if scratch is not None:
-            _sweep(scratch)
+            _sweep(scratch, kept)
         if code != PLAYED:
             os._exit(code if code >= 0 else 128 - code)
         first = False
@@ -287,9 +288,11 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _sweep(folder: Path) -> None:
-    """Leave nothing for the next scenario's process."""
+def _sweep(folder: Path, kept: frozenset[str] = frozenset()) -> None:
+    """Leave nothing for the next scenario's process, but for what lay there before the first: places of mounts."""
     for entry in os.scandir(folder) if folder.exists() else ():
+        if entry.name in kept:
+            continue
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
         else:
