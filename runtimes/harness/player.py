@@ -128,10 +128,13 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     sealed = _confine(told.get("confinement"))
     dataset = Path(told["dataset"])
-    kind = json.loads((dataset / "dataset.json").read_bytes())["simulator"]
+    definition = json.loads((dataset / "dataset.json").read_bytes())
+    kind = definition["simulator"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"no such simulator: {kind!r}")
     module = importlib.import_module(f".simulators.{kind}", __package__)
+    if hasattr(module, "preload"):
+        module.preload(definition)
     if sealed:
         from .sandbox import seal
 

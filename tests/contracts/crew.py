@@ -143,9 +143,12 @@ def crew(kit: Kit, model: bytes | str, play: Mapping[str, Any]) -> Iterator[Crew
     made = Crew(kit, model.encode() if isinstance(model, str) else model)
     try:
         ready = made.set_up(play)
-        assert isinstance(ready, channel.Ready), (ready, made.output())
+        assert isinstance(ready, channel.Ready), ready
         loaded = made.give_host()
-        assert isinstance(loaded, channel.Loaded), (loaded, made.output())
+        assert isinstance(loaded, channel.Loaded), loaded
         yield made
+    except (AssertionError, channel.Closed) as error:
+        error.add_note(made.output())
+        raise
     finally:
         made.end()

@@ -1,15 +1,17 @@
 """The model port: what a format's module must offer the host, and the ways in which a model does not fit."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..simulators.base import Interface, Space
+
+T = TypeVar("T")
 
 #: The most bytes a model's unpacked files may take where it is confined: a part of its temporary folder.
 UNPACKED = 48 << 20
@@ -82,18 +84,31 @@ def shown(dtype: str, shape: Sequence[Any]) -> str:
     return f"{dtype}[{','.join(sizes)}]"
 
 
-def check_batched(what: str, dtype: str, shape: Sequence[Any], space: Space, verb: str) -> None:
+def chosen(among: Sequence[T], name: str, what: str, name_of: Callable[[T], str], *, alone: bool = False) -> T:
+    """Return the input or output of this name, or the only one; where it need not be alone, the first."""
+    if not among:
+        raise Misfit(f"the model has no {what}")
+    for one in among:
+        if name_of(one) == name:
+            return one
+    if alone and len(among) > 1:
+        names = ", ".join(name_of(one) for one in among)
+        raise Misfit(f"the model has {len(among)} {what}s ({names}) and none of them is named `{name}`")
+    return among[0]
+
+
+def check_batched(what: str, dtype: str, shape: Sequence[Any], space: Space, verb: str, batch: int) -> None:
     """Check a graph's declared ``[n, ...]`` against a space; an unknown size fits everything."""
     sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
     flat = int(np.prod(space.shape, dtype=np.int64))
-    alternatives = ([None, *space.shape], [None, flat])
+    alternatives = ([batch, *space.shape], [batch, flat])
     fits = dtype == space.dtype and any(
         len(sizes) == len(wanted)
-        and all(have is None or want is None or have == want for have, want in zip(sizes, wanted, strict=True))
+        and all(have is None or have == want for have, want in zip(sizes, wanted, strict=True))
         for wanted in alternatives
     )
     if not fits:
         raise Misfit(
             f"the model's {what} is {shown(dtype, shape)}; the dataset {verb} {shown(space.dtype, space.shape)},"
-            f" which makes it {shown(space.dtype, [None, *space.shape])}"
+            f" which makes it {shown(space.dtype, [None, *space.shape])}" + (f" with n = {batch}" if batch > 1 else "")
         )

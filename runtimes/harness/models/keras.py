@@ -1,0 +1,29 @@
+"""Models as a .keras file."""
+
+from typing import Any
+
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from .base import Assignment, Misfit, Model
+from .saved import Called
+from .savedmodel import preload as preload
+
+
+def load(assignment: Assignment) -> Model:
+    """Load the file and compile one function of it."""
+    path = assignment.folder() / "model.keras"
+    path.write_bytes(assignment.source)
+    try:
+        model = tf.keras.models.load_model(path, compile=False)
+    except Exception as error:
+        raise Misfit(f"keras {tf.keras.__version__} does not load the model: {str(error)[:500]}") from None
+    compiled = tf.function(lambda observations: model(observations, training=False))
+
+    def call(observations: NDArray[Any]) -> Any:
+        answer = compiled(tf.constant(observations))
+        if isinstance(answer, dict):
+            answer = answer.get("action", next(iter(answer.values())))
+        return (answer[0] if isinstance(answer, list | tuple) else answer).numpy()
+
+    return Called(call, assignment, f"keras {tf.keras.__version__}")
