@@ -96,8 +96,8 @@ def latency(found: Figures) -> str:
     return "\n\n".join(
         [
             "One POST with `Accept: application/x-ndjson` on a kept-alive connection, from sending it to the first "
-            f"line of results. Between the end of one and the next lie {found['pause']} s, in which the next crew is made; "
-            "*no pause* posts again at once, so that several in a row have to wait for processes.",
+            f"line of results. Between the end of one and the next lie {found['pause']} s, in which the next crew is "
+            "made; *no pause* posts again at once, so that several in a row have to wait for processes.",
             table(["", "p50", "p90", "p99", "max", "posts"], rows),
             aim("p50 under 100 ms, p99 under 300 ms", met),
         ]
@@ -144,7 +144,8 @@ def footprint(found: Figures) -> str:
     return "\n\n".join(
         [
             "**Start to ready** (`/readyz` answers 200), environments prepared: "
-            f"{spanned(found['start']['fresh'])} s in a fresh home, {spanned(found['start']['again'])} s in one that exists.",
+            f"{spanned(found['start']['fresh'])} s in a fresh home, {spanned(found['start']['again'])} s in one that "
+            "exists.",
             "**Idle memory** in MiB of PSS (shared pages counted once), processes in brackets; *fresh*: nothing asked "
             "yet; *warm*: a simulation of each of two kinds has run, and their crews are kept.",
             table(["", "fresh", "warm"], rows),
@@ -176,7 +177,7 @@ def write() -> None:
             machine = found["machine"]
             page.append(
                 f"## {title}\n\n{found['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
-                f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
-                f"load {machine['load']}.\n\n{section(found['figures'])}\n"
+                f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, "
+                f"Python {machine['python']}, load {machine['load']}.\n\n{section(found['figures'])}\n"
             )
     PAGE.write_text("\n".join(page))
