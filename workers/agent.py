@@ -78,6 +78,7 @@ class Agent:
         self._not_before = 0.0
         self._failures = 0  # warm crews in a row that ended unused
         self._look = asyncio.Event()
+        self._stopping = False
 
     # -- life
 
@@ -94,6 +95,7 @@ class Agent:
         await stop.wait()
         server.close()
         keeping.cancel()
+        self._stopping = True
         crews = [*self._warm.values(), *(one.crew for one in self._running.values() if one.crew)]
         await asyncio.gather(*(self._end(crew) for crew in crews))
         path.unlink(missing_ok=True)
@@ -262,6 +264,8 @@ class Agent:
         for kind, warm in list(self._warm.items()):
             if warm is crew:
                 del self._warm[kind]
+                if self._stopping:
+                    continue
                 self._failures += 1
                 self._not_before = time.monotonic() + min(60.0, LOOK * 2**self._failures)
                 logger.warning("a warm crew for %s on %s ended: %s", kind.runtime, kind.dataset, crew.reason)

@@ -23,7 +23,7 @@ from workers.logs import LogFile, worth_telling
 #: Seconds before what died is started again: first, and at most; and how long it must live to begin at the first again.
 SOON, LATE, SOUND = 0.1, 15.0, 10.0
 #: Seconds a role has to end when asked to.
-PATIENCE = 10.0
+PATIENCE = 5.0
 #: Seconds between two looks at whether the platform answers.
 LOOK = 0.05
 PR_SET_PDEATHSIG = 1

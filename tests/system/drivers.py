@@ -34,12 +34,12 @@ class _Quiet(WSGIRequestHandler):
 
 
 class _Understudied(Leases):
-    """Describes a dataset that only these tests have."""
+    """Describes datasets that only these tests have."""
 
     def describe(self, launch: Known) -> dict[str, Any]:
         with self._database.read() as c:
             play = json.loads(simulations.find(c, launch.simulation).provenance)["play"]
-        return {"launch": launch.id, "workers": launch.peers, "play": play | {"definition": {"task_patience": 1.0}}}
+        return {"launch": launch.id, "workers": launch.peers, "play": {"definition": {"task_patience": 1.0}} | play}
 
 
 class Drivers:
@@ -62,7 +62,8 @@ class Drivers:
     def _begin(self, total: int, play: Mapping[str, Any], workers: int) -> None:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
-        provenance = {"model": {"format": "python"}, "play": {"tasks": plan, "params": {}} | dict(play)}
+        play = {"tasks": plan, "params": {}} | dict(play)
+        provenance = {"model": {"format": "python"}, "play": play}
         row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
         row |= {"provenance": json.dumps(provenance), "dataset": "d", "runtime": "python", "model": "m", "digest": "d"}
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}

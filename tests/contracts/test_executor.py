@@ -1,0 +1,261 @@
+"""The executor's contract, kept by the one in memory and by the one that asks a real agent for real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.domain.ids import digest_of
+from core.domain.launches import Launch, Phase
+from core.errors import PlatformError, Unsafe
+from datasets.catalogue import datasets
+from datasets.stores.filesystem import FilesystemStore
+from runtimes import catalogue, environments
+from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
+from workers.executors.base import Executor
+from workers.executors.fake import FakeExecutor
+from workers.executors.local import LocalExecutor
+
+ROOT = Path(__file__).parents[2]
+MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+class Bench:
+    """An executor and one launch that it can run; ``finish`` lets that launch come to its end."""
+
+    def __init__(self, executor: Executor, launch: Launch, finish: Callable[[], None]) -> None:
+        self.executor, self.launch, self.finish = executor, launch, finish
+
+    def phase(self) -> Phase | None:
+        seen = self.executor.observe([self.launch.id]).get(self.launch.id)
+        return seen and seen.phase
+
+
+class Agent:
+    """A real agent in a home of its own."""
+
+    def __init__(self, home: Path, **settings: str) -> None:
+        self.home = home
+        self.environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_WORKERS": "2", **settings}
+        (home / "run").mkdir(parents=True, exist_ok=True)
+        prepared = ROOT / "var/environments"
+        for one in (catalogue.runtimes()["python"].formats["python"].environment, catalogue.simulators()["noop"]):
+            environments.prepare(one, prepared, lambda text, part: None)
+        if not (home / "environments").exists():
+            (home / "environments").symlink_to(prepared)
+        FilesystemStore(home / "objects").put("models/m", (MODEL,))
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "workers", "agent"]
+        self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environ})
+        self.executor = LocalExecutor(self.home / "run/agent.sock")
+        until(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.executor.capacity())
+        except OSError:
+            return False
+
+    def couriers(self) -> list[int]:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    made = Agent(tmp_path / "home")
+    yield made
+    if made.process.poll() is None:
+        made.end()
+
+
+def launch_of(url: str, **changes: Any) -> Launch:
+    launch = Launch(
+        id=LAUNCH,
+        simulation_id=SIMULATION,
+        attempt=1,
+        url=url,
+        workers=2,
+        runtime="python",
+        format="python",
+        dataset="noop",
+        version=datasets()["noop"].version,
+        model_digest=digest_of(MODEL),
+        model_key="models/m",
+        token=TOKEN,
+    )
+    return replace(launch, **changes)
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Iterator[Drivers]:
+    """A hundred thousand tasks of a millisecond: a launch that lasts until it is ended."""
+    definition = dict(datasets()["noop"].definition)
+    play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 1}}
+    made = Drivers(tmp_path, total=100_000, play=play)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["fake", "local"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    if request.param == "fake":
+        fake = FakeExecutor(cores=2)
+        return Bench(fake, launch_of("http://127.0.0.1:1"), lambda: fake.end(LAUNCH))
+    agent, drivers = request.getfixturevalue("agent"), request.getfixturevalue("drivers")
+    return Bench(agent.executor, launch_of(drivers.url), drivers.cancel)
+
+
+def test_a_launch_is_seen_until_it_has_ended(bench: Bench) -> None:
+    assert bench.phase() is None
+    bench.executor.submit(bench.launch)
+    until(lambda: bench.phase() is Phase.RUNNING)
+    bench.finish()
+    until(lambda: bench.phase() is Phase.ENDED)
+    assert bench.executor.observe([bench.launch.id])[bench.launch.id].exit == 0
+
+
+def test_submitting_twice_is_harmless(bench: Bench) -> None:
+    bench.executor.submit(bench.launch)
+    free = bench.executor.capacity()["cpu"]
+    bench.executor.submit(bench.launch)
+    assert bench.executor.capacity()["cpu"] == free
+    bench.finish()
+    until(lambda: bench.phase() is Phase.ENDED)
+    bench.executor.submit(bench.launch)
+    assert bench.phase() is Phase.ENDED  # an id is never used again
+
+
+def test_what_was_never_submitted_is_not_seen(bench: Bench) -> None:
+    bench.executor.submit(bench.launch)
+    assert set(bench.executor.observe([bench.launch.id, "another"])) == {bench.launch.id}
+    assert bench.executor.observe([]) == {}
+
+
+def test_cancelling_forgets_and_twice_is_harmless(bench: Bench) -> None:
+    bench.executor.submit(bench.launch)
+    bench.executor.cancel(bench.launch.id)
+    assert bench.phase() is None
+    bench.executor.cancel(bench.launch.id)
+    bench.executor.cancel("another")
+
+
+def test_a_launch_holds_its_cores_until_it_ends(bench: Bench) -> None:
+    assert bench.executor.capacity()["cpu"] == 2
+    bench.executor.submit(bench.launch)
+    assert bench.executor.capacity()["cpu"] == 0
+    bench.finish()
+    until(lambda: bench.executor.capacity()["cpu"] == 2)
+    assert bench.executor.capacity()["memory"] > 0
+
+
+def test_logs_end_with_the_launch(bench: Bench) -> None:
+    bench.executor.submit(bench.launch)
+    bench.finish()
+    b"".join(bench.executor.logs(bench.launch.id, 0))
+    assert list(bench.executor.logs("another", 0)) == []
+
+
+# -- what only the local one has
+
+
+def test_an_agent_that_is_away_raises_oserror(tmp_path: Path) -> None:
+    executor = LocalExecutor(tmp_path / "nobody.sock")
+    with pytest.raises(OSError):
+        executor.observe(["x"])
+
+
+def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, drivers: Drivers) -> None:
+    agent.executor.submit(launch_of(drivers.url))
+    until(lambda: "report" in drivers.asked)
+    couriers = agent.couriers()
+    agent.end(signal.SIGKILL)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in couriers))
+    agent.start()
+    seen = agent.executor.observe([LAUNCH])[LAUNCH]
+    assert seen.phase is Phase.ENDED and seen.reason == "the agent that ran it ended"
+
+
+def test_a_killed_courier_is_seen_as_ended_with_its_reason(agent: Agent, drivers: Drivers) -> None:
+    agent.executor.submit(launch_of(drivers.url))
+    until(lambda: "report" in drivers.asked)
+    lock = agent.home / "launches" / LAUNCH / "lock"
+    (holder,) = [pid for pid in agent.couriers() if any(os.path.samefile(fd, lock) for fd in descriptors(pid))]
+    os.kill(holder, signal.SIGKILL)
+    until(lambda: agent.executor.observe([LAUNCH])[LAUNCH].phase is Phase.ENDED)
+    assert "SIGKILL" in str(agent.executor.observe([LAUNCH])[LAUNCH].reason)
+
+
+def descriptors(pid: int) -> list[str]:
+    return [str(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.exists()]
+
+
+def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, drivers: Drivers) -> None:
+    agent.executor.submit(launch_of(drivers.url))
+    until(lambda: "report" in drivers.asked)
+    couriers = agent.couriers()
+    assert agent.end() == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in couriers)
+    assert not (agent.home / "run/agent.sock").exists()
+
+
+def test_a_crew_is_warm_again_after_one_was_taken(agent: Agent, drivers: Drivers) -> None:
+    agent.executor.warm("python", "python", "noop", "1")
+    until(lambda: len(agent.couriers()) == 1)
+    (warm,) = agent.couriers()
+    agent.executor.submit(launch_of(drivers.url))
+    until(lambda: len(agent.couriers()) == 2)
+    assert warm in agent.couriers()  # it was the warm one that got the launch
+
+
+def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, drivers: Drivers) -> None:
+    with pytest.raises(PlatformError, match="not ready"):
+        agent.executor.submit(launch_of(drivers.url, version="0"))
+    assert agent.executor.observe([LAUNCH]) == {}
+
+
+def test_a_model_with_another_digest_is_refused(agent: Agent, drivers: Drivers) -> None:
+    with pytest.raises(PlatformError, match="digest"):
+        agent.executor.submit(launch_of(drivers.url, model_digest=digest_of(b"other")))
+
+
+def test_the_socket_is_for_this_user_alone(agent: Agent) -> None:
+    assert (agent.home / "run").stat().st_mode & 0o777 == 0o700
+
+
+def test_where_the_sandbox_is_too_weak_nothing_runs(tmp_path: Path) -> None:
+    import asyncio
+
+    from workers.agent import Agent as Inside
+
+    weak = Inside(
+        home=tmp_path,
+        store=FilesystemStore(tmp_path / "objects"),
+        cores=1,
+        kinds=1,
+        sandbox=1,
+        refusal="This machine lacks Landlock.",
+        promised=None,
+    )
+    with pytest.raises(Unsafe, match="Landlock"):
+        asyncio.run(weak.submit({"id": "x"}))

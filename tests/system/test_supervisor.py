@@ -1,0 +1,159 @@
+"""The supervisor with roles of a few lines: what dies is started again, what is told to stop stops, nothing is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from workers.logs import LogFile, worth_telling
+
+ROOT = Path(__file__).parents[2]
+#: Keeps four roles: one that lives, one that dies at once, one that ignores SIGTERM, one that runs once.
+SCRIPT = """
+import sys
+from pathlib import Path
+from workers.supervisor import AlreadyRunning, Role, Supervisor, tell
+home = Path(sys.argv[1])
+py = [sys.executable, "-c"]
+def note(name, rest):
+    birth = "import os, signal, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\\\n'); "
+    return [*py, birth + rest, str(home / name)]
+warning = '{"level": "WARNING", "message": "once is enough"}'
+roles = [
+    Role(name="lives", command=note("lives", "time.sleep(1000)"), after=lambda: (home / "once").exists()),
+    Role(name="dies", command=note("dies", "sys.exit(3)")),
+    Role(name="stubborn", command=note("stubborn", "signal.signal(15, 1); time.sleep(1000)"), order=1),
+    Role(name="once", command=note("once", f"print({warning!r})"), once=True),
+]
+try:
+    supervisor = Supervisor(home=home, run_dir=home / "run")
+except AlreadyRunning as error:
+    tell(str(error))
+    sys.exit(1)
+supervisor.run(roles, {}, (home / "lives").exists, lambda: tell("ready"))
+"""
+
+
+class Started:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.output = open(home / "output", "w+")
+        self.process = self.again()
+
+    def again(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", SCRIPT, str(self.home)]
+        return subprocess.Popen(command, cwd=ROOT, stderr=self.output, stdout=self.output)
+
+    def pids(self, name: str) -> list[int]:
+        path = self.home / name
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def said(self) -> str:
+        return (self.home / "output").read_text()
+
+    def alive(self) -> list[int]:
+        every = [pid for name in ("lives", "dies", "stubborn", "once") for pid in self.pids(name)]
+        return [pid for pid in every if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    made = Started(tmp_path)
+    until(lambda: len(made.pids("lives")) == 1 and len(made.pids("stubborn")) == 1)
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+    made.process.wait()
+    made.output.close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_what_is_killed_is_started_again(started: Started) -> None:
+    os.kill(started.pids("lives")[0], signal.SIGKILL)
+    until(lambda: len(started.pids("lives")) == 2)
+    until(lambda: "lives ended (killed by SIGKILL)" in started.said())
+
+
+def test_what_dies_again_and_again_is_started_ever_later(started: Started) -> None:
+    until(lambda: len(started.pids("dies")) >= 4)
+    assert "it is started again in 0.1 s" in started.said()
+    assert "it is started again in 0.4 s" in started.said()
+    assert "see " in started.said()
+
+
+def test_what_runs_once_is_not_started_again(started: Started) -> None:
+    until(lambda: "once: warning: once is enough" in started.said())
+    time.sleep(0.5)
+    assert len(started.pids("once")) == 1
+
+
+def test_it_says_once_that_it_is_ready(started: Started) -> None:
+    until(lambda: "ready" in started.said())
+    time.sleep(0.3)
+    assert started.said().count("ready") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything_also_what_does_not_listen(started: Started, number: int) -> None:
+    started.process.send_signal(number)
+    assert started.process.wait(30) == 0
+    assert started.alive() == []
+
+
+def test_a_second_signal_is_impatient(started: Started) -> None:
+    started.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert started.process.poll() is None  # the stubborn one is waited for
+    started.process.send_signal(signal.SIGINT)
+    assert started.process.wait(3) == 0
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(started: Started) -> None:
+    started.process.kill()
+    started.process.wait()
+    until(lambda: started.alive() == [])
+
+
+def test_a_second_one_in_the_same_home_says_so_and_a_killed_one_s_lock_is_free(started: Started) -> None:
+    assert started.again().wait(20) == 1
+    assert f"running in this home already (process {started.process.pid})" in started.said()
+    started.process.kill()
+    started.process.wait()
+    again = started.again()
+    until(lambda: len(started.pids("lives")) == 2)
+    again.kill()
+    again.wait()
+
+
+def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "role.log", size=100, kept=2)
+    for number in range(10):
+        log.write(f"line {number} {'x' * 40}\n".encode())
+    log.close()
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["role.log", "role.log.1", "role.log.2"]
+    assert "line 9" in (tmp_path / "role.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"level": "INFO", "message": "all is well"}', None),
+        (b'{"level": "ERROR", "message": "it is not"}', "error: it is not"),
+        (b"no json at all", None),
+        (b"[1]", None),
+    ],
+)
+def test_the_terminal_sees_warnings_and_worse(line: bytes, told: str | None) -> None:
+    assert worth_telling(line) == told
