@@ -39,7 +39,7 @@ FAMILIES = (
         street="arterial",
         vehicles=(8, 18, 32),
         events=("none", "lead_brake", "stopped_vehicle", "cut_in"),
-        start=(10.0, 40.0),
+        start=(60.0, 85.0),
         speed=8.0,
     ),
     Family(

@@ -16,6 +16,10 @@ NONE: Conflict = (0.0, SIGHT, SIGHT, 0.0)
 #: Somebody on the junction: the meeting, metres driven by front and rear on their path, speed.
 Occupant = tuple[Meeting, float, float, float]
 EGO_LENGTH = 4.5
+#: Lights that let nobody through: red, and red with yellow.
+RED = frozenset("rRuU")
+#: Braking (m/s2) that is expected of those who must let us pass.
+EXPECTED = 4.0
 
 
 class Ways:
@@ -90,14 +94,14 @@ class Watch:
         best, soonest = NONE, inf
         occupants = self._inside(crossing) if driven > -30.0 else []
         self._note(crossing, driven, occupants, now)
-        if light not in "rRuU":
+        if light not in RED:
             coming = [
                 (meeting, meeting.other_entry - front, speed)
                 for meeting, front, rear, speed in occupants
-                if rear <= meeting.other_exit and driven < meeting.exit
+                if driven < meeting.exit and in_the_way(meeting, front, rear, speed, light)
             ]
-            if light != "G" and driven < 0:
-                coming += self._coming(crossing)
+            if light != "G":
+                coming += [near for near in self._coming(crossing) if driven < near[0].entry]
             for meeting, distance, speed in coming:
                 arrival = distance / (speed + 1.0)
                 if arrival < soonest:
@@ -135,7 +139,7 @@ class Watch:
                     continue
                 if meeting.other.light is not None:
                     lights = lights or sumo.trafficlight.getRedYellowGreenState(meeting.other.light)
-                    if lights[meeting.other.light_index] in "rRuU":
+                    if lights[meeting.other.light_index] in RED:
                         continue
                 distance = length - vehicle.getLanePosition(name) + meeting.other_entry
                 if distance <= SIGHT:
@@ -175,6 +179,17 @@ class Watch:
                 if not best[0] or ahead < best[1] or distance < best[2]:
                     best = (1.0, max(0.0, min(SIGHT, ahead)), min(SIGHT, distance), speed)
         return best
+
+
+def in_the_way(meeting: Meeting, front: float, rear: float, speed: float, light: str) -> bool:
+    """Tell whether somebody on the junction is, or will be, on the ground we share.
+
+    Who must let us pass counts only if they stand there already or cannot stop before it any more.
+    """
+    if rear > meeting.other_exit:
+        return False
+    left = meeting.other_entry - front
+    return left <= 0.0 or (meeting.yields and light != "G") or speed * speed > 2.0 * EXPECTED * left
 
 
 def heads_forward(shape: Shape, angle: float) -> bool:

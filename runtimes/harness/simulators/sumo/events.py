@@ -15,6 +15,8 @@ from .traffic import Traffic, sides
 ACTOR = "actor"
 #: Speed modes: SUMO's own checks, all of them or none.
 CAREFUL, BLIND = 31, 32
+#: Lane change modes: none but what is asked, and SUMO's default.
+STAY, FREE = 0, 1621
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +74,13 @@ class Event:
         vehicle = sumo.vehicle
         road = vehicle.getRoadID(ACTOR)
         edge = road if not road.startswith(":") else self.traffic.routes[ACTOR][vehicle.getRouteIndex(ACTOR)]
-        distance = vehicle.getDrivingDistance(EGO, edge, vehicle.getLanePosition(ACTOR) if edge == road else inf_end(edge))
+        at = vehicle.getLanePosition(ACTOR) if edge == road else self.street.lanes[self.street.edges[edge][0]].length
+        distance = vehicle.getDrivingDistance(EGO, edge, at)
         return inf if distance < -1e6 else distance - vehicle.getLength(ACTOR)
 
     def _present(self) -> bool:
         """Tell whether the actor is still on the street."""
         return ACTOR in sumo.vehicle.getIDList()
-
-
-def inf_end(edge: str) -> float:
-    """Return the last position on an edge."""
-    return float(sumo.lane.getLength(f"{edge}_0")) - 0.1
 
 
 class LeadBrake(Event):
@@ -170,11 +168,12 @@ class Stalled(Standing):
 class SlowTruck(Event):
     """A truck at 8 m/s drives ahead."""
 
-    START = 40.0
+    #: Seconds at the ego's speed, and metres: nearer, SUMO would not let it in before so fast a car.
+    SECONDS, START = 2.5, 25.0
 
     def set(self) -> None:
         """Put the truck ahead on the ego's lane."""
-        index, at = self._ahead(self.START)
+        index, at = self._ahead(self.START + self.SECONDS * self.plan.speed)
         route = self.plan.route[index:]
         self._put("truck", route, self.plan.lane if index == 0 else self.street.edges[route[0]][0], at, 8.0)
 
@@ -205,7 +204,7 @@ class CutIn(Event):
 
     def begin(self) -> None:
         """Keep it on its lane until its moment."""
-        sumo.vehicle.setLaneChangeMode(ACTOR, 0)
+        sumo.vehicle.setLaneChangeMode(ACTOR, STAY)
 
     def step(self, ego: Ego) -> None:
         """Pace the ego, cut in, ease off, drive on."""
@@ -216,7 +215,7 @@ class CutIn(Event):
             if ego.now >= self.until:
                 vehicle.setSpeed(ACTOR, -1)
                 vehicle.setSpeedMode(ACTOR, CAREFUL)
-                vehicle.setLaneChangeMode(ACTOR, 1621)
+                vehicle.setLaneChangeMode(ACTOR, FREE)
                 self.done = True
             return
         gap = self._gap()
@@ -278,8 +277,9 @@ class Crosser(Event):
         self._put("actor", tuple(onward), other.lane, lane.length - self.BEFORE, self.CRAWL)
 
     def begin(self) -> None:
-        """Hold them."""
+        """Hold them, on their lane."""
         sumo.vehicle.setSpeedMode(ACTOR, BLIND)
+        sumo.vehicle.setLaneChangeMode(ACTOR, STAY)
         sumo.vehicle.setSpeed(ACTOR, self.CRAWL)
 
     def _arrival(self) -> float:
@@ -301,7 +301,7 @@ class Crosser(Event):
                 self._leave()
             elif ego.lane == self.path.lane or self.street.lanes[ego.lane].edge == self.street.lanes[self.path.lane].edge:
                 ahead = self.street.lanes[ego.lane].length - ego.position + self.meeting.entry
-                moving = ego.speed > 1.0 and (not self.LIGHTS or ego.light in "Gg")
+                moving = ego.speed > 1.0 and (not self.LIGHTS or ego.light in ("G", "g"))
                 if moving and ahead / max(3.0, ego.speed) <= self._arrival() + self.EARLY:
                     self.met = True
             return
@@ -314,6 +314,7 @@ class Crosser(Event):
     def _leave(self) -> None:
         sumo.vehicle.setSpeed(ACTOR, -1)
         sumo.vehicle.setSpeedMode(ACTOR, CAREFUL)
+        sumo.vehicle.setLaneChangeMode(ACTOR, FREE)
         self.clear = True
 
 

@@ -84,7 +84,8 @@ class Senses:
 
     def _leader(self, speed: float) -> tuple[float, float, float, float]:
         found = sumo.vehicle.getLeader(EGO, RANGE)
-        if not found or not found[0]:
+        # Where the street goes on, SUMO looks farther than it was asked to.
+        if not found or not found[0] or found[1] > RANGE:
             self.lead = (False, RANGE, 0.0)
             return 0.0, RANGE, 0.0, 0.0
         name, gap = found

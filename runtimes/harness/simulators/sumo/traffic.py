@@ -47,7 +47,8 @@ class Traffic:
     def walk(self) -> tuple[str, ...]:
         """Return a random drive: a start on any edge that leads on, weighted by length, then turns at random."""
         street = self.street
-        starts = [edge for edge in street.edges if street.following[edge]]
+        # Who starts on a street's last stretches is gone before the ego sees them.
+        starts = [edge for edge in street.edges if any(street.following[onto] for onto in street.following[edge])]
         weights = [street.lanes[street.edges[edge][0]].length for edge in starts]
         route = self.rng.choices(starts, weights)
         while len(route) < WALK and (onward := street.following[route[-1]]):

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..base import Interface, Metric, Scenario, WorldBroken
 from . import picture
 from .clock import DT
-from .conflicts import EGO_LENGTH, Ways, Watch
+from .conflicts import EGO_LENGTH, RED, Watch, Ways
 from .engine import EGO, load, options, sumo
-from .events import Ego, Plan, event
+from .events import ACTOR, Ego, Plan, event
 from .fault import Crash, at_fault
 from .metrics import Drive, Ending, metrics
 from .senses import Senses, Situation
@@ -101,8 +101,10 @@ class World:
     def _begin(self, lane_guard: bool) -> None:
         """Take the ego's wheel, once SUMO has put it on the street."""
         vehicle = sumo.vehicle
-        if EGO not in vehicle.getIDList():
-            raise RuntimeError("SUMO found no room for the ego")
+        present = vehicle.getIDList()
+        for name in (EGO, ACTOR):
+            if name not in present and name in (EGO, *self._traffic.routes):
+                raise RuntimeError(f"SUMO found no room for the {name}")
         vehicle.setSpeedMode(EGO, UNCHECKED)
         vehicle.setLaneChangeMode(EGO, GUARD if lane_guard else OBEY)
         self._event.begin()
@@ -134,6 +136,10 @@ class World:
         else:
             self._light = ""
 
+    def _light_ahead(self) -> str:
+        """Return the light over the next stop line; the next light may stand farther on."""
+        return self._light if self._path is not None and self._path.light is not None else ""
+
     def _way(self) -> tuple[Way | None, float]:
         """Return the path at the next junction, and the metres driven on it: negative before it."""
         if self._lane.internal:
@@ -146,9 +152,9 @@ class World:
 
     def _observe(self) -> NDArray[np.float32]:
         path, driven = self._way()
-        lit = "" if path is None or path.light is None else self._entered_on if driven >= 0 else self._light
-        conflict = self._watch.look(path, driven, self.drive.driven, lit, self._steps * DT)
         self._path = path
+        lit = self._entered_on if driven >= 0 else self._light_ahead()
+        conflict = self._watch.look(path, driven, self.drive.driven, lit, self._steps * DT)
         seen = Situation(
             self._lane,
             self._speed,
@@ -173,7 +179,7 @@ class World:
         sumo.vehicle.setSpeed(EGO, speed)
         self._steer(sideways)
         self._event.step(
-            Ego(self._lane.id, self._position, self._speed, self.drive.driven, self._steps * DT, self._light)
+            Ego(self._lane.id, self._position, self._speed, self.drive.driven, self._steps * DT, self._light_ahead())
         )
         sumo.simulationStep()
         self._steps += 1
@@ -263,7 +269,7 @@ class World:
     def _advance(self, asked: float, before: float) -> None:
         """Take what the step did to the ego."""
         vehicle = sumo.vehicle
-        left, light = self._lane, self._light
+        left, light = self._lane, self._light_ahead()
         self._speed = vehicle.getSpeed(EGO)
         self._look()
         self.drive.driven = vehicle.getDistance(EGO) - self._odometer
@@ -272,7 +278,7 @@ class World:
         if self._lane.internal and not left.internal:
             # Not "the next light has changed": a lane change alters that too.
             self._entered_on = light
-            if light in ("r", "R", "u", "U"):
+            if light in RED:
                 self.drive.red_lights += 1
         elif not self._lane.internal:
             self._entered_on = ""
