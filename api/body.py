@@ -27,6 +27,10 @@ class Request(FlaskRequest):
     #: Where uploads wait; set by the composition root. The system's temporary folder is often memory.
     spool: Path | None = None
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._spooled: list[IO[bytes]] = []
+
     def make_form_data_parser(self) -> FormDataParser:
         """Parse strictly: werkzeug's default takes a cut-off form for one with fewer fields."""
         parser = super().make_form_data_parser()
@@ -40,7 +44,15 @@ class Request(FlaskRequest):
         filename: str | None = None,
         content_length: int | None = None,
     ) -> IO[bytes]:
-        return tempfile.TemporaryFile("w+b", dir=self.spool)
+        file = tempfile.TemporaryFile("w+b", dir=self.spool)
+        self._spooled.append(file)
+        return file
+
+    def close(self) -> None:
+        """Let go of every file, also of a form that turned out to be broken."""
+        super().close()
+        for file in self._spooled:
+            file.close()
 
 
 def parse_json(raw: bytes) -> Any:

@@ -41,6 +41,8 @@ def checked(document: Mapping[str, Any]) -> Submission:
 
 def rerun(document: Mapping[str, Any]) -> Submission:
     """Read the simulation.json of an archive; what it asks for is checked like anything else."""
+    if not all(isinstance(document.get(name), dict) for name in ("spec", "provenance")):
+        raise Invalid("`spec` and `provenance` are objects in the simulation.json of an archive.")
     asked = msgspec.to_builtins(services().simulations.resubmit(document))
     return checked({name: value for name, value in asked.items() if value is not None})
 

@@ -5,9 +5,10 @@ import hashlib
 import io
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -135,18 +136,26 @@ def as_parquet(lines: Lines, folder: Path | None) -> Blob:
     """Write the results as a Parquet file without a name in ``folder``; it goes when the last reader does."""
     kinds = columns(rows(lines()))
     schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
-    file = tempfile.TemporaryFile("w+b", dir=folder)
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for batch in batches(rows(lines()), kinds):
-            writer.write_batch(batch)
-    file.flush()
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-    size = os.fstat(file.fileno()).st_size
-    return Blob(size, PARQUET, f'"{digest}"', lambda start, stop: _pieces(file, start, stop))
+    with tempfile.TemporaryFile("w+b", dir=folder) as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for batch in batches(rows(lines()), kinds):
+                writer.write_batch(batch)
+        file.flush()
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        size = os.fstat(file.fileno()).st_size
+        return Blob(size, PARQUET, f'"{digest}"', Nameless(os.dup(file.fileno())).read)
 
 
-def _pieces(file: IO[bytes], start: int, stop: int) -> Iterator[bytes]:
-    while start < stop and (piece := os.pread(file.fileno(), min(1 << 20, stop - start), start)):
-        start += len(piece)
-        yield piece
+class Nameless:
+    """A file without a name; its descriptor is closed when nobody can read it any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    def read(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes [start, stop)."""
+        while start < stop and (piece := os.pread(self._descriptor, min(1 << 20, stop - start), start)):
+            start += len(piece)
+            yield piece

@@ -93,7 +93,7 @@ class ArtifactSchema(Open):
     task = fields.Integer(required=True, metadata={"description": "-1: of the simulation as a whole."})
     name = fields.String(required=True)
     media_type = fields.String(required=True)
-    size = fields.Integer(required=True, metadata={"description": "Bytes."})
+    size = fields.Integer(required=True, attribute="bytes", metadata={"description": "Bytes."})
 
 
 class ArtifactPageSchema(PageSchema):

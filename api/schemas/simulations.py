@@ -1,5 +1,6 @@
 """Simulations on the wire: what is asked for, and how it stands."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
@@ -216,10 +217,21 @@ class SimulationPageSchema(PageSchema):
     items = fields.List(fields.Nested(SimulationSchema), required=True)
 
 
+class StateName(Choice):
+    """A state by its name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(*(state.value for state in State), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
+        name = super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
+        return State(name) if name in set(State) else name
+
+
 class SimulationQuery(PageQuery):
     """Which simulations are listed."""
 
-    state = Choice(*(state.value for state in State), metadata={"description": "Only those in this state."})
+    state = StateName(metadata={"description": "Only those in this state."})
     dataset = Text(NAME, longest=100, metadata={"description": "Only those on this dataset."})
     runtime = Text(NAME, longest=100, metadata={"description": "Only those with this runtime."})
     model = Text(NAME, longest=100, metadata={"description": "Only those of models of this name."})

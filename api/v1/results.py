@@ -61,8 +61,8 @@ def table(id: str, start: int, format: str) -> Response:
 class Results(MethodView):
     """The results of a simulation."""
 
-    @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.takes(ResultsQuery)
+    @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_results",
         description="Results, a line or row for each task.",
@@ -95,8 +95,8 @@ class Results(MethodView):
 class Events(MethodView):
     """What happens to a simulation."""
 
-    @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.takes(EventsQuery)
+    @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_events",
         description="Events as they happen, until the last.",

@@ -1,0 +1,32 @@
+"""What tests of the API send and expect."""
+
+import json
+from typing import Any
+
+from werkzeug.test import TestResponse
+
+MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0]\n"
+
+
+def line(task: int, status: str = "ok", **metrics: Any) -> bytes:
+    """A result line as players write them: ``timing`` last."""
+    result = {
+        "task": task,
+        "status": status,
+        "scenario": {"index": task, "repeat": 0, "seed": task, "name": f"s{task}"},
+        "metrics": {"steps": task, "return": task / 2, **metrics},
+        "error": None if status == "ok" else "the model raised",
+        "artifacts": [],
+        "timing": {"seconds": 0.5},
+    }
+    return json.dumps(result, separators=(",", ":")).encode() + b"\n"
+
+
+def problem(response: TestResponse, status: int, slug: str) -> dict[str, Any]:
+    """Assert that an answer is a complete problem, and return it."""
+    assert response.status_code == status, response.data
+    assert response.content_type == "application/problem+json"
+    body: dict[str, Any] = response.json
+    assert body["type"] == f"/problems/{slug}", body
+    assert body["status"] == status and body["title"] and body["detail"]
+    return body

@@ -1,0 +1,140 @@
+"""A real platform on SQLite and a folder, its application, and a driver that plays simulations to their end."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+import app as root
+from core.domain.ranges import Lease
+from core.domain.states import State
+from core.services import Platform, build
+from core.services.bells import LocalBell
+from core.services.dispatch import Dispatch
+from core.services.leases import Known, Report
+from core.settings import Settings
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.stores import open_store
+from tests.api.answers import MODEL, line
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", streams=4, max_upload=1 << 20)
+
+
+@pytest.fixture
+def platform(settings: Settings) -> Iterator[Platform]:
+    settings.home.mkdir()
+    database = Database(settings.database)
+    migrate(database)
+    store = open_store(settings.objects)
+    yield build(database, store, LocalBell(), home=settings.home, cores=2, sandbox={"level": 3}, streams=4)
+    database.close()
+
+
+@pytest.fixture
+def application(platform: Platform, settings: Settings) -> Flask:
+    return root.create_flask(platform, settings, {"level": 3, "missing": []})
+
+
+@pytest.fixture
+def client(application: Flask) -> FlaskClient:
+    return application.test_client()
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Plays simulations as a courier would, through the services that couriers reach."""
+
+    platform: Platform
+
+    @property
+    def dispatch(self) -> Dispatch:
+        return Dispatch(
+            self.platform.database, self.platform.bell, cores=2, drivers_url="http://127.0.0.1:1", executor="fake"
+        )
+
+    def launch(self, id: str) -> Known:
+        """Bring a queued simulation to where drivers may lease."""
+        dispatch = self.dispatch
+        busy = next(one for one in dispatch.snapshot().busy if one.id == id)
+        assert dispatch.admit(busy, ready=True)
+        launch = dispatch.launch(next(one for one in dispatch.snapshot().busy if one.id == id))
+        return self.platform.leases.authenticate(launch.id, launch.token)
+
+    def report(self, launch: Known, lease: Lease, since: int, to: int, **extra: Any) -> None:
+        """Report made-up results of the tasks [since, to); every seventh fails."""
+        lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
+        report = Report("d", lease.stage, lease.start, lease.fence, since, to, lines, **extra)
+        assert self.platform.leases.report(launch, report).taken
+
+    def lease(self, launch: Known) -> Lease:
+        """Take whatever is there to lease."""
+        found = self.platform.leases.lease(launch, "d", None)
+        assert isinstance(found, Lease)
+        return found
+
+    def play(self, id: str, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
+        """Play a simulation to its end."""
+        self.finish(self.launch(id), artifacts=artifacts)
+
+    def finish(self, launch: Known, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
+        """Play the rest of a launch's simulation to its end; the artifacts come with the first report."""
+        id = launch.simulation
+        first = True
+        while isinstance(lease := self.platform.leases.lease(launch, "d", None), Lease):
+            given = artifacts if first and artifacts else {}
+            blobs = b"".join(given.values())
+            described = [(*key, len(blob)) for key, blob in given.items()]
+            self.report(launch, lease, lease.mark, lease.stop, artifacts=described, blobs=blobs)
+            first = False
+            if self.dispatch.close(id):
+                break
+        self.platform.collecting.collect(id)
+        assert self.platform.simulations.get(id).state is State.SUCCEEDED
+
+
+@pytest.fixture
+def driver(platform: Platform) -> Driver:
+    return Driver(platform)
+
+
+@pytest.fixture
+def model(client: FlaskClient) -> str:
+    """The name of a registered model."""
+    put = client.put(
+        "/v1/models/mine?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"}
+    )
+    assert put.status_code == 201, put.data
+    return "mine"
+
+
+Submit = Callable[..., TestResponse]
+
+
+@pytest.fixture
+def submit(client: FlaskClient, model: str) -> Submit:
+    """Submit so many no-op tasks."""
+
+    def send(tasks: int = 20, headers: Mapping[str, str] | None = None, **fields: Any) -> TestResponse:
+        asked = {"dataset": "noop", "runtime": "python", "model": model, "scenarios": {"range": [0, tasks]}}
+        return client.post("/v1/simulations", json=asked | fields, headers=headers)
+
+    return send
+
+
+@pytest.fixture
+def finished(submit: Submit, driver: Driver) -> str:
+    """The id of a simulation of 20 tasks that has ended; two of them failed."""
+    id: str = submit().json["id"]
+    driver.play(
+        id, artifacts={(0, "note.txt", "text/plain"): b"0123456789", (3, "deep/x.bin", "text/html"): b"<script>"}
+    )
+    return id

@@ -1,0 +1,64 @@
+"""The oldest promise: it works verbatim, wherever curl puts the JSON."""
+
+import json
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.api.answers import problem
+
+PATHS = ["/1.0/simluation/tests", "/1.0/simulation/tests"]
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def body(model: str) -> dict[str, Any]:
+    return {"runtimePath": "python", "model_data": "noop", "model": model, "scenarios": {"range": [0, 3]}}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("headers", [FORM, {"Content-Type": "application/json"}, {}])
+def test_the_promise_makes_a_simulation(
+    client: FlaskClient, body: dict[str, Any], path: str, headers: dict[str, str]
+) -> None:
+    host = {"Host": "karrozzeria:5000"}
+    answer = client.post(path, data=json.dumps(body), headers=headers | host)
+    assert answer.status_code == 201, answer.data
+    assert answer.json["runtime"]["name"] == "python" and answer.json["dataset"]["name"] == "noop"
+    assert answer.headers["Location"] == f"/v1/simulations/{answer.json['id']}"
+    assert client.get(answer.headers["Location"]).json["state"] == "queued"
+
+
+def test_signs_that_a_form_would_swallow_survive(client: FlaskClient, body: dict[str, Any]) -> None:
+    labels = {"note": "a=b&c=d+e%20f;g"}
+    answer = client.post(PATHS[0], data=json.dumps(body | {"labels": labels}), headers=FORM)
+    assert answer.json["labels"] == labels
+
+
+def test_an_encoded_body_is_understood(client: FlaskClient, body: dict[str, Any]) -> None:
+    from urllib.parse import quote, quote_plus
+
+    for encode in (quote, quote_plus):
+        encoded = encode(json.dumps(body | {"labels": {"note": "1+1 = 2"}}))
+        answer = client.post(PATHS[0], data=encoded, headers=FORM)
+        assert answer.status_code == 201 and answer.json["labels"] == {"note": "1+1 = 2"}
+
+
+def test_the_words_of_v1_are_let_through(client: FlaskClient, model: str) -> None:
+    answer = client.post(PATHS[0], data=json.dumps({"runtime": "python", "dataset": "noop", "model": model}))
+    assert answer.status_code == 201
+
+
+def test_what_the_promise_cannot_be_kept_for_is_said_in_words(client: FlaskClient) -> None:
+    wrong = client.post(PATHS[0], data='{"runtimePath": "tensorflwo", "model_data": "noop"}', headers=FORM)
+    assert problem(wrong, 422, "unknown-runtime")["nearest"] == ["tensorflow"]
+    problem(client.post(PATHS[0], data="runtimePath=tensorflow&model_data=noop", headers=FORM), 400, "bad-request")
+    problem(
+        client.post(PATHS[0], data={"model_data": "noop"}, content_type="multipart/form-data"),
+        415,
+        "unsupported-media-type",
+    )
+    problem(client.get(PATHS[0]), 405, "method-not-allowed")
+    missing = problem(client.post(PATHS[0], data="{}", headers=FORM), 422, "invalid")
+    assert "dataset" in missing["detail"]

@@ -1,0 +1,137 @@
+"""Nobody but this machine's people drives the loopback API: hosts, origins, encodings, bodies cut off."""
+
+import io
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from api.gate import AnnouncedBody, Gate, host_of, judge
+from core.errors import TruncatedUpload
+from tests.api.answers import problem
+
+PROMISE = '{"runtimePath": "python", "model_data": "noop"}'
+
+
+def environ(**changes: str) -> dict[str, Any]:
+    fixed = {
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": "/v1/models",
+        "HTTP_HOST": "localhost:5000",
+        "wsgi.url_scheme": "http",
+    }
+    return fixed | changes
+
+
+@pytest.mark.parametrize(
+    ("authority", "host"),
+    [
+        ("localhost:5000", "localhost"),
+        ("LOCALHOST", "localhost"),
+        ("[::1]:5000", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("127.0.0.1:80", "127.0.0.1"),
+        ("evil.example:5000", "evil.example"),
+        ("localhost:", "localhost:"),
+        ("localhost:evil", "localhost:evil"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_its_name_without_the_port(authority: str, host: str) -> None:
+    assert host_of(authority) == host
+
+
+@pytest.mark.parametrize("host", ["localhost:5000", "127.0.0.1:5000", "[::1]:5000", "localhost", "Localhost:1"])
+def test_loopback_names_are_answered(client: FlaskClient, host: str) -> None:
+    assert client.get("/v1/runtimes", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:5000", "127.0.0.1.nip.io", "10.0.0.7:5000"])
+@pytest.mark.parametrize("path", ["/v1/simulations", "/docs", "/metrics", "/healthz", "/nothing"])
+def test_a_rebound_name_is_misdirected_even_for_reading(client: FlaskClient, host: str, path: str) -> None:
+    problem(client.get(path, headers={"Host": host}), 421, "misdirected")
+
+
+def test_a_configured_name_is_answered() -> None:
+    assert judge(environ(HTTP_HOST="lab.example:5000"), {"lab.example"}, "") is None
+
+
+@pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
+def test_karrozzeria_is_answered_for_the_promise_alone(client: FlaskClient, path: str) -> None:
+    host = {"Host": "karrozzeria:5000"}
+    promised = client.post(path, data=PROMISE, headers=host | {"Content-Type": "application/x-www-form-urlencoded"})
+    assert promised.status_code in {201, 422}  # whether there is a baseline is not the gate's matter
+    problem(client.get(path, headers=host), 421, "misdirected")
+    problem(client.post(path, data=PROMISE, headers=host | {"Origin": "http://karrozzeria:5000"}), 421, "misdirected")
+    problem(client.post("/v1/simulations", data=PROMISE, headers=host), 421, "misdirected")
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://localhost:5000", "http://localhost:5001", "http://localhost", ""]
+)
+def test_another_origin_is_refused(client: FlaskClient, origin: str) -> None:
+    headers = {"Host": "localhost:5000", "Origin": origin}
+    problem(client.post("/1.0/simluation/tests", data=PROMISE, headers=headers), 403, "forbidden-origin")
+    problem(client.get("/v1/simulations", headers=headers), 403, "forbidden-origin")
+
+
+def test_the_same_origin_is_let_in(client: FlaskClient) -> None:
+    headers = {"Host": "localhost:5000", "Origin": "http://localhost:5000", "Sec-Fetch-Site": "same-origin"}
+    assert client.get("/v1/simulations", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_fetch_from_another_site_is_refused(client: FlaskClient, site: str) -> None:
+    problem(client.get("/v1/simulations", headers={"Sec-Fetch-Site": site}), 403, "forbidden-origin")
+
+
+def test_no_answer_invites_other_origins(client: FlaskClient) -> None:
+    for response in (client.options("/v1/simulations"), client.get("/v1/simulations"), client.get("/nothing")):
+        assert not [name for name in response.headers.keys() if name.lower().startswith("access-control")]
+
+
+def test_every_answer_carries_the_security_headers(client: FlaskClient) -> None:
+    for path in ("/v1/simulations", "/docs", "/openapi.json", "/nothing", "/metrics", "/healthz"):
+        headers = client.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert client.get("/", headers={"Host": "evil"}).headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_token_is_needed_for_everything_but_probes(application: Flask) -> None:
+    guarded = Gate(application.wsgi_app, token="correct horse")
+    application.wsgi_app = guarded  # type: ignore[method-assign]
+    client = application.test_client()
+    assert client.get("/healthz").status_code == 200
+    refused = client.get("/v1/simulations")
+    problem(refused, 401, "unauthorized")
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    for wrong in ("Bearer wrong", "Basic correct horse", "Bearer", "Bearer correct hors\xe9"):
+        problem(client.get("/docs", headers={"Authorization": wrong}), 401, "unauthorized")
+    assert client.get("/v1/simulations", headers={"Authorization": "Bearer correct horse"}).status_code == 200
+
+
+def test_a_compressed_body_is_refused(client: FlaskClient) -> None:
+    sent = client.post("/v1/simulations", json={}, headers={"Content-Encoding": "gzip"})
+    problem(sent, 415, "unsupported-media-type")
+
+
+def test_a_body_with_two_lengths_is_refused() -> None:
+    refusal = judge(environ(CONTENT_LENGTH="3", HTTP_TRANSFER_ENCODING="chunked"), {"localhost"}, "")
+    assert refusal is not None and refusal.slug == "bad-request"
+
+
+def test_a_body_that_ends_early_is_an_error_and_never_a_shorter_body() -> None:
+    body = AnnouncedBody(io.BytesIO(b"abc"), 5)
+    assert body.read(2) == b"ab"
+    assert body.read(2) == b"c"
+    with pytest.raises(TruncatedUpload, match="2 bytes before"):
+        body.read(2)
+
+
+def test_a_body_ends_where_it_was_announced_to() -> None:
+    body = AnnouncedBody(io.BytesIO(b"one\ntwo\nthree"), 9)
+    assert body.readline() == b"one\n"
+    assert body.readlines() == [b"two\n", b"t"]
+    assert body.read() == b""

@@ -1,0 +1,154 @@
+"""Models: brought as a form or as bytes, whole or not at all; looked at, and deleted."""
+
+import hashlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from core.settings import Settings
+from tests.api.answers import MODEL, problem
+
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+def digest(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def announced(length: int) -> dict[str, Any]:
+    """What a server sees whose client announced another length than it sent."""
+    return {"CONTENT_LENGTH": str(length), "wsgi.input_terminated": True}
+
+
+def test_a_form_brings_a_model(client: FlaskClient) -> None:
+    sent = client.post("/v1/models", data={"file": (io.BytesIO(MODEL), "my policy.py"), "runtime": "python"})
+    assert sent.status_code == 201, sent.data
+    made = sent.json
+    assert made["name"] == "my-policy" and made["version"] == 1 and made["format"] == "python"
+    assert made["digest"] == digest(MODEL) and made["size"] == len(MODEL)
+    assert made["created_at"].endswith("+00:00")
+    assert client.get(sent.headers["Location"]).json == made
+
+
+def test_a_put_brings_the_next_version_of_a_name(client: FlaskClient) -> None:
+    for version, data in enumerate((MODEL, MODEL + b"#", MODEL + b"##"), 1):
+        sent = client.put("/v1/models/idm2?filename=model.py", data=data, headers=BYTES)
+        assert sent.status_code == 201 and sent.json["version"] == version
+    assert client.get("/v1/models/idm2").json["version"] == 3
+    assert client.get("/v1/models/idm2@1").json["digest"] == digest(MODEL)
+    assert client.get(f"/v1/models/{digest(MODEL + b'#')}").json["version"] == 2
+
+
+def test_a_truncated_upload_leaves_nothing(client: FlaskClient, settings: Settings) -> None:
+    for path, headers in (
+        ("/v1/models/cut?filename=model.py", BYTES),
+        ("/v1/models/cut", BYTES | {"Content-Type": "text/plain"}),
+    ):
+        cut = client.put(path, data=MODEL, headers=headers, environ_overrides=announced(len(MODEL) + 5))
+        assert "5 bytes" in problem(cut, 400, "truncated-upload")["detail"]
+    assert client.get("/v1/models").json["items"] == []
+    assert [path for path in settings.home.rglob("*") if path.is_file() and path.parent.name == "scratch"] == []
+
+
+def test_a_form_that_is_cut_off_is_refused(client: FlaskClient) -> None:
+    whole = b'--b\r\nContent-Disposition: form-data; name="file"; filename="m.py"\r\n\r\n' + MODEL + b"\r\n--b--\r\n"
+    form = {"Content-Type": "multipart/form-data; boundary=b"}
+    assert client.post("/v1/models", data=whole, headers=form).status_code == 201
+    cut = client.post("/v1/models", data=whole[:-9], headers=form)
+    problem(cut, 400, "bad-request")
+    cut = client.post("/v1/models", data=whole[:-9], headers=form, environ_overrides=announced(len(whole)))
+    problem(cut, 400, "truncated-upload")
+    problem(client.post("/v1/models", data=whole, headers={"Content-Type": "multipart/form-data"}), 400, "bad-request")
+
+
+def test_a_put_without_a_length_is_refused(client: FlaskClient) -> None:
+    chunked = client.put("/v1/models/x", data=MODEL, headers=BYTES, environ_overrides={"CONTENT_LENGTH": ""})
+    problem(chunked, 411, "length-required")
+
+
+def test_a_model_that_is_too_large_is_refused(client: FlaskClient) -> None:
+    large = bytes((1 << 20) + 1)
+    problem(client.put("/v1/models/large", data=large, headers=BYTES), 413, "too-large")
+    problem(client.post("/v1/models", data={"file": (io.BytesIO(large), "large.py")}), 413, "too-large")
+
+
+def test_uploads_wait_in_our_folder_and_not_in_memory(
+    client: FlaskClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    used: list[Path] = []
+    real = tempfile.TemporaryFile
+
+    def spy(mode: str, *, dir: Path) -> Any:
+        used.append(dir)
+        return real(mode, dir=dir)
+
+    monkeypatch.setattr("api.body.tempfile.TemporaryFile", spy)
+    assert client.post("/v1/models", data={"file": (io.BytesIO(MODEL), "a.py")}).status_code == 201
+    assert used == [settings.home.resolve() / "uploads"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"name": "only"},
+        {"other": (io.BytesIO(MODEL), "a.py")},
+        {"file": (io.BytesIO(MODEL), "a.py"), "colour": "red"},
+        {"file": (io.BytesIO(MODEL), "a.py"), "name": "a b"},
+        {"file": (io.BytesIO(b""), "a.py")},
+    ],
+)
+def test_a_form_that_makes_no_sense_is_refused(client: FlaskClient, form: dict[str, Any]) -> None:
+    problem(client.post("/v1/models", data=form, content_type="multipart/form-data"), 422, "invalid")
+
+
+def test_bytes_that_tell_no_format_are_refused_in_words(client: FlaskClient) -> None:
+    problem(client.put("/v1/models/what", data=b"\x00\x01\x02\x03" * 9, headers=BYTES), 422, "unknown-format")
+
+
+def test_a_runtime_that_is_not_there_is_named_with_its_neighbours(client: FlaskClient) -> None:
+    answer = client.put("/v1/models/x?runtime=pyhton", data=MODEL, headers=BYTES)
+    assert problem(answer, 422, "unknown-runtime")["nearest"] == ["python"]
+
+
+@pytest.mark.parametrize("ref", ["nobody", "nobody@1", "nobody@x", "sha256:" + "0" * 64, "01jd0000000000000000000000"])
+def test_a_model_that_is_not_there(client: FlaskClient, ref: str) -> None:
+    problem(client.get(f"/v1/models/{ref}"), 404, "unknown-model")
+    problem(client.delete(f"/v1/models/{ref}"), 404, "unknown-model")
+
+
+@pytest.mark.parametrize("ref", ["%00", "a%0Ab", "a b", "..", "x" * 201])
+def test_a_name_of_another_shape_is_no_address(client: FlaskClient, ref: str) -> None:
+    assert client.get(f"/v1/models/{ref}").status_code == 404
+
+
+def test_a_deleted_model_is_gone(client: FlaskClient, model: str) -> None:
+    gone = client.delete(f"/v1/models/{model}")
+    assert gone.status_code == 204 and gone.data == b""
+    problem(client.get(f"/v1/models/{model}"), 404, "unknown-model")
+
+
+def test_a_model_in_use_stays(client: FlaskClient, submit: Any) -> None:
+    id = submit().json["id"]
+    refused = problem(client.delete("/v1/models/mine"), 409, "in-use")
+    assert refused["simulation"] == id
+
+
+def test_models_are_listed_by_pages(client: FlaskClient) -> None:
+    for number in range(5):
+        client.put(f"/v1/models/m{number}?filename=a.py", data=MODEL + b"#" * number, headers=BYTES)
+    seen, path = [], "/v1/models?limit=2"
+    while path:
+        page = client.get(path)
+        seen += [one["name"] for one in page.json["items"]]
+        assert len(page.json["items"]) <= 2
+        path = page.headers["Link"].split(">")[0][1:] if "Link" in page.headers else ""
+        assert bool(path) == (page.json["next"] is not None)
+    assert seen == ["m4", "m3", "m2", "m1", "m0"]
+    assert [one["name"] for one in client.get("/v1/models?name=m3").json["items"]] == ["m3"]
+    assert client.get("/v1/models?format=onnx").json == {"items": [], "next": None}

@@ -1,0 +1,108 @@
+"""For those who run it: health, readiness, metrics, the document and its page."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from core.services import Platform
+from tests.api.conftest import Submit
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_health_and_readiness(client: FlaskClient) -> None:
+    assert client.get("/healthz").json == {"status": "ok"}
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json == {
+        "ready": True,
+        "checks": {"database": "ok", "bell": "ok"},
+        "sandbox": {"level": 3, "missing": []},
+    }
+
+
+def test_a_database_that_does_not_answer_makes_it_unready(client: FlaskClient, platform: Platform) -> None:
+    def broken() -> None:
+        raise OSError("/home/someone/windtunnel.db")
+
+    platform.database.read = broken  # type: ignore[method-assign, assignment]
+    answer = client.get("/readyz")
+    assert answer.status_code == 503 and answer.json["ready"] is False
+    assert answer.json["checks"]["database"] == "the database does not answer (OSError)"
+
+
+def test_metrics_count_by_templates_and_never_by_ids(client: FlaskClient, submit: Submit) -> None:
+    for _ in range(3):
+        client.get(f"/v1/simulations/{submit().json['id']}")
+    client.get("/nothing/at/all")
+    client.open("/v1/models", method="BREW")
+    families = {one.name: one for one in text_string_to_metric_families(client.get("/metrics").text)}
+    states = {sample.labels["state"]: sample.value for sample in families["windtunnel_simulations"].samples}
+    assert states["queued"] == 3 and states["failed"] == 0
+    requests = {
+        tuple(sample.labels.values()): sample.value
+        for sample in families["windtunnel_http_requests"].samples
+        if sample.name.endswith("_total")
+    }
+    by = {(s.labels["method"], s.labels["route"]) for s in families["windtunnel_http_requests"].samples}
+    assert ("GET", "/v1/simulations/<id:id>") in by and ("GET", "none") in by
+    assert any(method == "other" for method, _ in by)
+    assert 3.0 in requests.values()
+    assert "windtunnel_streams" in families and "windtunnel_http_request_seconds" in families
+
+
+def test_the_page_needs_nothing_from_the_internet(client: FlaskClient) -> None:
+    page = client.get("/docs")
+    assert page.status_code == 200 and page.mimetype == "text/html"
+    policy = page.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'self';") and "script-src" not in policy
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page.text), "an inline script would be blocked"
+    links = re.findall(r'(?:src|href)="([^"]*)"', page.text)
+    assert len(links) == 4
+    for link in links:
+        assert link.startswith("/docs/")
+        with client.get(link) as asset:
+            assert asset.status_code == 200 and asset.data
+            assert asset.mimetype in {"text/css", "text/javascript", "image/png"}
+    with client.get("/docs/docs.js") as script:
+        assert "/openapi.json" in script.text
+
+
+def test_only_the_pages_own_files_are_served(client: FlaskClient) -> None:
+    for path in ("/docs/index.html", "/docs/..%2fapplication.py", "/docs/docs.py", "/docs/LICENSE"):
+        assert client.get(path).status_code == 404
+
+
+def test_the_committed_document_is_what_the_code_says(client: FlaskClient) -> None:
+    check = subprocess.run(
+        [sys.executable, "-m", "scripts.openapi", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert check.returncode == 0, check.stderr
+    committed = yaml.safe_load((ROOT / "openapi.yaml").read_text(encoding="utf-8"))
+    assert client.get("/openapi.json").json == committed
+
+
+def test_every_operation_is_named_described_and_refuses_in_problems(client: FlaskClient) -> None:
+    document = client.get("/openapi.json").json
+    names = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if method == "parameters":
+                continue
+            names.append(operation["operationId"])
+            assert operation["summary"], (path, method)
+            assert {"400", "401", "403", "421"} <= operation["responses"].keys(), (path, method)
+    assert len(set(names)) == len(names) > 20
+
+
+def test_every_address_is_documented(client: FlaskClient) -> None:
+    rules = {re.sub(r"<(?:[^:>]*:)?([^>]+)>", r"{\1}", rule.rule) for rule in client.application.url_map.iter_rules()}
+    undocumented = rules - set(client.get("/openapi.json").json["paths"])
+    assert undocumented == {
+        "/1.0/simulation/tests", "/1.0/simluation/tests", "/docs", "/docs/{asset}", "/openapi.json", "/metrics",
+    }  # fmt: skip

@@ -1,0 +1,231 @@
+"""Results: in task order or as they arrive, as lines, tables or events; resumable, and whole at the end."""
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pandas
+import pytest
+from flask.testing import FlaskClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.streams import frame
+from api.tables import as_csv, as_parquet, columns, flat, harmless
+from core.services import Platform
+from tests.api.answers import line, problem
+from tests.api.conftest import Driver, Submit
+
+
+def lines_of(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in data.splitlines() if each]
+
+
+def test_lines_come_in_task_order(client: FlaskClient, finished: str) -> None:
+    answer = client.get(f"/v1/simulations/{finished}/results")
+    assert answer.content_type == "application/x-ndjson"
+    assert [one["task"] for one in lines_of(answer.data)] == list(range(20))
+    rest = client.get(f"/v1/simulations/{finished}/results?from=17&format=ndjson")
+    assert [one["task"] for one in lines_of(rest.data)] == [17, 18, 19]
+
+
+def test_what_is_there_can_be_read_before_the_end(client: FlaskClient, submit: Submit, driver: Driver) -> None:
+    id = submit().json["id"]
+    launch = driver.launch(id)
+    lease = driver.lease(launch)
+    driver.report(launch, lease, 0, 3)
+    assert len(lines_of(client.get(f"/v1/simulations/{id}/results").data)) == 3
+    assert client.get(f"/v1/simulations/{id}/results?format=csv").data.count(b"\r\n") == 4
+
+
+def test_a_followed_stream_ends_with_the_simulation(client: FlaskClient, submit: Submit, driver: Driver) -> None:
+    id = submit().json["id"]
+    thread = threading.Thread(target=driver.play, args=(id,))
+    thread.start()
+    answer = client.get(f"/v1/simulations/{id}/results?follow=true")
+    thread.join()
+    assert sorted(one["task"] for one in lines_of(answer.data)) == list(range(20))
+    assert answer.headers["X-Accel-Buffering"] == "no"
+
+
+def test_a_followed_stream_is_resumed_by_what_was_received(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/results?follow=true"
+    whole = client.get(path).data
+    received = whole.splitlines(keepends=True)[:7]
+    assert b"".join(received) + client.get(f"{path}&skip=7").data == whole
+
+
+def test_a_stream_that_cannot_be_complete_says_so(client: FlaskClient, submit: Submit) -> None:
+    id = submit().json["id"]
+    client.post(f"/v1/simulations/{id}/cancel")
+    assert lines_of(client.get(f"/v1/simulations/{id}/results?follow=true").data) == [
+        {"incomplete": "cancelled by its owner"}
+    ]
+
+
+def test_a_followed_stream_as_events(client: FlaskClient, finished: str) -> None:
+    answer = client.get(
+        f"/v1/simulations/{finished}/results?follow=true&skip=18", headers={"Accept": "text/event-stream"}
+    )
+    assert answer.content_type == "text/event-stream"
+    blocks = answer.data.decode().strip().split("\n\n")
+    assert blocks[0] == "retry: 2000"
+    assert [block.split("\n")[:2] for block in blocks[1:]] == [["id: 19", "event: result"], ["id: 20", "event: result"]]
+
+
+@pytest.mark.parametrize(
+    "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=1", "from=-1", "from=x",
+              "format=xml", "format=csv&from=3", "folow=true"],
+)  # fmt: skip
+def test_a_query_that_makes_no_sense_is_refused(client: FlaskClient, finished: str, query: str) -> None:
+    problem(client.get(f"/v1/simulations/{finished}/results?{query}"), 422, "invalid")
+
+
+def test_the_format_follows_what_is_accepted(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/results"
+
+    def given(accept: str) -> str:
+        return client.get(path, headers={"Accept": accept}).content_type
+
+    assert given("text/csv") == "text/csv; charset=utf-8"
+    assert given("application/vnd.apache.parquet") == "application/vnd.apache.parquet"
+    assert given("text/csv;q=0.1, application/x-ndjson") == "application/x-ndjson"
+    assert given("*/*") == "application/x-ndjson"
+    problem(client.get(path, headers={"Accept": "image/png"}), 406, "not-acceptable")
+
+
+def test_a_csv_has_a_row_for_each_task(client: FlaskClient, finished: str) -> None:
+    answer = client.get(f"/v1/simulations/{finished}/results?format=csv")
+    assert finished in answer.headers["Content-Disposition"]
+    frame = pandas.read_csv(io.BytesIO(answer.data))
+    assert list(frame["task"]) == list(range(20))
+    assert list(frame.columns[:3]) == ["task", "status", "error"]
+    assert {"scenario.name", "metrics.return", "timing.seconds"} <= set(frame.columns)
+    assert (frame["status"] == "failed").sum() == 2
+
+
+def test_a_parquet_file_has_a_row_for_each_task_and_real_types(client: FlaskClient, finished: str) -> None:
+    answer = client.get(f"/v1/simulations/{finished}/results?format=parquet")
+    frame = pandas.read_parquet(io.BytesIO(answer.data))
+    assert len(frame) == 20 and frame["metrics.return"].sum() == sum(range(20)) / 2
+    assert frame["task"].dtype == "int64" and frame["metrics.return"].dtype == "float64"
+    part = client.get(f"/v1/simulations/{finished}/results?format=parquet", headers={"Range": "bytes=-4"})
+    assert part.status_code == 206 and part.data == b"PAR1"
+    assert part.headers["ETag"] == answer.headers["ETag"]
+    head = client.head(f"/v1/simulations/{finished}/results?format=parquet")
+    assert head.headers["Content-Length"] == str(len(answer.data))
+
+
+# -- tables
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
+def test_no_cell_is_a_formula(cell: str) -> None:
+    assert harmless(cell) == "'" + cell
+    assert harmless("a" + cell) == "a" + cell
+
+
+def test_numbers_stay_numbers() -> None:
+    assert [harmless(value) for value in (-1, -1.5, None, True)] == [-1, -1.5, None, "true"]
+
+
+def test_columns_take_what_all_their_rows_hold() -> None:
+    rows = [
+        flat({"task": 0, "metrics": {"a": 1, "b": None, "c": True, "d": 1}}),
+        flat({"task": 1, "metrics": {"a": 1.5, "b": "x", "c": False, "d": "y", "e": {"f": [1, 2]}}}),
+    ]
+    kinds = columns(rows)
+    assert kinds == {
+        "task": "int", "status": "str", "error": "str", "metrics.a": "float", "metrics.b": "str", "metrics.c": "bool",
+        "metrics.d": "str", "metrics.e.f": "str",
+    }  # fmt: skip
+    assert rows[1]["metrics.e.f"] == "[1,2]"
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**62), 2**62)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=8))
+def test_any_results_make_tables_of_their_length(metrics: list[dict[str, Any]]) -> None:
+    def lines() -> Iterator[bytes]:
+        yield b"".join(line(task, **each) for task, each in enumerate(metrics))
+
+    read = list(csv.reader(io.StringIO(b"".join(as_csv(lines)).decode(), newline="")))
+    assert len(read) == len(metrics) + 1 and len({len(row) for row in read}) == 1
+    blob = as_parquet(lines, None)
+    data = b"".join(blob.read(0, blob.size))
+    assert len(data) == blob.size
+    assert len(pandas.read_parquet(io.BytesIO(data))) == len(metrics)
+
+
+def test_what_arrives_between_the_passes_breaks_no_table() -> None:
+    passes = iter([[line(0, a=1)], [line(0, a=1), line(1, a="later", z=3)]])
+    assert b"".join(as_csv(lambda: next(passes))).count(b"\r\n") == 3
+
+
+# -- the same request
+
+
+def test_a_submission_streams_its_own_results(submit: Submit, driver: Driver, platform: Platform) -> None:
+    def play() -> None:
+        while not (found := platform.simulations.list()[0]):
+            threading.Event().wait(0.01)
+        driver.play(found[0].id)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    answer = submit(headers={"Accept": "application/x-ndjson"})
+    assert answer.status_code == 201 and answer.headers["Location"].startswith("/v1/simulations/")
+    assert len(lines_of(answer.data)) == 20
+    thread.join()
+
+
+def test_hanging_up_does_not_stop_the_simulation(
+    client: FlaskClient, model: str, driver: Driver, platform: Platform
+) -> None:
+    asked = {"dataset": "noop", "model": model, "scenarios": {"range": [0, 20]}}
+    answer = client.post("/v1/simulations", json=asked, headers={"Accept": "text/event-stream"}, buffered=False)
+    assert next(iter(answer.response)) == b"retry: 2000\n\n"
+    id = answer.headers["Location"].rpartition("/")[2]
+    answer.close()
+    assert platform.hub.streams == 0
+    driver.play(id)
+    assert client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 20
+
+
+def test_an_accept_that_cannot_be_met_makes_nothing(client: FlaskClient, submit: Submit) -> None:
+    problem(submit(headers={"Accept": "image/png"}), 406, "not-acceptable")
+    assert client.get("/v1/simulations").json["items"] == []
+
+
+def test_past_the_limit_a_stream_is_refused_before_anything_is_made(
+    client: FlaskClient, submit: Submit, platform: Platform
+) -> None:
+    id = submit().json["id"]
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(platform.hub.watching(id))
+        for path in (f"/v1/simulations/{id}/events", f"/v1/simulations/{id}/results?follow=true"):
+            refused = client.get(path)
+            problem(refused, 503, "too-many-streams")
+            assert refused.headers["Retry-After"] == "5"
+        problem(submit(headers={"Accept": "application/x-ndjson"}), 503, "too-many-streams")
+        assert len(client.get("/v1/simulations").json["items"]) == 1
+        assert submit(headers={"Prefer": "wait=5"}).status_code == 201  # made, and not waited for
+    assert client.get(f"/v1/simulations/{id}/results").status_code == 200
+
+
+def test_a_frame_is_numbered_and_named() -> None:
+    assert frame(b"{}", event="state", id=3) == b"id: 3\nevent: state\ndata: {}\n\n"
+    assert frame(b"{}") == b"data: {}\n\n"
