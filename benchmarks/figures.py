@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import statistics
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,7 @@ def tail(values: Sequence[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine as far as figures depend on it; ``load`` says how quiet it was."""
+    """Describe the machine as far as figures depend on it."""
     processor = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     memory = re.search(r"^MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
     return {
@@ -47,15 +48,28 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "load": round(os.getloadavg()[0], 2),
     }
 
 
-def keep(measure: str, figures: dict[str, Any]) -> None:
-    """Write down what one measure found, with machine and date."""
+def busy(seconds: float = 2.0) -> float:
+    """Return the share of the processors that others use at this moment, from 0 to 1."""
+
+    def times() -> tuple[int, int]:
+        spent = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(spent), spent[3] + spent[4]  # idle, and waiting for a disk
+
+    total, idle = times()
+    time.sleep(seconds)
+    later, rested = times()
+    return 1 - (rested - idle) / max(1, later - total)
+
+
+def keep(measure: str, figures: dict[str, Any], others: float) -> None:
+    """Write down what one measure found, with machine, date, and how busy others kept the machine before it began."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    found = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
-    (KEPT / f"{measure}.json").write_text(json.dumps(found | {"figures": figures}, indent=1) + "\n")
+    found = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "others": others}
+    found |= {"machine": machine(), "figures": figures}
+    (KEPT / f"{measure}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def kept(measure: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from benchmarks.figures import keep, spread, tail
+from benchmarks.figures import spread, tail
 from benchmarks.house import House, fresh_home, house
 from benchmarks.processes import memory, total
 from benchmarks.wire import Wire
@@ -106,7 +106,7 @@ def streams(platform: House, count: int = STREAMS) -> dict[str, Any]:
     }
 
 
-def measure() -> None:
+def measure() -> dict[str, Any]:
     """Measure all of it; each in a platform whose history cannot weigh on it."""
     figures: dict[str, Any] = {"start": starts()}
     print(f"start to ready: {figures['start']}", flush=True)
@@ -129,4 +129,4 @@ def measure() -> None:
             time.sleep(SETTLE)
             figures["submissions"].append(submissions(platform))
             print(f"submissions: {figures['submissions'][-1]}", flush=True)
-    keep("footprint", figures)
+    return figures

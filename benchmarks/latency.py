@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from benchmarks import bystanders
-from benchmarks.figures import keep, tail
+from benchmarks.figures import tail
 from benchmarks.house import house
 from benchmarks.wire import Wire
 
@@ -33,7 +33,7 @@ def first_result(wire: Wire, asked: dict[str, Any]) -> tuple[float, float]:
     return first, time.perf_counter() - began
 
 
-def measure(posts: int = POSTS, pause: float = PAUSE) -> None:
+def measure(posts: int = POSTS, pause: float = PAUSE) -> dict[str, Any]:
     """Measure each kind paced and back to back, and beside it Ray's job API."""
     figures: dict[str, Any] = {"pause": pause, "kinds": {}}
     with house() as platform:
@@ -56,4 +56,4 @@ def measure(posts: int = POSTS, pause: float = PAUSE) -> None:
     job = bystanders.ask("ray_job", "10")
     figures["ray_job"] = {"version": job["version"], **tail(job["seconds"])}
     print(f"Ray job: {figures['ray_job']}", flush=True)
-    keep("latency", figures)
+    return figures

@@ -10,8 +10,8 @@ PAGE = Path("benchmarks/RESULTS.md")
 HEAD = """# What it measures up to
 
 Written by `make bench`; nothing here is a test, and no test is timed. Every figure is the median of its runs with the
-least and the most in brackets, unless it says otherwise. *Load* is the machine's one-minute load average when the
-measure ended, the measure itself included. Compare the ratios within one section, not the figures across machines.
+least and the most in brackets, unless it says otherwise. *Others* is the share of all processors that something else
+used when a measure began. Compare the ratios within one section, not the figures across machines.
 """
 Figures = dict[str, Any]
 
@@ -178,6 +178,6 @@ def write() -> None:
             page.append(
                 f"## {title}\n\n{found['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
                 f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, "
-                f"Python {machine['python']}, load {machine['load']}.\n\n{section(found['figures'])}\n"
+                f"Python {machine['python']}, others {found['others']:.0%}.\n\n{section(found['figures'])}\n"
             )
     PAGE.write_text("\n".join(page))
