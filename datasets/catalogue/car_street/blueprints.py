@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import cos, pi, sin
 
 #: Metres per second: a town's 50 km/h, a roundabout's 30, a motorway's 100 and its ramp's 60.
@@ -136,14 +137,14 @@ def crosswalk() -> Blueprint:
     nodes = [node(name, 110.0 * i, 0) for i, name in enumerate(names)]
     pavement = 'sidewalkWidth="2"'
     edges = []
-    for start, end in zip(names, names[1:], strict=False):
+    for start, end in pairwise(names):
         edges += [
             edge(start, end, lanes=2, speed=TOWN, priority=3, extra=pavement),
             edge(end, start, lanes=2, speed=TOWN, priority=3, extra=pavement),
         ]
     zebras = [
         f'<crossing node="{here}" edges="{before}{here} {here}{before}" priority="true" width="4"/>'
-        for before, here in zip(names[:3], names[1:4], strict=True)
+        for before, here in pairwise(names[:4])
     ]
     return Blueprint(
         tool="netconvert",

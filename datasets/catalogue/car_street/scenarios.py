@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any
 from xml.etree import ElementTree
@@ -105,9 +106,7 @@ class Network:
             for way in root.iter("connection")
             if way.attrib["from"] in lengths and way.attrib["to"] in lengths and way.get("dir") != "t"
         )
-        lit = frozenset(
-            node.attrib["id"] for node in root.iter("junction") if node.get("type") == "traffic_light"
-        )
+        lit = frozenset(node.attrib["id"] for node in root.iter("junction") if node.get("type") == "traffic_light")
         return cls(lengths, limits, ends, lanes, frozenset(way for way in ways if way[1] >= 0), lit)
 
     def onward(self, edge: str) -> list[str]:
@@ -150,7 +149,7 @@ def routes(street: str, event: str, seed: int, network: Network) -> Sequence[tup
             for start in range(4):
                 for turns_taken in (1, 2, 3):
                     arms = [ring[(start + step) % 4] for step in range(turns_taken + 1)]
-                    around = [f"r{here}r{there}" for here, there in zip(arms, arms[1:], strict=False)]
+                    around = [f"r{here}r{there}" for here, there in pairwise(arms)]
                     found.append((f"a{arms[0]}r{arms[0]}", *around, f"r{arms[-1]}a{arms[-1]}"))
             return [route for route in found if event != "failing_to_yield" or len(route) > 3]
         case "ramp_merge":
@@ -220,7 +219,5 @@ def scenarios(networks: Mapping[str, str]) -> list[dict[str, Any]]:
             for event in family.events:
                 for mix in MIXES:
                     for seed in SEEDS:
-                        lines.append(
-                            scenario(len(lines), family, density, event, mix, seed, read[family.street])
-                        )
+                        lines.append(scenario(len(lines), family, density, event, mix, seed, read[family.street]))
     return lines

@@ -41,7 +41,7 @@ class Model:
             side = 1.0 if wanted > 0 else -1.0
             urgent = o[7] < 60.0
             return side if fits(o, side, SAFE * (2.0 if urgent else 1.0)) else 0.0
-        if self.wait or o[0] < 0.5 and o[10] < 4.0:
+        if self.wait or (o[0] < 0.5 and o[10] < 4.0):
             return 0.0
         # Not away from a light, and not where there is no room left to come back.
         if o[25] < 40.0 or o[28] or not o[9]:

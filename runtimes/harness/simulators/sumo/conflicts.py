@@ -6,7 +6,7 @@ from math import cos, hypot, inf, radians, sin
 from .engine import EGO, sumo
 from .geometry import Meeting, Stripe, meetings, project, stripes
 from .passages import Passage
-from .street import Path, Shape, Street
+from .street import Shape, Street, Way
 
 #: Metres before a junction at which others are looked for, as the observation publishes.
 SIGHT = 60.0
@@ -27,16 +27,16 @@ class Ways:
 
     def __init__(self, street: Street) -> None:
         self.street = street
-        self._meetings: dict[Path, tuple[Meeting, ...]] = {}
-        self._stripes: dict[Path, tuple[Stripe, ...]] = {}
+        self._meetings: dict[Way, tuple[Meeting, ...]] = {}
+        self._stripes: dict[Way, tuple[Stripe, ...]] = {}
 
-    def meetings(self, path: Path) -> tuple[Meeting, ...]:
+    def meetings(self, path: Way) -> tuple[Meeting, ...]:
         """Return the paths that share ground with this one."""
         if path not in self._meetings:
             self._meetings[path] = meetings(self.street, path)
         return self._meetings[path]
 
-    def stripes(self, path: Path) -> tuple[Stripe, ...]:
+    def stripes(self, path: Way) -> tuple[Stripe, ...]:
         """Return the zebra crossings on this path."""
         if path not in self._stripes:
             self._stripes[path] = stripes(self.street, path)
@@ -46,7 +46,7 @@ class Ways:
 class Crossing:
     """The junction the ego is at or has just left."""
 
-    def __init__(self, ways: Ways, path: Path, origin: float) -> None:
+    def __init__(self, ways: Ways, path: Way, origin: float) -> None:
         self.path = path
         #: The odometer where the path begins.
         self.origin = origin
@@ -71,7 +71,7 @@ class Watch:
         self._crossing: Crossing | None = None
         self._behind: list[Crossing] = []
 
-    def look(self, path: Path | None, driven: float, odometer: float, light: str, now: float) -> Conflict:
+    def look(self, path: Way | None, driven: float, odometer: float, light: str, now: float) -> Conflict:
         """Return the conflict to come; ``driven`` is metres along the path, negative before it.
 
         On green everyone else must wait, so only those who are in the way already are told of.

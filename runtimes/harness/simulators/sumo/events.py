@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf, sqrt
 from typing import Any
 
@@ -9,7 +10,7 @@ from .clock import DT
 from .conflicts import Ways
 from .engine import EGO, sumo
 from .geometry import Meeting, Stripe
-from .street import Path
+from .street import Way
 from .traffic import Traffic, sides
 
 ACTOR = "actor"
@@ -70,7 +71,7 @@ class Event:
         return self.street.place(self.plan.route, self.plan.at + metres)
 
     def _gap(self) -> float:
-        """Return the metres from the ego's bumper to the actor's rear along the ego's route; infinity if it has gone."""
+        """Return the metres from the ego's bumper to the actor's rear along the route; infinity if it has gone."""
         vehicle = sumo.vehicle
         road = vehicle.getRoadID(ACTOR)
         edge = road if not road.startswith(":") else self.traffic.routes[ACTOR][vehicle.getRouteIndex(ACTOR)]
@@ -253,10 +254,10 @@ class Crosser(Event):
         """Tell whether this is the meeting the event is about: theirs to yield."""
         return meeting.owed and not meeting.yields
 
-    def _choose(self) -> tuple[Path, Meeting]:
+    def _choose(self) -> tuple[Way, Meeting]:
         """Return the first place on the route where somebody can come across, straight on if possible."""
         route = self.plan.route
-        for edge, onto in zip(route, route[1:], strict=False):
+        for edge, onto in pairwise(route):
             leading = self.street.leading(edge, onto)
             lane = self.plan.lane if self.plan.lane in leading else leading[0]
             path = self.street.paths[(lane, onto)]
@@ -299,7 +300,7 @@ class Crosser(Event):
         if not self.met:
             if lane != self.meeting.other.lane:
                 self._leave()
-            elif ego.lane == self.path.lane or self.street.lanes[ego.lane].edge == self.street.lanes[self.path.lane].edge:
+            elif self.street.lanes[ego.lane].edge == self.street.lanes[self.path.lane].edge:
                 ahead = self.street.lanes[ego.lane].length - ego.position + self.meeting.entry
                 moving = ego.speed > 1.0 and (not self.LIGHTS or ego.light in ("G", "g"))
                 if moving and ahead / max(3.0, ego.speed) <= self._arrival() + self.EARLY:
@@ -352,10 +353,10 @@ class LatePedestrian(Event):
         super().__init__(traffic, ways, plan)
         self.path, self.stripe = self._choose()
 
-    def _choose(self) -> tuple[Path, Stripe]:
+    def _choose(self) -> tuple[Way, Stripe]:
         """Return the first crossing that lies after the trigger."""
         route, driven = self.plan.route, -self.plan.at
-        for edge, onto in zip(route, route[1:], strict=False):
+        for edge, onto in pairwise(route):
             leading = self.street.leading(edge, onto)
             path = self.street.paths[(self.plan.lane if self.plan.lane in leading else leading[0], onto)]
             driven += self.street.lanes[path.lane].length

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .street import Path, Shape, Street, Zebra
+from .street import Shape, Street, Way, Zebra
 
 #: Two car paths share ground where their centre lines come closer than a car is wide.
 NEAR = 2.0
@@ -16,7 +16,7 @@ SPACING = 0.5
 class Meeting:
     """The ground two paths share, in metres from the start of each; ``yields``: ours must let the other pass."""
 
-    other: Path
+    other: Way
     entry: float
     exit: float
     other_entry: float
@@ -55,7 +55,7 @@ def shared(ours: Shape, theirs: Shape, near: float) -> tuple[float, float, float
     return float(mine[0]), float(mine[-1]), float(other[0]), float(other[-1])
 
 
-def meetings(street: Street, path: Path) -> tuple[Meeting, ...]:
+def meetings(street: Street, path: Way) -> tuple[Meeting, ...]:
     """Return every other path through the junction that shares ground with this one.
 
     SUMO's own ``getJunctionFoes`` leaves out about half of the crossing ones, so the world looks for itself.
@@ -72,7 +72,7 @@ def meetings(street: Street, path: Path) -> tuple[Meeting, ...]:
     return tuple(found)
 
 
-def stripes(street: Street, path: Path) -> tuple[Stripe, ...]:
+def stripes(street: Street, path: Way) -> tuple[Stripe, ...]:
     """Return the zebra crossings a path passes."""
     found = []
     for zebra in street.zebras:

@@ -43,7 +43,8 @@ def frame(street: Street, persons: list[str]) -> dict[str, Any]:
     for name in persons:
         if name in present:
             x, y = sumo.person.getPosition(name)
-            people.append({"id": name, "x": round(x, 2), "y": round(y, 2), "speed": round(sumo.person.getSpeed(name), 2)})
+            speed = sumo.person.getSpeed(name)
+            people.append({"id": name, "x": round(x, 2), "y": round(y, 2), "speed": round(speed, 2)})
     states = {light: sumo.trafficlight.getRedYellowGreenState(light) for light in street.lights}
     lights: dict[str, str] = {}
     for path in street.paths.values():

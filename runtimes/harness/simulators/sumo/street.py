@@ -24,7 +24,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class Way:
     """A way through a junction, from the end of one lane to the start of another."""
 
     lane: str
@@ -61,7 +61,7 @@ class Street:
     #: Edges for cars with their lanes, right to left.
     edges: Mapping[str, tuple[str, ...]]
     following: Mapping[str, tuple[str, ...]]
-    paths: Mapping[tuple[str, str], Path]
+    paths: Mapping[tuple[str, str], Way]
     #: junction -> link -> links it must yield to.
     yields: Mapping[str, Mapping[int, frozenset[int]]]
     #: junction -> link -> links whose way it meets.
@@ -72,11 +72,11 @@ class Street:
     junctions: Mapping[str, Shape]
 
     @cached_property
-    def inside(self) -> Mapping[str, tuple[Path, float]]:
+    def inside(self) -> Mapping[str, tuple[Way, float]]:
         """Internal lane -> the path it belongs to, and the metres before it."""
         return {lane: (path, before) for path in self.paths.values() for lane, before in path.pieces}
 
-    def path(self, lane: str, onto: str) -> Path | None:
+    def path(self, lane: str, onto: str) -> Way | None:
         """Return the way from a lane onto an edge; from a lane that does not lead there, its neighbour's way."""
         found = self.paths.get((lane, onto))
         if found is None and lane in self.lanes:
@@ -180,7 +180,7 @@ def _lanes(
     return lanes, edges, pavements
 
 
-def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[str, str], Path]:
+def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[str, str], Way]:
     inner: dict[str, str] = {}
     outer = []
     for connection in root.iter("connection"):
@@ -191,9 +191,11 @@ def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[s
                 inner[start] = given["via"]
         elif start in lanes and "via" in given and f"{given['to']}_{given['toLane']}" in lanes:
             outer.append((start, given))
-    paths: dict[tuple[str, str], Path] = {}
+    paths: dict[tuple[str, str], Way] = {}
     for start, given in outer:
-        pieces, shape, length = [], [], 0.0
+        pieces: list[tuple[str, float]] = []
+        shape: list[tuple[float, float]] = []
+        length = 0.0
         piece: str | None = given["via"]
         while piece is not None:
             pieces.append((piece, length))
@@ -202,7 +204,7 @@ def _paths(root: ElementTree.Element, lanes: Mapping[str, Lane]) -> dict[tuple[s
             piece = inner.get(piece)
         paths.setdefault(
             (start, given["to"]),
-            Path(
+            Way(
                 start,
                 given["to"],
                 given["via"][1:].rsplit("_", 2)[0],

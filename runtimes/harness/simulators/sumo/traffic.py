@@ -29,7 +29,14 @@ class Traffic:
         self.persons: list[str] = []
 
     def vehicle(
-        self, name: str, kind: str, route: tuple[str, ...], *, lane: str = "random", at: str = "random", speed: str = "max"
+        self,
+        name: str,
+        kind: str,
+        route: tuple[str, ...],
+        *,
+        lane: str = "random",
+        at: str = "random",
+        speed: str = "max",
     ) -> None:
         """Put one vehicle in at t = 0."""
         sumo.route.add(name, route)

@@ -1,10 +1,9 @@
 """The world `sumo`: one car of the model's among SUMO's, in lock-step at 10 Hz."""
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from .events import ACTOR, Ego, Plan, event
 from .fault import Crash, at_fault
 from .metrics import Drive, Ending, metrics
 from .senses import Senses, Situation
-from .street import Lane, Street, read
-from .street import Path as Way
+from .street import Lane, Street, Way, read
 from .traffic import Traffic, shift_lights
 
 ACCEL_LOW, ACCEL_HIGH = -9.0, 3.0
@@ -32,21 +30,10 @@ UNCHECKED = 32
 #: Speeds that differ more than this were not the model's doing.
 SLIP = 1e-3
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def fatal(method: Callable[Concatenate["World", P], T]) -> Callable[Concatenate["World", P], T]:
-    """Turn SUMO's fatal errors, after which its state is undefined, into WorldBroken."""
-
-    @wraps(method)
-    def guarded(self: "World", *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(self, *args, **kwargs)
-        except sumo.FatalTraCIError as error:
-            raise WorldBroken(str(error)) from error
-
-    return guarded
+def broken(error: Exception) -> WorldBroken:
+    """Say that SUMO's state is undefined: a fatal error must end the process, not only the scenario."""
+    return WorldBroken(f"SUMO failed: {error}")
 
 
 class World:
@@ -71,9 +58,21 @@ class World:
             self._streets[name] = (street, Ways(street))
         return self._streets[name]
 
-    @fatal
     def reset(self, scenario: Scenario) -> NDArray[np.float32]:
         """Begin a scenario."""
+        try:
+            return self._reset(scenario)
+        except sumo.FatalTraCIError as error:
+            raise broken(error) from error
+
+    def step(self, action: NDArray[Any]) -> tuple[NDArray[np.float32], bool]:
+        """Drive on for a tenth of a second."""
+        try:
+            return self._step(float(action[0]), float(action[1]))
+        except sumo.FatalTraCIError as error:
+            raise broken(error) from error
+
+    def _reset(self, scenario: Scenario) -> NDArray[np.float32]:
         spec = scenario.spec
         self.street, ways = self._street(spec["street"])
         load(options(self._network(spec["street"]), self._folder / "types.add.xml", scenario.seed))
@@ -168,10 +167,7 @@ class World:
         self._last = np.array(self._senses.observe(seen), dtype=np.float32)
         return self._last
 
-    @fatal
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[np.float32], bool]:
-        """Drive on for a tenth of a second."""
-        wanted, sideways = float(action[0]), float(action[1])
+    def _step(self, wanted: float, sideways: float) -> tuple[NDArray[np.float32], bool]:
         accel = min(ACCEL_HIGH, max(ACCEL_LOW, wanted))
         if accel != wanted or not -1.0 <= sideways <= 1.0:
             self.drive.clipped += 1
@@ -315,7 +311,6 @@ class World:
         """Return the street as a replay draws it."""
         return picture.scene(self.street)
 
-    @fatal
     def frame(self) -> dict[str, Any]:
         """Return who is where."""
         return picture.frame(self.street, self._traffic.persons) | {
