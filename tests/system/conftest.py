@@ -1,0 +1,35 @@
+"""What system tests share: whole platforms, each in a home and on ports of its own, ended with the test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.house import Platform
+
+Found = Callable[..., Platform]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """A running platform, one for all tests of a file; none may harm it."""
+    started = Platform(tmp_path_factory.mktemp("platform"))
+    try:
+        yield started.start()
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Iterator[Found]:
+    """Start platforms that a test may kill; each is ended with it."""
+    made: list[Platform] = []
+
+    def start(**settings: Any) -> Platform:
+        made.append(Platform(tmp_path / f"home-{len(made)}", settings={k.upper(): str(v) for k, v in settings.items()}))
+        return made[-1].start()
+
+    yield start
+    for one in made:
+        one.stop()

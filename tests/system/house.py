@@ -1,0 +1,316 @@
+"""A whole platform in processes of its own: started as `make run` does, watched through /proc, ended as Ctrl-C does."""
+
+import ctypes
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import redis
+
+ROOT = Path(__file__).parent.parent.parent
+MODELS = Path(__file__).parent / "models"
+FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
+#: Every role that can be killed, outermost first; the last three live in launches.
+ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "courier", "player", "host")
+#: Seconds until a platform must answer; the first of all also makes environments, when asked to.
+READY = 60.0
+_HARNESS = re.compile(r"from harness\.(courier|player|host) import")
+
+
+class Platform:
+    """One supervisor with all it started, in a home of its own."""
+
+    def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        self.port, self.drivers_port = free_ports(2)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.printed = home / "terminal.log"
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.http = httpx.Client(base_url=self.url, timeout=120.0, trust_env=False)
+        home.mkdir(parents=True, exist_ok=True)
+        share_environments(home)
+
+    # -- life
+
+    def start(self) -> "Platform":
+        """Start it and wait until it answers."""
+        self._process = self.supervise()
+        deadline = time.monotonic() + READY
+        while not self.ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the platform does not start: {self.said()[-3000:]}")
+            time.sleep(0.05)
+        return self
+
+    def supervise(self) -> "subprocess.Popen[bytes]":
+        """Start a supervisor in this home, as `make run` does."""
+        parent = os.getpid()
+        told = {"HOME": self.home, "PORT": self.port, "DRIVERS_PORT": self.drivers_port, **self._settings}
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
+        environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in told.items()}
+        with open(self.printed, "ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "workers", "run"],
+                cwd=ROOT,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: die_with(parent),
+            )
+
+    def ready(self) -> bool:
+        """Tell whether it answers that it is."""
+        try:
+            return self.http.get("/readyz", timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def said(self) -> str:
+        """Return what it printed on its terminal."""
+        return self.printed.read_text(errors="replace")
+
+    def interrupt(self, timeout: float = 30.0) -> int:
+        """Press Ctrl-C and wait for the end; return its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(timeout)
+
+    def crash(self) -> None:
+        """Kill the supervisor, which takes everything along, and wait until all of it is gone."""
+        assert self._process is not None
+        left = self.processes()
+        self._process.kill()
+        self._process.wait()
+        until(lambda: not any(lives(pid, born) for pid, born in left.items()), 10.0, "processes outlive the supervisor")
+
+    def stop(self) -> None:
+        """End it, whatever state it is in; harmless twice."""
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self.interrupt()
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self.http.close()
+
+    # -- processes
+
+    def processes(self) -> dict[int, int]:
+        """Return every process that descends from the supervisor, itself included, with the tick it was born at."""
+        assert self._process is not None
+        table = dict(census())
+        children: dict[int, list[int]] = {}
+        for pid, (parent, _) in table.items():
+            children.setdefault(parent, []).append(pid)
+        found, waiting = {}, [self._process.pid]
+        while waiting:
+            pid = waiting.pop()
+            if pid in table:
+                found[pid] = table[pid][1]
+            waiting += children.get(pid, [])
+        return found
+
+    def pids(self, role: str) -> list[int]:
+        """Return the processes that play a role now."""
+        return sorted(pid for pid in self.processes() if role_of(pid) == role)
+
+    def kill(self, role: str, chance: random.Random, *, patience: float = 5.0) -> int | None:
+        """Kill one process of a role, waiting a while for there to be one; return its id, None if there was none."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if pids := self.pids(role):
+                pid = chance.choice(pids)
+                with suppress(ProcessLookupError):
+                    handle = os.pidfd_open(pid)
+                    try:
+                        if role_of(pid) == role and pid in self.processes():
+                            signal.pidfd_send_signal(handle, signal.SIGKILL)
+                            return pid
+                    finally:
+                        os.close(handle)
+            time.sleep(0.02)
+        return None
+
+    def flush_redis(self) -> None:
+        """Empty the bell's store, as an operator in a hurry might."""
+        run = self.home / "run"
+        connection = redis.Redis(
+            unix_socket_path=str(run / "valkey.sock"), password=(run / "valkey.password").read_text()
+        )
+        with connection:
+            connection.flushall()
+
+    # -- simulations, over HTTP like anybody
+
+    def submit(self, *, model: Any = None, filename: str = "model.py", **asked: Any) -> dict[str, Any]:
+        """Submit a simulation and return it as it was accepted."""
+        answer = self.post(model=model, filename=filename, **asked)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    def post(
+        self,
+        *,
+        model: Path | bytes | str | None = None,
+        filename: str = "model.py",
+        headers: Mapping[str, str] | None = None,
+        **asked: Any,
+    ) -> httpx.Response:
+        """Send a submission, as JSON; or as a form where it brings a model's file instead of its name."""
+        if model is None or isinstance(model, str):
+            return self.http.post("/v1/simulations", json={"model": model, **asked}, headers=headers)
+        data = model.read_bytes() if isinstance(model, Path) else model
+        return self.http.post("/v1/simulations", data=form(asked), files={"model": (filename, data)}, headers=headers)
+
+    def get(self, id: str) -> dict[str, Any]:
+        """Return a simulation as it stands, through restarts of whoever answers."""
+        return dict(self.patiently(f"/v1/simulations/{id}").json())
+
+    def patiently(self, path: str, patience: float = 40.0) -> httpx.Response:
+        """GET until there is an answer."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                answer = self.http.get(path)
+                if answer.status_code < 500:
+                    return answer
+            except httpx.TransportError:
+                if time.monotonic() > deadline:
+                    raise
+            assert time.monotonic() < deadline, f"{path} is not answered"
+            time.sleep(0.1)
+
+    def ended(self, id: str, timeout: float = 60.0) -> dict[str, Any]:
+        """Wait for a simulation's end and return it."""
+        deadline = time.monotonic() + timeout
+        while (found := self.get(id))["state"] not in FINAL:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it goes on after {timeout} s: {found} {self.said()[-2000:]}")
+            time.sleep(0.1)
+        return found
+
+    def run(self, *, patience: float = 60.0, **asked: Any) -> dict[str, Any]:
+        """Submit a simulation and see it through."""
+        return self.ended(self.submit(**asked)["id"], patience)
+
+    def lines(self, id: str) -> list[bytes]:
+        """Return every result line there is, in task order."""
+        answer = self.patiently(f"/v1/simulations/{id}/results")
+        assert answer.status_code == 200, answer.text
+        return answer.content.splitlines()
+
+    def results(self, id: str) -> list[dict[str, Any]]:
+        """Return every result, parsed."""
+        return [json.loads(line) for line in self.lines(id)]
+
+    def summary(self, id: str) -> dict[str, Any]:
+        """Return what a simulation came to."""
+        answer = self.patiently(f"/v1/simulations/{id}/summary")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+
+# -- processes of this machine
+
+
+def census() -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield every live process with its parent and the tick it was born at."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                if stat[0] not in "ZX":
+                    yield int(entry), (int(stat[1]), int(stat[19]))
+
+
+def lives(pid: int, born: int) -> bool:
+    """Tell whether the process of this number is alive and still the one that was born then."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return stat[0] not in "ZX" and int(stat[19]) == born
+
+
+def role_of(pid: int) -> str | None:
+    """Tell a process's role from its command line."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    if words[1:3] == ["-m", "workers"]:
+        return words[3]
+    if "valkey" in Path(words[0]).name:
+        return "valkey"
+    for word in words:
+        if found := _HARNESS.search(word):
+            return found[1]
+    return None
+
+
+def die_with(parent: int) -> None:
+    """Ask for death with the parent, so that tests that are killed leave nothing either."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now."""
+    ends = [socket.socket() for _ in range(count)]
+    try:
+        for end in ends:
+            end.bind(("127.0.0.1", 0))
+        return [end.getsockname()[1] for end in ends]
+    finally:
+        for end in ends:
+            end.close()
+
+
+def share_environments(home: Path) -> None:
+    """Let every platform under test use the environments that this checkout has already; the first makes them."""
+    shared = ROOT / "var" / "environments"
+    shared.mkdir(parents=True, exist_ok=True)
+    if not (home / "environments").exists():
+        (home / "environments").symlink_to(shared)
+
+
+def until(met: Callable[[], Any], timeout: float, complaint: str) -> None:
+    """Wait until something holds, or fail with the complaint."""
+    deadline = time.monotonic() + timeout
+    while not met():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.02)
+
+
+# -- what is sent and what comes back
+
+
+def form(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Write a submission as form fields: strings as they are, everything else as JSON."""
+    texts = {"dataset", "runtime", "model", "record"}
+    return {name: value if name in texts else json.dumps(value) for name, value in asked.items()}
+
+
+def untimed(line: bytes) -> bytes:
+    """Return a result line without its `timing`, which is its last member."""
+    return line[: line.rindex(b',"timing":')]
+
+
+def whole(results: Sequence[Mapping[str, Any]], total: int) -> bool:
+    """Tell whether there is exactly one result for each task, in order."""
+    return [result["task"] for result in results] == list(range(total))

@@ -1,0 +1,302 @@
+"""A simulation's life over HTTP: cancelled, retried, deleted, listed, compared; and the models it drives."""
+
+import time
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from tests.system.house import FINAL, MODELS, Platform, until, untimed, whole
+
+SLOW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
+QUICK = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 200]}}
+
+
+def running(platform: Platform, **asked: Any) -> str:
+    """Submit something and wait until it has its first results; return its id."""
+    id = platform.submit(**asked)["id"]
+    until(lambda: platform.get(id)["tasks"]["done"] > 0, 60.0, "no result comes")
+    return id
+
+
+def test_cancelling_ends_it_and_keeps_what_is_there(platform: Platform) -> None:
+    id = running(platform, **SLOW)
+    answer = platform.http.post(f"/v1/simulations/{id}/cancel")
+    assert answer.status_code == 202
+    assert answer.json()["state"] in {"cancelling", "cancelled"}
+    ended = platform.ended(id)
+    assert ended["state"] == "cancelled"
+    assert 0 < ended["tasks"]["done"] < 2000
+    kept = platform.results(id)
+    assert len(kept) == ended["tasks"]["done"]
+    assert len({result["task"] for result in kept}) == len(kept)
+    again = platform.http.post(f"/v1/simulations/{id}/cancel")
+    assert again.status_code in {202, 409}
+    until(lambda: platform.results(id) == kept, 10.0, "results still come")
+
+
+def test_cancelling_one_that_waits_ends_it_before_it_began(platform: Platform) -> None:
+    first = running(platform, **SLOW)
+    waiting = platform.submit(**SLOW)["id"]
+    assert platform.http.post(f"/v1/simulations/{waiting}/cancel").status_code == 202
+    ended = platform.ended(waiting)
+    assert (ended["state"], ended["tasks"]["done"]) == ("cancelled", 0)
+    platform.http.post(f"/v1/simulations/{first}/cancel")
+    platform.ended(first)
+
+
+def test_one_that_goes_on_is_neither_deleted_nor_retried_nor_archived(platform: Platform) -> None:
+    id = running(platform, **SLOW)
+    for answer in (
+        platform.http.delete(f"/v1/simulations/{id}"),
+        platform.http.post(f"/v1/simulations/{id}/retry"),
+        platform.http.get(f"/v1/simulations/{id}/archive"),
+        platform.http.get(f"/v1/simulations/{id}/summary"),
+    ):
+        assert answer.status_code == 409
+        assert answer.headers["content-type"] == "application/problem+json"
+    platform.http.post(f"/v1/simulations/{id}/cancel")
+    platform.ended(id)
+
+
+def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platform: Platform) -> None:
+    asked = {"dataset": "noop", "scenarios": {"range": [0, 60]}}
+    first = platform.run(model=MODELS / "raises_sometimes.py", **asked)
+    failed = first["tasks"]["failed"]
+    assert 0 < failed < 60
+    retried = platform.http.post(f"/v1/simulations/{first['id']}/retry")
+    assert retried.status_code == 201
+    assert retried.json()["retry_of"] == first["id"]
+    second = platform.ended(retried.json()["id"])
+    assert (second["state"], second["tasks"]["failed"]) == ("succeeded", failed)
+    before, after = platform.lines(first["id"]), platform.lines(second["id"])
+    assert len(after) == 60
+    for old, new in zip(before, after, strict=True):
+        if b'"status":"ok"' in old:
+            assert old == new
+        else:
+            assert old != new  # its timing tells that it was played again
+            assert untimed(old) == untimed(new)
+
+
+def test_a_retry_of_everything_plays_everything_again(platform: Platform) -> None:
+    first = platform.run(**QUICK)
+    answer = platform.http.post(f"/v1/simulations/{first['id']}/retry", json={"only_failed": False})
+    second = platform.ended(answer.json()["id"])
+    assert second["tasks"] == {"total": 200, "done": 200, "failed": 0}
+    before, after = platform.lines(first["id"]), platform.lines(second["id"])
+    assert before != after
+    assert [untimed(line) for line in before] == [untimed(line) for line in after]
+
+
+def test_a_retry_of_what_was_cancelled_finishes_it(platform: Platform) -> None:
+    id = running(platform, dataset="noop", runtime="python", scenarios={"range": [0, 400]}, params={"sleep_ms": 10})
+    platform.http.post(f"/v1/simulations/{id}/cancel")
+    cancelled = platform.ended(id)
+    assert cancelled["tasks"]["done"] < 400
+    kept = platform.lines(id)
+    ended = platform.ended(platform.http.post(f"/v1/simulations/{id}/retry").json()["id"])
+    assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 400)
+    lines = platform.lines(ended["id"])
+    assert set(kept) <= set(lines)
+    assert whole(platform.results(ended["id"]), 400)
+
+
+def test_a_retry_outlives_the_simulation_it_took_results_from(platform: Platform) -> None:
+    first = platform.run(model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 30]})
+    second = platform.ended(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
+    lines = platform.lines(second["id"])
+    assert platform.http.delete(f"/v1/simulations/{first['id']}").status_code == 204
+    until(lambda: platform.patiently(f"/v1/simulations/{first['id']}").status_code == 404, 10.0, "it is still there")
+    time.sleep(1.0)  # objects go behind the answer
+    assert platform.lines(second["id"]) == lines
+
+
+def test_deleting_removes_its_objects_from_the_disk(platform: Platform) -> None:
+    ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, record="all")
+    id = ended["id"]
+
+    def objects() -> list[Path]:
+        return [path for path in (platform.home / "objects").rglob(f"*{id}*/**/*") if path.is_file()]
+
+    assert objects()
+    assert platform.http.delete(f"/v1/simulations/{id}").status_code == 204
+    for path in ("", "/results", "/events", "/archive", "/summary", "/artifacts", "/logs"):
+        assert platform.http.get(f"/v1/simulations/{id}{path}").status_code == 404
+    assert id not in {one["id"] for one in platform.http.get("/v1/simulations").json()["items"]}
+    until(lambda: not objects(), 15.0, f"objects remain: {objects()}")
+
+
+def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: Platform) -> None:
+    before = platform.http.get("/v1/simulations").json()["items"]
+    fits = platform.post(runtime="python", dataset="car_street", dry_run=True)
+    assert (fits.status_code, fits.json()) == (200, {"fits": True, "reason": None})
+    wrong = platform.post(model=MODELS / "wrong_shape.py", dataset="car_street", dry_run=True)
+    assert wrong.status_code == 200
+    assert wrong.json()["fits"] is False
+    assert "(3,)" in wrong.json()["reason"]
+    broken = platform.post(model=b"import nothing_of_this_name\nclass Model: pass\n", dataset="noop", dry_run=True)
+    assert broken.json()["fits"] is False
+    assert "nothing_of_this_name" in broken.json()["reason"]
+    assert platform.http.get("/v1/simulations").json()["items"] == before
+
+
+def test_a_list_is_paged_and_filtered(platform: Platform) -> None:
+    mark = {"batch": "paging"}
+    made = [
+        platform.submit(runtime="python", dataset=dataset, scenarios={"range": [0, 1]}, labels={**mark, "n": str(n)})[
+            "id"
+        ]
+        for n, dataset in enumerate(["noop", "noop", "cartpole", "noop", "noop"])
+    ]
+    for id in made:
+        platform.ended(id)
+
+    def listed(**query: Any) -> list[str]:
+        found, after = [], None
+        while True:
+            page = platform.http.get(
+                "/v1/simulations",
+                params={"label": "batch=paging", "limit": 2, **query} | ({"after": after} if after else {}),
+            )
+            assert page.status_code == 200
+            assert len(page.json()["items"]) <= 2
+            found += [one["id"] for one in page.json()["items"]]
+            after = page.json()["next"]
+            if after is None:
+                return found
+            assert 'rel="next"' in page.headers["link"]
+
+    assert listed() == made[::-1]
+    assert listed(dataset="cartpole") == [made[2]]
+    assert listed(label=["batch=paging", "n=3"]) == [made[3]]
+    assert listed(state="succeeded") == made[::-1]
+    assert listed(state="failed") == []
+    assert listed(runtime="onnx") == []
+    assert listed(model="zero") == [made[n] for n in (4, 3, 1, 0)]
+
+
+def test_a_sweep_times_its_repeats_gives_a_task_for_each(platform: Platform) -> None:
+    ended = platform.run(
+        runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, sweep={"latency_steps": [0, 5]}, repeat=3
+    )
+    assert ended["tasks"] == {"total": 12, "done": 12, "failed": 0}
+    results = platform.results(ended["id"])
+    assert whole(results, 12)
+    seen = [
+        (r["scenario"]["params"]["latency_steps"], r["scenario"]["repeat"], r["scenario"]["index"]) for r in results
+    ]
+    assert seen == [(swept, repeat, index) for swept in (0, 5) for repeat in range(3) for index in range(2)]
+    seeds = {(r["scenario"]["index"], r["scenario"]["repeat"]): r["scenario"]["seed"] for r in results}
+    assert len(set(seeds.values())) == 6  # each repeat is another world; the sweep compares like with like
+    assert all(seeds[r["scenario"]["index"], r["scenario"]["repeat"]] == r["scenario"]["seed"] for r in results)
+
+
+def test_a_registered_model_is_found_by_name_version_and_digest(platform: Platform) -> None:
+    first, second = ((MODELS / name).read_bytes() for name in ("echo.py", "raises_sometimes.py"))
+    one = platform.http.post("/v1/models", data={"name": "driver"}, files={"file": ("driver.py", first)})
+    assert one.status_code == 201, one.text
+    two = platform.http.put("/v1/models/driver", content=second, params={"filename": "driver.py"})
+    assert two.status_code == 201, two.text
+    assert [one.json()["version"], two.json()["version"]] == [1, 2]
+    asked = {"dataset": "noop", "scenarios": {"range": [0, 30]}}
+    by_name = platform.run(model="driver", **asked)
+    by_version = platform.run(model="driver@1", **asked)
+    by_digest = platform.run(model=one.json()["digest"], **asked)
+    assert by_name["model"]["digest"] == two.json()["digest"]
+    assert by_version["model"]["digest"] == by_digest["model"]["digest"] == one.json()["digest"]
+    assert by_name["tasks"]["failed"] > 0 == by_version["tasks"]["failed"]
+    assert platform.summary(by_version["id"])["results_digest"] == platform.summary(by_digest["id"])["results_digest"]
+
+
+def test_an_upload_that_is_cut_off_leaves_no_model(platform: Platform) -> None:
+    import socket
+
+    with socket.create_connection(("127.0.0.1", platform.port), timeout=20.0) as end:
+        end.sendall(
+            b"PUT /v1/models/cut?filename=m.py HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+            b"Content-Length: 100000\r\n\r\nclass Model:"
+        )
+        end.shutdown(socket.SHUT_WR)
+        end.recv(4096)
+    assert platform.http.get("/v1/models/cut").status_code == 404
+
+
+def test_the_same_idempotency_key_gives_the_first_answer_again(platform: Platform) -> None:
+    key = {"Idempotency-Key": "once-only"}
+    first = platform.post(headers=key, **QUICK)
+    again = platform.post(headers=key, **QUICK)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json()["id"] == first.json()["id"]
+    assert again.headers["location"] == first.headers["location"]
+    assert again.headers["idempotency-replayed"] == "true"
+    other = platform.post(headers=key, **(QUICK | {"seed": 5}))
+    assert other.status_code == 422
+    assert other.headers["content-type"] == "application/problem+json"
+    form = {"Idempotency-Key": "a-form"}
+    sent = [
+        platform.post(headers=form, model=MODELS / "echo.py", dataset="noop", scenarios={"range": [0, 5]}) for _ in "12"
+    ]
+    assert sent[0].json()["id"] == sent[1].json()["id"]  # though the forms' boundaries differ
+    platform.ended(first.json()["id"])
+
+
+def test_pandas_reads_the_results_by_their_address(platform: Platform) -> None:
+    ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 3]})
+    url = f"{platform.url}/v1/simulations/{ended['id']}/results?format="
+    parquet, csv = pandas.read_parquet(url + "parquet"), pandas.read_csv(url + "csv")
+    assert list(parquet["task"]) == list(csv["task"]) == [0, 1, 2]
+    assert set(parquet.columns) == set(csv.columns)
+    lines = platform.results(ended["id"])
+    assert list(parquet["metrics.score"]) == pytest.approx([line["metrics"]["score"] for line in lines])
+
+
+def test_every_range_of_an_archive_is_that_part_of_the_whole(platform: Platform) -> None:
+    ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 4]}, record="all")
+    path = f"/v1/simulations/{ended['id']}/archive"
+    whole = platform.http.get(path)
+    size, tag = len(whole.content), whole.headers["etag"]
+    assert int(whole.headers["content-length"]) == size
+    assert int(platform.http.head(path).headers["content-length"]) == size
+    for first, last in ((0, 0), (0, 99), (size // 3, 2 * size // 3), (size - 1, size - 1), (size - 10, size + 100)):
+        part = platform.http.get(path, headers={"Range": f"bytes={first}-{last}", "If-Range": tag})
+        assert part.status_code == 206
+        assert part.content == whole.content[first : last + 1]
+        assert part.headers["content-range"] == f"bytes {first}-{min(last, size - 1)}/{size}"
+    assert platform.http.get(path, headers={"Range": "bytes=-7"}).content == whole.content[-7:]
+    changed = platform.http.get(path, headers={"Range": "bytes=0-9", "If-Range": '"another"'})
+    assert (changed.status_code, len(changed.content)) == (200, size)
+    assert platform.http.get(path, headers={"Range": f"bytes={size}-"}).status_code == 416
+    assert platform.http.get(path, headers={"If-None-Match": tag}).status_code == 304
+    with zipfile.ZipFile(BytesIO(whole.content)) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        results = next(name for name in names if name.endswith("results.ndjson"))
+        assert archive.read(results).splitlines() == platform.lines(ended["id"])
+
+
+def test_two_simulations_are_compared_scenario_by_scenario(platform: Platform) -> None:
+    asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 12]}}
+    calm, wild = platform.run(model="idm", **asked), platform.run(model="full_throttle", **asked)
+    answer = platform.http.get(f"/v1/simulations/{calm['id']}/comparison", params={"to": wild["id"]})
+    assert answer.status_code == 200
+    assert "score" in answer.text
+
+
+def test_too_many_failures_fail_it_and_say_so(platform: Platform) -> None:
+    ended = platform.run(
+        model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 100]}, max_failures=2
+    )
+    assert ended["state"] == "failed"
+    assert "2" in ended["reason"]
+    assert ended["state"] in FINAL
+
+
+def test_a_simulation_out_of_time_fails_and_says_so(platform: Platform) -> None:
+    ended = platform.run(**SLOW, timeout=1.0)
+    assert ended["state"] == "failed"
+    assert "time" in ended["reason"]
+    assert ended["tasks"]["done"] < 2000
