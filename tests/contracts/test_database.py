@@ -1,0 +1,142 @@
+"""What the database promises its callers, on each engine."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from core.domain.states import State
+from core.errors import Conflict, IllegalTransition
+from core.store import leaders, simulations
+from core.store.database import Connection, Database
+from core.store.migrate import migrate
+from core.store.tables import metadata
+
+ROW = {
+    "id": "s1",
+    "project": "p",
+    "state": "queued",
+    "spec": "{}",
+    "provenance": "{}",
+    "dataset": "noop",
+    "runtime": "python",
+    "model": "zero",
+    "digest": "d",
+    "created_at": 0.0,
+}
+
+
+@pytest.fixture
+def queued(database: Database) -> Database:
+    stage = {"id": "s1.0", "simulation_id": "s1", "ordinal": 0, "total": 1, "state": "open"}
+    database.write(lambda c: simulations.add(c, ROW, stage))
+    return database
+
+
+def test_the_migrations_make_exactly_the_tables_of_the_code(database: Database) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_write_that_fails_takes_no_other_along(queued: Database) -> None:
+    def fail(c: Connection) -> None:
+        c.execute(text("UPDATE simulations SET model='wrong'"))
+        raise RuntimeError("on purpose")
+
+    outcomes: list[str] = []
+
+    def attempt(work: Callable[[Connection], Any]) -> None:
+        try:
+            queued.write(work)
+            outcomes.append("done")
+        except RuntimeError:
+            outcomes.append("failed")
+
+    works = [fail, lambda c: simulations.say(c, "s1", "note", {}, 1.0)] * 10
+    threads = [threading.Thread(target=attempt, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with queued.read() as c:
+        assert simulations.find(c, "s1").model == "zero"
+        assert [row.seq for row in simulations.events_after(c, "s1", 0)] == list(range(1, 12))
+    assert sorted(outcomes) == ["done"] * 10 + ["failed"] * 10
+
+
+def test_of_two_who_move_a_simulation_one_succeeds_and_one_event_is_written(queued: Database) -> None:
+    outcomes: list[str] = []
+
+    def attempt() -> None:
+        try:
+            queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.STAGING, 1.0))
+            outcomes.append("moved")
+        except Conflict:
+            outcomes.append("late")
+
+    threads = [threading.Thread(target=attempt) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["late"] * 5 + ["moved"]
+    with queued.read() as c:
+        assert [row.body for row in simulations.events_after(c, "s1", 0)] == [
+            '{"state": "queued"}',
+            '{"state": "staging"}',
+        ]
+
+
+def test_there_is_no_way_back_from_an_end(queued: Database) -> None:
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
+    with pytest.raises(IllegalTransition):
+        queued.write(lambda c: simulations.move(c, "s1", State.CANCELLED, State.QUEUED, 1.0))
+
+
+def test_a_claim_is_one_s_own_until_it_runs_out(queued: Database) -> None:
+    def claim(who: str, now: float) -> bool:
+        return queued.write(lambda c: simulations.claim(c, "s1", State.QUEUED, who, 10.0, now))
+
+    assert claim("a", 0.0) and claim("a", 5.0)
+    assert not claim("b", 14.0)
+    assert claim("b", 15.1)
+
+
+def test_one_leads_and_another_only_once_its_term_is_over(database: Database) -> None:
+    def take(who: str, now: float) -> int | None:
+        return database.write(lambda c: leaders.take(c, "dispatch", who, 10.0, now))
+
+    assert take("a", 0.0) == 1 and take("a", 5.0) == 1
+    assert take("b", 14.0) is None
+    assert take("b", 16.0) == 2
+    assert not database.write(lambda c: leaders.holds(c, "dispatch", 1)), "the first must notice at its next write"
+
+
+def test_two_processes_of_one_embedded_database_wait_for_each_other_fairly(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'shared.db'}")
+    migrate(database)
+    other = Database(database.url)
+    counts = {"a": 0, "b": 0}
+    stop = threading.Event()
+
+    def work(name: str, opened: Database) -> None:
+        while not stop.wait(0):
+            opened.write(lambda c: c.execute(text("DELETE FROM leaders")), durable=False)
+            counts[name] += 1
+
+    threads = [threading.Thread(target=work, args=pair) for pair in (("a", database), ("b", other))]
+    for thread in threads:
+        thread.start()
+    stop.wait(1.0)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    other.close()
+    database.close()
+    assert min(counts.values()) > 5, f"one of them starved: {counts}"
