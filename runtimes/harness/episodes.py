@@ -15,12 +15,11 @@ from .simulators.base import Interface, Scenario, World, WorldBroken
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What holds for every episode. ``done`` says whether the host must be told that a scenario is over."""
+    """What holds for every episode."""
 
     latency_steps: int = 0
     one_step: bool = False
     keep_actions: bool = True
-    done: bool = False
 
 
 class Delay:
@@ -34,23 +33,23 @@ class Delay:
         return self._waiting.pop(0)
 
 
-def play(world: World, host: Host, scenario: Scenario, seed: int, rules: Rules) -> tuple[Played, ModelFault | None]:
-    """Play one scenario to its end, or to the model's; return the fault if it was that."""
+def play(
+    world: World, host: Host, scenario: Scenario, seed: int, rules: Rules, following: int | None = None
+) -> tuple[Played, ModelFault | None]:
+    """Play one scenario to its end, or to the model's; return the fault if it was that.
+
+    ``seed`` is the host's, and ``following`` that of the scenario which is likely to come next.
+    """
     began = time.perf_counter()
     latencies: list[float] = []
     actions: list[bytes] = []
     fault: ModelFault | None = None
-    host_asked = False
     try:
-        try:
-            host.reset(seed)  # the host begins while the world does
-            host_asked = True
-        except ModelFault as error:
-            fault = error
+        fault = begun(host, seed)  # the host begins while the world does
         observation = world.reset(scenario)
         if fault is not None:
             raise fault
-        host.ready()
+        host.ready(seed)
         over = False
         delay = Delay(rules.latency_steps, np.zeros(world.interface.action.shape)) if rules.latency_steps else None
         while not over:
@@ -65,6 +64,7 @@ def play(world: World, host: Host, scenario: Scenario, seed: int, rules: Rules) 
                 actions.append(action.astype(np.float32, copy=False).tobytes())
             observation, over = world.step(action)
             over = over or rules.one_step
+        host.end(following)
         played = Played("ok", world.outcome(None))
     except ModelFault as error:
         fault = error
@@ -73,16 +73,19 @@ def play(world: World, host: Host, scenario: Scenario, seed: int, rules: Rules) 
         raise
     except Exception as error:
         played = Played("failed", {}, blame(error))
-        if host_asked and not latencies:
-            fault = settled(host)
-    if rules.done and (fault is None or not fault.fatal):
-        fault = finished(host) or fault
+    if fault is None or not fault.fatal:
+        host.end(following)
     played.seconds, played.latencies, played.actions = time.perf_counter() - began, latencies, actions
     return played, fault
 
 
 def play_together(
-    worlds: Sequence[World], host: Host, scenarios: Sequence[Scenario | None], seed: int, rules: Rules
+    worlds: Sequence[World],
+    host: Host,
+    scenarios: Sequence[Scenario | None],
+    seed: int,
+    rules: Rules,
+    following: int | None = None,
 ) -> tuple[list[Played | None], ModelFault | None]:
     """Play a group in lock-step, one frame a step for all of them; the rows of absent or ended ones are zeros.
 
@@ -94,11 +97,7 @@ def play_together(
     found: list[Played | None] = [None] * len(worlds)
     latencies: list[float] = []
     running = []
-    fault: ModelFault | None = None
-    try:
-        host.reset(seed)
-    except ModelFault as error:
-        fault = error
+    fault = begun(host, seed)
     for row, scenario in enumerate(scenarios):
         if scenario is None:
             continue
@@ -109,16 +108,17 @@ def play_together(
             raise
         except Exception as error:
             found[row] = Played("failed", {}, blame(error))
-    fault = fault or settled(host)
     while running:
-        if fault is None:
-            try:
-                answers, took = host.act(observations)
-            except ModelFault as error:
-                fault = error
-        if fault is not None:
+        try:
+            if fault is not None:
+                raise fault
+            if not latencies:
+                host.ready(seed)
+            answers, took = host.act(observations)
+        except ModelFault as error:
+            fault = error
             for row in running:
-                found[row] = broken_off(worlds[row], fault)
+                found[row] = broken_off(worlds[row], error)
             break
         latencies.append(took)
         whole = finite(answers)
@@ -141,6 +141,8 @@ def play_together(
             if found[row] is not None:
                 observations[row] = 0
         running = going
+    if fault is None or not fault.fatal:
+        host.end(following)
     took = (time.perf_counter() - began) / max(1, sum(one is not None for one in found))
     for played in found:
         if played is not None:
@@ -189,19 +191,10 @@ def blame(error: Exception) -> str:
     return unworldly(f"simulator: {type(error).__name__}: {error}"[:500])
 
 
-def settled(host: Host) -> ModelFault | None:
-    """Take the answer that is still due from a host whose world failed at once."""
+def begun(host: Host, seed: int) -> ModelFault | None:
+    """Have the host begin; the fault if it cannot, which counts once the world has begun, too."""
     try:
-        host.ready()
-    except ModelFault as error:
-        return error
-    return None
-
-
-def finished(host: Host) -> ModelFault | None:
-    """Tell a host that the scenario is over; the fault if it cannot be told."""
-    try:
-        host.done()
+        host.begin(seed)
     except ModelFault as error:
         return error
     return None

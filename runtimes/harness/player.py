@@ -218,7 +218,6 @@ class Player:
             latency_steps=int(play.params.get("latency_steps", 0)),
             one_step=play.dry_run,
             keep_actions=bool(definition.get("record")) and play.record != "none",
-            done=play.isolation == "scenario",
         )
         self._pace = 0.0
         self._link.say("ready")
@@ -242,6 +241,7 @@ class Player:
             self._worlds[0].interface,
             batch=len(self._worlds),
             deadline=play.deadline,
+            tell_done=play.isolation == "scenario",
         )
         try:
             greeting = host.hello()
@@ -267,7 +267,7 @@ class Player:
             if self._host is None:
                 self._ask_for_host("there is none")
             if size == 1:
-                fault = self._play_one(task)
+                fault = self._play_one(task, stop)
                 task += 1
             else:
                 end = min(task - task % size + size, stop)
@@ -283,14 +283,19 @@ class Player:
         spec = self._specs[located.index] if self._specs else {}
         return Scenario(index=located.index, seed=located.seed, repeat=located.repeat, spec=spec, params=located.params)
 
-    def _play_one(self, task: int) -> frames.ModelFault | None:
+    def _following(self, task: int, stop: int) -> int | None:
+        return self._plan.host_seed(task) if task < stop else None
+
+    def _play_one(self, task: int, stop: int) -> frames.ModelFault | None:
         assert self._host is not None
         located = self._plan.locate(task)
         seed = self._plan.host_seed(task)
         if "latency_steps" in located.swept:
             self._rules = replace(self._rules, latency_steps=int(located.params["latency_steps"]))
         try:
-            played, fault = play(self._worlds[0], self._host, self._scenario(located), seed, self._rules)
+            played, fault = play(
+                self._worlds[0], self._host, self._scenario(located), seed, self._rules, self._following(task + 1, stop)
+            )
         except WorldBroken:
             self._flush()  # what was played before counts
             raise
@@ -305,8 +310,8 @@ class Player:
         located = [self._plan.locate(task) if start <= task < stop else None for task in range(first, first + size)]
         scenarios = [None if one is None else self._scenario(one) for one in located]
         try:
-            seed = self._plan.host_seed(first)
-            played, fault = play_together(self._worlds, self._host, scenarios, seed, self._rules)
+            seed, following = self._plan.host_seed(first), self._following(first + size, stop)
+            played, fault = play_together(self._worlds, self._host, scenarios, seed, self._rules, following)
         except WorldBroken:
             self._flush()
             raise

@@ -1,5 +1,7 @@
 """A yardstick for highway: stay in lane and keep two seconds to the car ahead."""
 
+from typing import Any
+
 IDLE, FASTER, SLOWER = 1, 3, 4
 # highway-env's Kinematics observation is normalised: 200 m along, 80 m/s, and across by 4 m times the number of lanes.
 ALONG, SPEED, SAME_LANE = 200.0, 80.0, 0.2
@@ -8,7 +10,7 @@ ALONG, SPEED, SAME_LANE = 200.0, 80.0, 0.2
 class Model:
     """Decides by the time to come as near to the car ahead as one should, for the nearest cars are all it is shown."""
 
-    def act(self, observation):
+    def act(self, observation: Any) -> list[float]:
         speed = float(observation[0][3]) * SPEED
         room = 1e9
         for present, along, across, faster, sideways in observation[1:]:

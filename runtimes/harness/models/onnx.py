@@ -69,7 +69,7 @@ class OnnxModel:
 
 
 def _type(node: Any) -> str:
-    return TYPES.get(node.type, node.type)
+    return TYPES.get(node.type, str(node.type))
 
 
 def _flat(declared: Sequence[Any], shape: tuple[int, ...]) -> int | None:

@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from .base import Interface, Metric, Scenario, Space
 #: Packages that register environments. A dataset may name one of these and nothing else: importing is running.
 PACKAGES = frozenset({"highway_env"})
 #: How the values of one entry of the environment's `info` become a metric.
-FOLDS = {
+FOLDS: Mapping[str, Callable[[list[float]], float]] = {
     "last": lambda values: values[-1],
     "mean": lambda values: sum(values) / len(values),
     "min": min,
