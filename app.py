@@ -7,19 +7,20 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from core.services import Platform, build
 from core.settings import Settings
 from core.store.database import Database
 from datasets.stores import open_store
 from runtimes.harness import sandbox
 
 if TYPE_CHECKING:
+    from core.services.platform import Platform
     from _typeshed.wsgi import WSGIApplication
     from flask import Flask
 
 
-def open_platform(settings: Settings, confinement: dict[str, Any]) -> Platform:
+def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
+    from core.services.platform import build
     from workers.queue import RedisBell, embedded
 
     return build(
@@ -42,7 +43,7 @@ def confinement_here(settings: Settings) -> dict[str, Any]:
     return {"level": found.number, "missing": list(found.missing)}
 
 
-def checks(platform: Platform) -> dict[str, Callable[[], str | None]]:
+def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
     """Return what /readyz asks."""
 
     def database() -> str | None:
@@ -59,7 +60,7 @@ def checks(platform: Platform) -> dict[str, Callable[[], str | None]]:
     return {"database": database, "bell": bell}
 
 
-def create_flask(platform: Platform, settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
+def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
     """Build the public application on services that are there already."""
     from api import application
     from api.context import Context
@@ -87,8 +88,12 @@ def create_api() -> "Flask":
 
 
 def create_drivers() -> "WSGIApplication":
-    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``."""
+    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``; leases are all it needs."""
     from api import launches
+    from core.services.leases import Leases
+    from workers.queue import RedisBell, embedded
 
     settings = Settings.from_env(os.environ)
-    return launches.create(open_platform(settings, confinement_here(settings)).leases)
+    bell = RedisBell(settings.redis_url or embedded(settings.run_dir))
+    ttl = settings.lease_ttl.total_seconds()
+    return launches.create(Leases(Database(settings.database), open_store(settings.objects), bell, ttl=ttl))

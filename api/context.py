@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from flask import current_app
 
-from core.services import Platform
+from core.services.platform import Platform
 
 EXTENSION = "windtunnel"
 

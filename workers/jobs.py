@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from core.services import Platform
+from core.services.platform import Platform
 from runtimes import catalogue, environments
 from runtimes.harness.processes import Kit
 from workers import replays

@@ -142,7 +142,9 @@ class Simulations:
             raise IdempotencyMismatch()
         return self.get(row.simulation_id)
 
-    def _resolve(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
+    def _resolve(
+        self, submission: Submission, model: Model | None, dataset: Dataset
+    ) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
         if model is None and submission.model is not None:
             model = self._models.get(submission.model)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.escaping import escaped
-from core.services import Platform
+from core.services.platform import Platform
 from tests.api.answers import problem
 from tests.api.conftest import Driver, Submit
 

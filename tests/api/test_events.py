@@ -8,7 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 import app as root
-from core.services import Platform
+from core.services.platform import Platform
 from core.settings import Settings
 from tests.api.answers import problem
 from tests.api.conftest import Driver, Submit

@@ -11,11 +11,16 @@ from flask.testing import FlaskClient
 from core.settings import Settings
 from tests.api.answers import MODEL, problem
 
+FORM = {"Content-Type": "multipart/form-data; boundary=b"}
 BYTES = {"Content-Type": "application/octet-stream"}
 
 
 def digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def multipart(data: bytes) -> bytes:
+    return b'--b\r\nContent-Disposition: form-data; name="file"; filename="m.py"\r\n\r\n' + data + b"\r\n--b--\r\n"
 
 
 def announced(length: int) -> dict[str, Any]:
@@ -54,12 +59,11 @@ def test_a_truncated_upload_leaves_nothing(client: FlaskClient, settings: Settin
 
 
 def test_a_form_that_is_cut_off_is_refused(client: FlaskClient) -> None:
-    whole = b'--b\r\nContent-Disposition: form-data; name="file"; filename="m.py"\r\n\r\n' + MODEL + b"\r\n--b--\r\n"
-    form = {"Content-Type": "multipart/form-data; boundary=b"}
-    assert client.post("/v1/models", data=whole, headers=form).status_code == 201
-    cut = client.post("/v1/models", data=whole[:-9], headers=form)
+    whole = multipart(MODEL)
+    assert client.post("/v1/models", data=whole, headers=FORM).status_code == 201
+    cut = client.post("/v1/models", data=whole[:-9], headers=FORM)
     problem(cut, 400, "bad-request")
-    cut = client.post("/v1/models", data=whole[:-9], headers=form, environ_overrides=announced(len(whole)))
+    cut = client.post("/v1/models", data=whole[:-9], headers=FORM, environ_overrides=announced(len(whole)))
     problem(cut, 400, "truncated-upload")
     problem(client.post("/v1/models", data=whole, headers={"Content-Type": "multipart/form-data"}), 400, "bad-request")
 
@@ -72,7 +76,7 @@ def test_a_put_without_a_length_is_refused(client: FlaskClient) -> None:
 def test_a_model_that_is_too_large_is_refused(client: FlaskClient) -> None:
     large = bytes((1 << 20) + 1)
     problem(client.put("/v1/models/large", data=large, headers=BYTES), 413, "too-large")
-    problem(client.post("/v1/models", data={"file": (io.BytesIO(large), "large.py")}), 413, "too-large")
+    problem(client.post("/v1/models", data=multipart(large), headers=FORM), 413, "too-large")
 
 
 def test_uploads_wait_in_our_folder_and_not_in_memory(

@@ -9,7 +9,7 @@ import yaml
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.services import Platform
+from core.services.platform import Platform
 from tests.api.conftest import Submit
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from api.streams import frame
 from api.tables import as_csv, as_parquet, columns, flat, harmless
-from core.services import Platform
+from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import Driver, Submit
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from core.services import Platform
+from core.services.platform import Platform
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver, Submit
 

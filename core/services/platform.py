@@ -1,0 +1,72 @@
+"""All services put together over one database, one object store and one bell; for the composition roots."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.services.bells import Bell
+from core.services.catalogue import Catalogue
+from core.services.collecting import Collecting
+from core.services.comparison import Comparison
+from core.services.hub import Hub
+from core.services.leases import Leases
+from core.services.models import Models
+from core.services.replays import Replays
+from core.services.results import Results
+from core.services.simulations import Simulations
+from core.services.staging import Staging
+from core.store.database import Database
+from datasets.stores.base import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """All services, over one database, one object store and one bell."""
+
+    database: Database
+    store: ObjectStore
+    bell: Bell
+    hub: Hub
+    catalogue: Catalogue
+    models: Models
+    simulations: Simulations
+    results: Results
+    comparison: Comparison
+    replays: Replays
+    leases: Leases
+    staging: Staging
+    collecting: Collecting
+
+
+def build(
+    database: Database,
+    store: ObjectStore,
+    bell: Bell,
+    *,
+    home: Path,
+    cores: int,
+    sandbox: Mapping[str, Any],
+    streams: int = 1000,
+    lease_ttl: float = 10.0,
+) -> Platform:
+    """Put the services together. ``sandbox`` is what provenance says of this machine's."""
+    hub = Hub(database, bell, slots=streams)
+    models = Models(database, store, home / "scratch")
+    simulations = Simulations(database, store, models, bell, hub, cores=cores, sandbox=sandbox)
+    results = Results(database, store, hub)
+    return Platform(
+        database=database,
+        store=store,
+        bell=bell,
+        hub=hub,
+        catalogue=Catalogue(home / "environments"),
+        models=models,
+        simulations=simulations,
+        results=results,
+        comparison=Comparison(simulations, results),
+        replays=Replays(database, store, bell, results),
+        leases=Leases(database, store, bell, ttl=lease_ttl),
+        staging=Staging(database, store, bell, environments_folder=home / "environments", cache=home / "cache"),
+        collecting=Collecting(database, store, bell, results),
+    )
