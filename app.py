@@ -13,9 +13,10 @@ from datasets.stores import open_store
 from runtimes.harness import sandbox
 
 if TYPE_CHECKING:
-    from core.services.platform import Platform
     from _typeshed.wsgi import WSGIApplication
     from flask import Flask
+
+    from core.services.platform import Platform
 
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
@@ -88,7 +89,7 @@ def create_api() -> "Flask":
 
 
 def create_drivers() -> "WSGIApplication":
-    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``; leases are all it needs."""
+    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``."""
     from api import launches
     from core.services.leases import Leases
     from workers.queue import RedisBell, embedded
