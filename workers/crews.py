@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import runtimes
 from datasets.catalogue import datasets
-from runtimes import catalogue, environments
+from runtimes import catalogue, environments, harness
 from runtimes.harness.processes import BOOT, ENVIRON, FLAGS, Kit, ending
 
-HARNESS = Path(runtimes.__file__).parent / "harness"
+HARNESS = Path(harness.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from core.domain.admission import admit, why_waiting
 from core.domain.launches import Phase, Sighting
 from core.domain.states import LIVE, State
 from core.errors import PlatformError
-from core.services.platform import Platform
 from core.services.dispatch import Busy, Dispatch, Lent, Snapshot
+from core.services.platform import Platform
 from core.store import leaders
 from workers.executors.base import Executor
 

@@ -13,10 +13,10 @@ from werkzeug.test import TestResponse
 import app as root
 from core.domain.ranges import Lease
 from core.domain.states import State
-from core.services.platform import Platform, build
 from core.services.bells import LocalBell
 from core.services.dispatch import Dispatch
 from core.services.leases import Known, Report
+from core.services.platform import Platform, build
 from core.settings import Settings
 from core.store.database import Database
 from core.store.migrate import migrate
