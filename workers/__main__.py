@@ -15,7 +15,6 @@ from core.settings import Settings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
-    from flask import Flask
 
 ROOT = Path(__file__).parent.parent
 #: What a laptop's agent keeps a crew warm for before it knows better: the pair that the oldest promise names.
@@ -126,7 +125,7 @@ def drivers(settings: Settings) -> int:
     return 0
 
 
-def create_api() -> "Flask":
+def create_api() -> "WSGIApplication":
     """Build the public application in granian's worker."""
     import app
 
