@@ -132,18 +132,26 @@ class Platform:
         """Kill one process of a role, waiting a while for there to be one; return its id, None if there was none."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            if pids := self.pids(role):
-                pid = chance.choice(pids)
-                with suppress(ProcessLookupError):
-                    handle = os.pidfd_open(pid)
-                    try:
-                        if role_of(pid) == role and pid in self.processes():
-                            signal.pidfd_send_signal(handle, signal.SIGKILL)
-                            return pid
-                    finally:
-                        os.close(handle)
+            if (pids := self.pids(role)) and self.end(pid := chance.choice(pids)):
+                return pid
             time.sleep(0.02)
         return None
+
+    def end(self, pid: int) -> bool:
+        """Kill one of our processes at once; tell whether it was still there."""
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if pid not in self.processes():
+                return False  # the number is somebody else's by now
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return True
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
 
     def flush_redis(self) -> None:
         """Empty the bell's store, as an operator in a hurry might."""

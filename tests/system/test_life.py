@@ -1,5 +1,6 @@
 """A simulation's life over HTTP: cancelled, retried, deleted, listed, compared; and the models it drives."""
 
+import socket
 import time
 import zipfile
 from io import BytesIO
@@ -145,7 +146,6 @@ def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(pl
 
 
 def test_a_list_is_paged_and_filtered(platform: Platform) -> None:
-    mark = {"batch": "paging"}
     made = [
         platform.submit(runtime="python", dataset=dataset, scenarios={"range": [0, 1]}, labels={**mark, "n": str(n)})[
             "id"
@@ -213,12 +213,10 @@ def test_a_registered_model_is_found_by_name_version_and_digest(platform: Platfo
 
 
 def test_an_upload_that_is_cut_off_leaves_no_model(platform: Platform) -> None:
-    import socket
-
     with socket.create_connection(("127.0.0.1", platform.port), timeout=20.0) as end:
         end.sendall(
-            b"PUT /v1/models/cut?filename=m.py HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
-            b"Content-Length: 100000\r\n\r\nclass Model:"
+            b"PUT /v1/models/cut?filename=m.py HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/octet-stream\r\nContent-Length: 100000\r\n\r\nclass Model:"
         )
         end.shutdown(socket.SHUT_WR)
         end.recv(4096)

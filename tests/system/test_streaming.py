@@ -1,0 +1,259 @@
+"""Results while they come: the oldest promise, streams that are followed, dropped and resumed, and waiting for an end."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.system.house import FINAL, MODELS, Platform, until
+
+PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
+STEADY = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 300]}, "params": {"sleep_ms": 10}}
+FEW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 20]}}
+
+#: What curl 7.88 sends for the promise, to the byte; for machines without curl.
+BYTES = (
+    "POST {path} HTTP/1.1\r\nHost: karrozzeria:5000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n"
+    "Content-Length: {length}\r\nContent-Type: {type}\r\n\r\n{body}"
+)
+WAYS = ["bytes", *(["curl"] if shutil.which("curl") else [])]
+
+
+def promised(platform: Platform, way: str, path: str, body: str, type: str | None) -> tuple[int, dict[str, Any]]:
+    """Send the promise to karrozzeria:5000, which is this platform, and return the status and the body."""
+    if way == "curl":
+        # to the word what a person types; only where the host of that name stands is told
+        typed = ["curl", "-X", "POST", f"http://karrozzeria:5000{path}", "-d", body]
+        beside = ["--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-s", "-w", "\n%{http_code}", "-q"]
+        headers = ["-H", f"Content-Type: {type}"] if type else []
+        done = subprocess.run([*typed, *beside, *headers], capture_output=True, text=True, check=True, timeout=60)
+        text, _, status = done.stdout.rpartition("\n")
+        return int(status), json.loads(text)
+    sent = BYTES.format(path=path, length=len(body), type=type or "application/x-www-form-urlencoded", body=body)
+    with socket.create_connection(("127.0.0.1", platform.port), timeout=60.0) as end:
+        end.sendall(sent.encode())
+        head, text = b"", b""
+        while b"\r\n\r\n" not in head:
+            head += end.recv(4096)
+        head, _, text = head.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split()[0])
+        while len(text) < length:
+            text += end.recv(4096)
+    return int(head.split()[1]), json.loads(text)
+
+
+@contextmanager
+def streamed(platform: Platform, path: str, **asked: Any) -> Iterator[httpx.Response]:
+    """Open a stream on a connection of its own, hung up at the end."""
+    with httpx.Client(base_url=platform.url, timeout=60.0, trust_env=False) as client:
+        with client.stream(asked.pop("method", "GET"), path, **asked) as response:
+            yield response
+
+
+def results_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """Read results as they come; blank lines only keep the line open."""
+    for line in response.iter_lines():
+        if line:
+            yield json.loads(line)
+
+
+def events_of(response: httpx.Response) -> Iterator[dict[str, str]]:
+    """Read server-sent events as the standard says, comments left out."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        if not line:
+            if "data" in fields:
+                yield fields
+            fields = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
+@pytest.mark.parametrize("type", [None, "application/json"], ids=["form", "json"])
+def test_the_promise_holds_to_the_word(platform: Platform, way: str, path: str, type: str | None) -> None:
+    status, made = promised(platform, way, path, PROMISE, type)
+    assert status == 201
+    assert (made["runtime"]["name"], made["dataset"]["name"], made["tasks"]["total"]) == (
+        "tensorflow",
+        "car_street",
+        288,
+    )
+    until(lambda: platform.get(made["id"])["tasks"]["done"] > 0, 60.0, "nothing is driven")
+    platform.http.post(f"/v1/simulations/{made['id']}/cancel")
+    platform.ended(made["id"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_json_that_looks_like_a_form_reaches_us_whole(platform: Platform, way: str) -> None:
+    body = '{"runtimePath": "python", "model_data": "noop", "scenarios": {"range": [0, 1]}, "labels": {"a": "1+1=2&b=%41"}}'
+    status, made = promised(platform, way, "/1.0/simluation/tests", body, None)
+    assert (status, made["labels"]) == (201, {"a": "1+1=2&b=%41"})
+    platform.ended(made["id"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_promised_host_serves_the_promise_alone(platform: Platform, way: str) -> None:
+    status, problem = promised(platform, way, "/v1/simulations", PROMISE, "application/json")
+    assert (status, problem["status"]) == (421, 421)
+
+
+def test_a_submission_that_accepts_ndjson_is_answered_with_its_results(platform: Platform) -> None:
+    with streamed(
+        platform, "/v1/simulations", method="POST", json=FEW, headers={"Accept": "application/x-ndjson"}
+    ) as response:
+        assert response.status_code == 201
+        assert response.headers["content-type"].startswith("application/x-ndjson")
+        tasks = sorted(result["task"] for result in results_of(response))
+    assert tasks == list(range(20))
+    assert platform.get(response.headers["location"].rpartition("/")[2])["state"] == "succeeded"
+
+
+def test_a_submission_with_its_model_streams_too(platform: Platform) -> None:
+    with streamed(
+        platform,
+        "/v1/simulations",
+        method="POST",
+        data={"dataset": "noop", "scenarios": '{"range": [0, 20]}'},
+        files={"model": ("echo.py", (MODELS / "echo.py").read_bytes())},
+        headers={"Accept": "text/event-stream"},
+    ) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found = [json.loads(event["data"])["task"] for event in events_of(response) if event["event"] == "result"]
+    assert sorted(found) == list(range(20))
+
+
+def test_first_results_come_long_before_the_last(platform: Platform) -> None:
+    with streamed(
+        platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
+    ) as response:
+        at = [time.monotonic() for _ in results_of(response)]
+    assert len(at) == 300
+    assert at[-1] - at[0] > 0.5  # two workers sleep 1.5 s each
+
+
+def test_hanging_up_does_not_stop_it(platform: Platform) -> None:
+    with streamed(
+        platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
+    ) as response:
+        id = response.headers["location"].rpartition("/")[2]
+        next(results_of(response))
+    assert platform.get(id)["state"] not in FINAL
+    assert platform.ended(id)["tasks"]["done"] == 300
+
+
+def test_a_followed_stream_resumes_with_no_line_lost_or_doubled(platform: Platform) -> None:
+    id = platform.submit(**STEADY)["id"]
+    received: list[dict[str, Any]] = []
+    for most in (1, 40, 100, 1000):
+        with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response:
+            assert response.status_code == 200
+            for result in results_of(response):
+                received.append(result)
+                most -= 1
+                if most == 0:
+                    break
+    assert sorted(result["task"] for result in received) == list(range(300))
+    with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
+        assert list(results_of(response)) == received  # the order of arrival is for ever
+    with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip=300") as response:
+        assert list(results_of(response)) == []
+
+
+def test_a_followed_stream_of_what_was_cancelled_says_that_it_is_not_all(platform: Platform) -> None:
+    id = platform.submit(**STEADY)["id"]
+    with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
+        lines = results_of(response)
+        next(lines)
+        platform.http.post(f"/v1/simulations/{id}/cancel")
+        last = list(lines)[-1]
+    assert set(last) == {"incomplete"}
+    assert "cancel" in last["incomplete"]
+
+
+def test_events_are_numbered_and_resume_behind_the_last(platform: Platform) -> None:
+    id = platform.submit(**STEADY)["id"]
+    events: list[dict[str, str]] = []
+    for most in (2, 3, 1000):
+        headers = {"Last-Event-ID": events[-1]["id"]} if events else {}
+        with streamed(platform, f"/v1/simulations/{id}/events", headers=headers) as response:
+            assert response.status_code == 200
+            for event in events_of(response):
+                events.append(event)
+                most -= 1
+                if most == 0:
+                    break
+    numbers = [int(event["id"]) for event in events]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    states = [json.loads(event["data"])["state"] for event in events if event["event"] == "state"]
+    assert states == ["queued", "staging", "launching", "running", "succeeded"]
+    assert events[-1]["event"] == "state"  # nothing comes after the end
+    done = [json.loads(event["data"])["done"] for event in events if event["event"] == "progress"]
+    assert done
+    assert done == sorted(done)
+
+
+def test_who_has_the_last_event_is_told_not_to_come_back(platform: Platform) -> None:
+    id = platform.run(**FEW)["id"]
+    with streamed(platform, f"/v1/simulations/{id}/events") as response:
+        last = list(events_of(response))[-1]["id"]
+    for asked in ({"headers": {"Last-Event-ID": last}}, {"params": {"after": last}}):
+        again = platform.http.get(f"/v1/simulations/{id}/events", **asked)
+        assert (again.status_code, again.content) == (204, b"")
+
+
+def test_a_submission_that_prefers_to_wait_is_answered_at_the_end(platform: Platform) -> None:
+    answer = platform.post(headers={"Prefer": "wait=30"}, **FEW)
+    assert answer.status_code == 201
+    assert answer.headers["preference-applied"] == "wait=30"
+    assert (answer.json()["state"], answer.json()["tasks"]["done"]) == ("succeeded", 20)
+
+
+def test_a_wait_that_is_too_short_is_answered_with_how_it_stands(platform: Platform) -> None:
+    began = time.monotonic()
+    answer = platform.post(headers={"Prefer": "wait=1"}, **(STEADY | {"scenarios": {"range": [0, 600]}}))
+    assert 0.9 < time.monotonic() - began < 10.0
+    assert answer.json()["state"] not in FINAL
+    platform.http.post(f"/v1/simulations/{answer.json()['id']}/cancel")
+    platform.ended(answer.json()["id"])
+
+
+def test_what_a_model_prints_is_in_the_logs_with_control_characters_made_visible(platform: Platform) -> None:
+    id = platform.run(model=MODELS / "prints_escapes.py", dataset="noop", scenarios={"range": [0, 2]})["id"]
+    escaped, raw = (platform.http.get(f"/v1/simulations/{id}/logs{query}") for query in ("", "?raw=1"))
+    assert b"hello from a model" in raw.content
+    assert b"\x1b[31m" in raw.content
+    assert b"hello from a model" in escaped.content
+    assert b"\x1b" not in escaped.content
+
+
+def test_an_api_that_dies_costs_a_follower_nothing_but_coming_back(found: Any) -> None:
+    platform = found()
+    id = platform.submit(**(STEADY | {"scenarios": {"range": [0, 600]}}))["id"]
+    received: list[int] = []
+    cut = 0
+    deadline = time.monotonic() + 60.0
+    while len(received) < 600 and time.monotonic() < deadline:
+        try:
+            with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip={len(received)}") as response:
+                if response.status_code != 200:
+                    continue
+                for result in results_of(response):
+                    received.append(result["task"])
+                    if len(received) > 100 and not cut:
+                        cut = 1
+                        for pid in platform.pids("api"):
+                            platform.end(pid)
+        except httpx.TransportError:
+            time.sleep(0.1)
+    assert cut
+    assert sorted(received) == list(range(600))
