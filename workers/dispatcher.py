@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
-from core.domain.admission import admit, why_waiting
+from core.domain.admission import admit
 from core.domain.launches import Phase, Sighting
 from core.domain.states import LIVE, State
 from core.errors import PlatformError
@@ -194,11 +194,6 @@ class Dispatcher:
             ready = self._platform.staging.ready(dict(one.provenance))
             if self._dispatch.admit(one, ready=ready) and ready:
                 self._launch(one)
-            free -= one.cores
-        for position, one in enumerate(sorted(queued.values(), key=lambda one: one.created_at), 1):
-            words = why_waiting(position, free, one.cores)
-            if one.not_before <= snapshot.now and one.reason != words:
-                self._dispatch.explain(one.id, words)
 
     def _tidy(self) -> None:
         """What is left to do for simulations that have ended."""

@@ -34,8 +34,10 @@ def admit(queue: Iterable[Waiting], free: int, total: int, now: float) -> Iterat
             blocked = True
 
 
-def why_waiting(position: int, free: int, wanted: int) -> str:
-    """Say in words what a queued simulation waits for."""
+def why_waiting(position: int, wanted: int, pause: float, reason: str | None) -> str:
+    """Say in words what a queued simulation waits for; ``pause``: seconds until it may be tried again, and why."""
+    if pause > 0 and reason is not None:
+        return f"tried again in {pause:.0f} s, for {reason}"
     if position > 1:
         return f"waits its turn: {position - 1} before it"
-    return f"waits for {wanted} free cores; {max(0, free)} are free now"
+    return f"waits for {wanted} free core{'s' if wanted > 1 else ''}"

@@ -39,7 +39,6 @@ class Busy:
     started_at: float | None
     timeout: float | None
     claimed: bool
-    reason: str | None
     provenance: Mapping[str, Any]
 
 
@@ -139,7 +138,6 @@ class Dispatch:
             row.started_at,
             spec.get("timeout"),
             row.claim is not None and row.claim_until > now,
-            row.reason,
             json.loads(row.provenance),
         )
 
@@ -272,10 +270,6 @@ class Dispatch:
         except Conflict as error:
             logger.info("%s", error.detail)
         self._bell.announce(one.id)
-
-    def explain(self, id: str, reason: str) -> None:
-        """Write down why a queued simulation waits."""
-        self._write(lambda c: simulations.explain(c, id, reason), durable=False)
 
     def unfinished(self) -> list[str]:
         """Return simulations that ended early and are not summed up yet."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.admission import why_waiting
 from core.domain.ids import new_id
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
@@ -281,6 +282,10 @@ class Simulations:
             total, done, failed = store.counts(c, row.id)
             tasks = Tasks(total=total, done=done, failed=failed)
         position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
+        workers = min(json.loads(row.spec).get("workers") or self._cores, self._cores)
+        reason = row.reason
+        if position is not None:
+            reason = why_waiting(position, workers, row.not_before - self._database.now(c), row.reason)
         dataset, model = provenance["dataset"], provenance["model"]
         return Simulation(
             id=row.id,
@@ -294,7 +299,7 @@ class Simulations:
             tasks=tasks,
             metrics=(summary or progress).get("metrics", {}),
             approximate=summary is None,
-            reason=row.reason,
+            reason=reason,
             position=position,
             eta=progress.get("eta") if state is State.RUNNING else None,
             created_at=_moment(row.created_at),
@@ -303,7 +308,7 @@ class Simulations:
             labels=json.loads(row.labels),
             spec=json.loads(row.spec),
             provenance=provenance,
-            workers=json.loads(row.spec).get("workers") or self._cores,
+            workers=workers,
             retry_of=row.retry_of,
             dry_run=bool(row.dry_run),
         )

@@ -159,12 +159,6 @@ def queued_before(c: Connection, id: str) -> int:
     return int(c.scalar(ahead.where(simulations.c.id < id)) or 0)
 
 
-def explain(c: Connection, id: str, reason: str) -> None:
-    """Write down why a queued simulation waits."""
-    waiting = update(simulations).where(simulations.c.id == id, simulations.c.state == State.QUEUED.value)
-    c.execute(waiting.values(reason=reason))
-
-
 def bury(c: Connection, id: str, now: float) -> None:
     """Set a tombstone."""
     c.execute(update(simulations).where(simulations.c.id == id).values(deleted_at=now))

@@ -1,6 +1,6 @@
 """Who may start: first come, first served, and nobody starves."""
 
-from core.domain.admission import Waiting, admit
+from core.domain.admission import Waiting, admit, why_waiting
 
 
 def ids(queue: list[Waiting], free: int, total: int = 4, now: float = 100.0) -> list[str]:
@@ -25,3 +25,9 @@ def test_a_check_of_a_model_passes() -> None:
 
 def test_one_that_was_told_to_come_back_later_holds_nobody() -> None:
     assert ids([Waiting("later", 4, 1.0, not_before=200.0), Waiting("now", 1, 2.0)], 4) == ["now"]
+
+
+def test_who_waits_is_told_why() -> None:
+    assert why_waiting(3, 2, 0.0, None) == "waits its turn: 2 before it"
+    assert why_waiting(1, 2, -5.0, "its processes vanished") == "waits for 2 free cores"
+    assert why_waiting(1, 2, 4.0, "its processes vanished") == "tried again in 4 s, for its processes vanished"
