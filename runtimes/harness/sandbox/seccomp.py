@@ -178,3 +178,5 @@ def seal(*, may_fork: bool = False) -> None:
     # A child forked by a zygote lost the signal, which is not inherited.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     install(sealing(here, may_fork=may_fork))
+    if may_fork:
+        sealing(here, may_fork=False)  # made once, for all the children to come

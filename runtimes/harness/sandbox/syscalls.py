@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 ALLOWED_ROWS = """
 # Files, as far as the mounts and Landlock let them
@@ -89,6 +90,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 }
 
 
+@cache
 def architecture() -> Architecture | None:
     """This process's own, or None where there is no table for it (a 32-bit Python among them)."""
     return ARCHITECTURES.get(os.uname().machine) if struct.calcsize("P") == 8 else None
