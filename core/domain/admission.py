@@ -37,7 +37,7 @@ def admit(queue: Iterable[Waiting], free: int, total: int, now: float) -> Iterat
 def why_waiting(position: int, wanted: int, pause: float, reason: str | None) -> str:
     """Say in words what a queued simulation waits for; ``pause``: seconds until it may be tried again, and why."""
     if pause > 0 and reason is not None:
-        return f"tried again in {pause:.0f} s, for {reason}"
+        return f"tried again in {pause:.0f} s; {reason}"
     if position > 1:
         return f"waits its turn: {position - 1} before it"
     return f"waits for {wanted} free core{'s' if wanted > 1 else ''}"

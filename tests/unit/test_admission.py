@@ -30,4 +30,4 @@ def test_one_that_was_told_to_come_back_later_holds_nobody() -> None:
 def test_who_waits_is_told_why() -> None:
     assert why_waiting(3, 2, 0.0, None) == "waits its turn: 2 before it"
     assert why_waiting(1, 2, -5.0, "its processes vanished") == "waits for 2 free cores"
-    assert why_waiting(1, 2, 4.0, "its processes vanished") == "tried again in 4 s, for its processes vanished"
+    assert why_waiting(1, 2, 4.0, "its processes vanished") == "tried again in 4 s; its processes vanished"
