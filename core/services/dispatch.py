@@ -17,6 +17,7 @@ from core.services.models import key_of
 from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
+from core.store.ranges import Segment
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -95,8 +96,7 @@ class Dispatch:
         self._url = drivers_url
         self._executor = executor
         self.epoch: int | None = None
-        self._sums: dict[str, dict[str, list[float]]] = {}
-        self._arrived: dict[str, int] = {}
+        self._progress: dict[str, Progress] = {}
 
     def _write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         def checked(c: Connection) -> T:
@@ -283,38 +283,63 @@ class Dispatch:
 
     def tick(self, running: list[Busy], now: float) -> None:
         """Sum up what has arrived, and write at most one progress event for each simulation that got on."""
-        for id in self._sums.keys() - {one.id for one in running}:
-            self._sums.pop(id, None)
-            self._arrived.pop(id, None)
+        for id in self._progress.keys() - {one.id for one in running}:
+            del self._progress[id]
         for one in running:
             self._tick(one, now)
 
     def _tick(self, one: Busy, now: float) -> None:
         with self._database.read() as c:
-            total, done, failed = simulations.counts(c, one.id)
             stage = results.stage_ids(c, one.id)[-1]
-            row = simulations.find(c, one.id)
             unnumbered = results.unnumbered(c, stage)
-        before = json.loads(row.progress) if row.progress else {}
-        if before.get("done") == done and not unnumbered:
-            return
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)
-        sums = self._sums.setdefault(one.id, {})
+        progress = self._progress.setdefault(one.id, Progress())
+        before = progress.arrived
         while True:
             with self._database.read() as c:
-                page = results.arrived(c, stage, self._arrived.get(one.id, 0))
+                page = results.arrived(c, stage, progress.arrived)
+                total, _, _ = simulations.counts(c, one.id)
             if not page:
                 break
-            merged((json.loads(segment.sketch) for _, segment in page if segment.sketch), sums)
-            self._arrived[one.id] = page[-1][0]
-        rate = done / (now - one.started_at) if one.started_at and now > one.started_at else None
-        progress = {"total": total, "done": done, "failed": failed, "rate": rate, "metrics": sketched(sums)}
-        progress["eta"] = (total - done) / rate if rate else None
+            progress.add(page)
+        if progress.arrived == before:
+            return
+        body = progress.describe(total, now - one.started_at if one.started_at else 0.0)
 
         def write(c: Connection) -> None:
-            simulations.set_progress(c, one.id, progress)
-            simulations.say(c, one.id, "progress", progress, self._database.now(c))
+            simulations.set_progress(c, one.id, body)
+            simulations.say(c, one.id, "progress", body, self._database.now(c))
 
         self._write(write, durable=False)
         self._bell.announce(one.id)
+
+
+class Progress:
+    """What has arrived of one simulation, summed up as it came; a dispatcher that starts anew begins at nothing."""
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self._done = 0
+        self._failed = 0
+        self._sums: dict[str, list[float]] = {}
+
+    def add(self, page: list[tuple[int, Segment]]) -> None:
+        """Take in segments with their numbers of arrival."""
+        for number, segment in page:
+            self.arrived = number
+            self._done += segment.stop - segment.start
+            self._failed += segment.failed
+        merged((json.loads(segment.sketch) for _, segment in page if segment.sketch), self._sums)
+
+    def describe(self, total: int, seconds: float) -> dict[str, Any]:
+        """Return the event's body; rate in tasks a second, ETA in seconds."""
+        rate = self._done / seconds if seconds > 0 else None
+        return {
+            "total": total,
+            "done": self._done,
+            "failed": self._failed,
+            "rate": rate,
+            "eta": (total - self._done) / rate if rate else None,
+            "metrics": sketched(self._sums),
+        }
