@@ -210,8 +210,8 @@ class Server:
         if not quiet:
             self._line.say("loaded", self._seq, dict(self._model.info))
 
-    def serve(self) -> bool:
-        """Answer until the scenario is done, if each has a process of its own; False once the player is gone."""
+    def serve(self, *, once: bool = False) -> bool:
+        """Answer until the player is gone, which is False, or ``once``: until the scenario is done."""
         line, model = self._line, self._model
         while (request := line.next()) is not None:
             if type(request) is Act:
@@ -233,7 +233,7 @@ class Server:
                     line.say("error", request.seq, told_of(error), "failed")
                 else:
                     line.say("ready", request.seq)
-            elif type(request) is Done:
+            elif type(request) is Done and once:
                 return True
             elif type(request) is Close:
                 return False
@@ -273,7 +273,7 @@ def _scenario(server: Server, *, sealed: bool, zygote: int, quiet: bool) -> NoRe
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() == zygote:
             server.load(quiet=quiet)
-            code = PLAYED if server.serve() else 0
+            code = PLAYED if server.serve(once=True) else 0
     finally:
         _leave(code)
 

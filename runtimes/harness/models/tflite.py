@@ -31,8 +31,8 @@ class LiteModel:
         inputs, outputs = _named(interpreter)
         entry = chosen(list(inputs.items()), "observation", "input", lambda one: one[0], alone=True)[1]
         exit_ = chosen(list(outputs.items()), "action", "output", lambda one: one[0])[1]
-        check_batched("input", _type(entry), entry["shape_signature"], interface.observation, "observes", batch)
-        check_batched("output", _type(exit_), exit_["shape_signature"], interface.action, "takes", batch)
+        check_batched("input", _type(entry), _sizes(entry), interface.observation, "observes", batch)
+        check_batched("output", _type(exit_), _sizes(exit_), interface.action, "takes", batch)
         self._shape = [batch, *(int(size) for size in entry["shape"][1:])]
         if list(entry["shape"]) != self._shape:
             interpreter.resize_tensor_input(entry["index"], self._shape)
@@ -67,6 +67,10 @@ def _named(interpreter: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if all(named_in.values()) and all(named_out.values()):
             return named_in, named_out
     return inputs, outputs
+
+
+def _sizes(detail: Any) -> list[int]:
+    return [int(size) for size in detail["shape_signature"]]
 
 
 def _type(detail: Any) -> str:

@@ -1,0 +1,281 @@
+"""Every model host keeps the protocol of docs/model-host.md: those that ship, and one in C written from that page."""
+
+import array
+import socket
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from runtimes import catalogue, environments
+from runtimes.harness import frames, processes
+from runtimes.harness.simulators.base import Interface, Space
+from tests.contracts import graphs
+from tests.contracts.crew import SITE, kit
+
+ENVIRONMENTS = Path("var/environments").absolute()
+#: Hosts of models that say what they take before they run, and those of code, which does not.
+DECLARED, CODE = ("onnx", "tflite", "c"), ("python", "python, a process a scenario")
+
+
+def space(width: int) -> Space:
+    names = tuple(f"x{at}" for at in range(width))
+    infinity = (float("inf"),) * width
+    low = tuple(-value for value in infinity)
+    return Space(dtype="float32", shape=(width,), names=names, units=("",) * width, low=low, high=infinity)
+
+
+def interface(seen: int = 4, done: int = 4) -> Interface:
+    return Interface(observation=space(seen), action=space(done))
+
+
+@dataclass
+class Process:
+    """A host that was started, and the player's end of its socket."""
+
+    popen: Any
+    socket: socket.socket
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of host: how to start one, and a model for it that answers scale * x + offset."""
+
+    name: str
+    start: Callable[[], Process]
+    model: Callable[..., bytes]
+    isolation: str = "launch"
+
+
+def shipped(format: str, site: str, isolation: str) -> Callable[[], Process]:
+    def start() -> Process:
+        host = processes.spawn_host(kit(format=format, host_site=site, isolation=isolation), "host")
+        return Process(host.process._popen, host.socket)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def c_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("c") / "host"
+    source = Path(__file__).with_name("host.c")
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source], check=True)
+    return program
+
+
+def site_of(runtime: str, format: str) -> str:
+    environment = catalogue.runtime(runtime).formats[format].environment
+    return str(environments.prepare(environment, ENVIRONMENTS, lambda message, part: None))
+
+
+@pytest.fixture(params=[*CODE, *DECLARED])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return kind_of(request.param, request)
+
+
+@pytest.fixture(params=DECLARED)
+def declared(request: pytest.FixtureRequest) -> Kind:
+    return kind_of(request.param, request)
+
+
+def kind_of(name: str, request: pytest.FixtureRequest) -> Kind:
+    if name == "c":
+        program = request.getfixturevalue("c_host")
+
+        def start() -> Process:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                told = f'{{"socket":{theirs.fileno()}, "format": "text"}}'
+                return Process(subprocess.Popen([program, told], pass_fds=[theirs.fileno()]), ours)
+
+        return Kind("c", start, lambda width=4, scale=2.0, offset=1.0: f"{scale} {offset}".encode())
+    if name.startswith("python"):
+        isolation = "launch" if name == "python" else "scenario"
+        return Kind(name, shipped("python", SITE, isolation), graphs.python, isolation)
+    site = site_of({"onnx": "onnx", "tflite": "tensorflow"}[name], name)
+    if name == "onnx":
+        return Kind(name, shipped(name, site, "launch"), graphs.onnx)
+
+    def lite(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
+        return graphs.tflite(site, width, scale, offset)
+
+    return Kind(name, shipped(name, site, "launch"), lite)
+
+
+@contextmanager
+def started(kind: Kind) -> Iterator[Process]:
+    process = kind.start()
+    try:
+        yield process
+    finally:
+        process.socket.close()
+        process.popen.kill()
+        process.popen.wait()
+
+
+@contextmanager
+def file_of(content: bytes) -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield file.fileno()
+
+
+@contextmanager
+def loaded(kind: Kind, *, batch: int = 1, deadline: float = 20.0) -> Iterator[tuple[frames.Host, Process]]:
+    with started(kind) as process, file_of(kind.model()) as model:
+        host = frames.Host(
+            process.socket, interface(), batch=batch, deadline=deadline, tell_done=kind.isolation == "scenario"
+        )
+        host.hello()
+        host.load("any", {}, model)
+        yield host, process
+
+
+def observations(count: int = 1) -> np.ndarray[Any, Any]:
+    return np.linspace(-1.0, 1.0, count * 4, dtype=np.float32).reshape(count, 4)
+
+
+def test_it_greets_before_it_is_asked_and_says_which_protocol_it_speaks(kind: Kind) -> None:
+    with started(kind) as process:
+        greeting = receive(process.socket)
+    assert greeting[:2] == ["hello", 1]
+    assert all(isinstance(value, str | int | float | bool | None) for value in greeting[2].values())
+
+
+def test_it_answers_every_observation_with_the_models_action(kind: Kind) -> None:
+    with loaded(kind) as (host, _):
+        for seed in (1, 2, 2**63 - 1):
+            host.ready(seed)
+            for step in range(5):
+                actions, took = host.act(observations() + np.float32(step))
+                assert np.array_equal(actions, 2 * (observations() + np.float32(step)) + 1)
+                assert took > 0
+            host.end(None)
+
+
+def test_it_answers_a_batch_row_by_row(kind: Kind) -> None:
+    with loaded(kind, batch=16) as (host, _):
+        host.ready(7)
+        actions, _ = host.act(observations(16))
+        assert actions.shape == (16, 4)
+        assert np.allclose(actions, 2 * observations(16) + 1, rtol=1e-6)
+
+
+def test_a_scenario_may_be_begun_and_never_played(kind: Kind) -> None:
+    with loaded(kind) as (host, _):
+        host.begin(1)
+        host.begin(2)
+        host.ready(2)
+        host.act(observations())
+        host.end(3)
+        host.ready(4)
+        actions, _ = host.act(observations())
+        assert np.array_equal(actions, 2 * observations() + 1)
+
+
+def test_it_repeats_whatever_number_it_was_asked_under(kind: Kind) -> None:
+    with started(kind) as process, file_of(kind.model()) as model:
+        receive(process.socket)
+        send(process.socket, ["load", 1, load_request()], model)
+        assert receive(process.socket)[:2] == ["loaded", 1]
+        for seq in (0, 127, 128, 255, 256, 65535, 65536, 2**31 - 1):
+            send(process.socket, ["reset", seq, {"seed": 5}])
+            assert receive(process.socket) == ["ready", seq]
+            send(process.socket, ["done", seq] if kind.isolation == "scenario" else ["reset", seq, {"seed": 6}])
+            if kind.isolation != "scenario":
+                assert receive(process.socket) == ["ready", seq]
+
+
+def test_frames_may_come_in_pieces_or_together(kind: Kind) -> None:
+    with started(kind) as process, file_of(kind.model()) as model:
+        receive(process.socket)
+        send(process.socket, ["load", 1, load_request()], model)
+        receive(process.socket)
+        act = ["act", 3, 1, observations().tobytes()]
+        together = b"".join(
+            frames.framed(frame)
+            for frame in (["reset", 2, {"seed": 1}], act, ["done", 4], ["reset", 5, {"seed": 2}], act)
+        )
+        process.socket.sendall(together)
+        heard = [receive(process.socket) for _ in range(4)]
+        assert [frame[:2] for frame in heard] == [["ready", 2], ["action", 3], ["ready", 5], ["action", 3]]
+        for at in range(len(frames.framed(act))):
+            process.socket.send(frames.framed(act)[at : at + 1])
+        assert np.array_equal(np.frombuffer(receive(process.socket)[2], np.float32), 2 * observations()[0] + 1)
+
+
+def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
+    with started(declared) as process, file_of(declared.model(width=3)) as model:
+        seen, done = (4, 5) if declared.name == "c" else (4, 4)
+        host = frames.Host(process.socket, interface(seen, done), batch=1, deadline=20.0)
+        host.hello()
+        with pytest.raises(frames.WrongAnswer) as refusal:
+            host.load("any", {}, model)
+    said = {
+        "onnx": "the model's input is float32[n,3]; the dataset observes float32[4]",
+        "tflite": "the model's input is float32[n,3]; the dataset observes float32[4]",
+        "c": "the dataset observes 4 and acts by 5",
+    }
+    assert said[declared.name] in str(refusal.value)
+
+
+def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
+    with started(kind) as process, file_of(b"\x00 no model at all") as model:
+        host = frames.Host(process.socket, interface(), batch=1, deadline=20.0)
+        host.hello()
+        with pytest.raises((frames.WrongAnswer, frames.Failed)) as refusal:
+            host.load("any", {}, model)
+    assert len(str(refusal.value)) > 10
+
+
+def test_it_ends_with_code_0_when_it_is_told_to_or_when_the_player_is_gone(kind: Kind) -> None:
+    with loaded(kind) as (host, process):
+        host.ready(1)
+        host.act(observations())
+        host.end(None)
+        host.close()
+        assert process.popen.wait(10) == 0
+    with loaded(kind) as (_, process):
+        process.socket.close()
+        assert process.popen.wait(10) == 0
+
+
+def load_request() -> dict[str, Any]:
+    described = frames.describe(replace(space(4)))
+    request = {"format": "any", "model": None, "batch": 1, "params": {}}
+    return request | {"observation": described, "action": described}
+
+
+def send(end: socket.socket, message: list[Any], descriptor: int | None = None) -> None:
+    frame = frames.framed(message)
+    if descriptor is None:
+        end.sendall(frame)
+    else:
+        end.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+
+
+def receive(end: socket.socket) -> Any:
+    end.settimeout(30)
+    (length,) = struct.unpack("<I", exactly(end, 4))
+    payload = exactly(end, length)
+    decoded = msgspec.msgpack.decode(payload)
+    assert msgspec.msgpack.encode(decoded) == payload, "not the shortest encoding"
+    return decoded
+
+
+def exactly(end: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        piece = end.recv(length - len(data))
+        assert piece, "the host is gone"
+        data += piece
+    return data
