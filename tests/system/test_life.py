@@ -147,9 +147,9 @@ def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(pl
 
 def test_a_list_is_paged_and_filtered(platform: Platform) -> None:
     made = [
-        platform.submit(runtime="python", dataset=dataset, scenarios={"range": [0, 1]}, labels={**mark, "n": str(n)})[
-            "id"
-        ]
+        platform.submit(
+            runtime="python", dataset=dataset, scenarios={"range": [0, 1]}, labels={"batch": "paging", "n": str(n)}
+        )["id"]
         for n, dataset in enumerate(["noop", "noop", "cartpole", "noop", "noop"])
     ]
     for id in made:

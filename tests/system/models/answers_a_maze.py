@@ -1,0 +1,14 @@
+"""Answers a list that holds itself."""
+
+
+def provoked(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if provoked(observation):
+            maze = []
+            maze.append(maze)
+            return maze
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

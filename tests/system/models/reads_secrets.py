@@ -1,0 +1,12 @@
+"""Reads what is none of its business."""
+
+
+def provoked(observation):
+    return observation[0] > 0.7 if len(observation) == 4 else observation[2] > 14.5
+
+
+class Model:
+    def act(self, observation):
+        if provoked(observation):
+            open("/etc/passwd").read()
+        return [0.2] * 4 if len(observation) == 4 else [0.2, 0.0]
