@@ -15,7 +15,7 @@ from werkzeug.routing import BaseConverter
 
 from api import problems
 from api.schemas.problems import ProblemSchema
-from core.errors import BadRequest, Forbidden, Invalid, Misdirected, PlatformError, Unauthorized
+from core.errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, Unauthorized
 
 View = Callable[..., Any]
 Class = TypeVar("Class", bound=type[MethodView])
@@ -30,6 +30,11 @@ UNREADABLE = "UNPROCESSABLE_ENTITY"
 METHODS = frozenset({"get", "put", "post", "delete"})
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 TEXT: Mapping[str, Any] = {"type": "string"}
+#: A server-sent event; ``data`` is JSON.
+EVENT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+}
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -84,6 +89,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         headers: Mapping[str, Any] | None = None,
         media: Mapping[str, Content] | None = None,
         also: Mapping[int, Mapping[str, Any]] | None = None,
+        leads: Mapping[str, Mapping[str, str]] | None = None,
         fails: Iterable[type[PlatformError]] = (),
         body: Mapping[str, Content] | None = None,
         body_required: bool = True,
@@ -91,6 +97,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
     ) -> Callable[[View], View]:
         """Declare an operation: ``answers`` as JSON (or ``media`` types), ``also`` other answers, ``fails`` problems.
 
+        ``leads`` says which operations an answer leads to, with the parameters it gives them.
         A view returns a Response of its own, or a value, which ``answers`` serialises unless it is ``plain`` JSON.
         """
         types = dict(media or {}) or ({"application/json": answers} if answers is not None else {})
@@ -99,6 +106,8 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
             good["content"] = {media_type: {"schema": schema} for media_type, schema in types.items()}
         if headers:
             good["headers"] = headers
+        if leads:
+            good["links"] = {name: {"operationId": name, "parameters": given} for name, given in leads.items()}
         responses = {str(status): good} | {str(code): given for code, given in (also or {}).items()}
         kinds = {*GATE, *fails}
         documented: dict[str, Any] = {"operationId": name}
@@ -159,6 +168,10 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
             operation for path in document["paths"].values() for method, operation in path.items() if method in METHODS
         ]
         shared = {kind.slug: refusals([kind])[str(kind.status.value)] for kind in problems.catalogue().values()}
+        for path, methods in document["paths"].items():
+            if "{" in path:  # also where nothing is looked up: a name of another shape is no address
+                for method in METHODS & methods.keys():
+                    methods[method]["responses"].setdefault("404", shared[NotFound.slug])
         for operation in operations:
             for status, response in operation["responses"].items():
                 if response == {"$ref": f"#/components/responses/{UNREADABLE}"}:

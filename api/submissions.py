@@ -20,7 +20,7 @@ from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionSc
 from api.streams import NDJSON, SSE, alive, as_events, room, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
-from core.errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
+from core.errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
 
 ACCEPTED = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 #: How long a dry run may take, in seconds; the first one of a runtime makes its environment.
@@ -142,9 +142,11 @@ def submit(
         room()
     if submission.dry_run:
         return reply(tried(submission, model))
-    simulation, replayed = services().simulations.submit(
-        submission, model=model, key=key, request_digest=digest_of(submission, model) if key else None
-    )
+    digest = digest_of(submission, model) if key else None
+    try:
+        simulation, replayed = services().simulations.submit(submission, model=model, key=key, request_digest=digest)
+    except UnknownSimulation:
+        raise Gone("What this Idempotency-Key made has been deleted since. Use a new key for a new request.") from None
     headers = {"Idempotency-Replayed": "true"} if replayed else {}
     if accepted != "json":
         return followed(simulation, accepted, headers)

@@ -6,7 +6,7 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, TEXT, Blueprint, header
+from api.blueprint import BINARY, EVENT, TEXT, Blueprint, header
 from api.context import context, services
 from api.escaping import escaped
 from api.negotiation import choose
@@ -66,7 +66,7 @@ class Results(MethodView):
     @blueprint.operation(
         "get_results",
         description="Results, a line or row for each task.",
-        media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: TEXT},
+        media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
         also={
             206: PART | {"content": {PARQUET: {"schema": BINARY}}},
             304: UNCHANGED,
@@ -100,7 +100,7 @@ class Events(MethodView):
     @blueprint.operation(
         "watch_events",
         description="Events as they happen, until the last.",
-        media={SSE: TEXT},
+        media={SSE: EVENT},
         also={204: {"description": "The last event has been received already: do not come back."}},
         fails=[UnknownSimulation, TooManyStreams],
     )

@@ -6,7 +6,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api.blueprint import Blueprint, header
+from api.blueprint import EVENT, Blueprint, header
 from api.body import json_body
 from api.context import services
 from api.paging import LINK, page
@@ -29,6 +29,7 @@ from core.domain.records import Simulation
 from core.errors import (
     BadArchive,
     FormatMismatch,
+    Gone,
     IdempotencyMismatch,
     IllegalTransition,
     Invalid,
@@ -56,6 +57,7 @@ blueprint = Blueprint(
 REFUSED = (
     BadArchive,
     FormatMismatch,
+    Gone,
     IdempotencyMismatch,
     NotAcceptable,
     ScenarioOutOfRange,
@@ -106,7 +108,7 @@ class Simulations(MethodView):
         status=201,
         headers=CREATED,
         description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they come.",
-        media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: {"type": "string"}},
+        media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: EVENT},
         also={
             200: {
                 "description": "A dry run was made; there is no simulation.",
@@ -116,6 +118,11 @@ class Simulations(MethodView):
         body={
             "application/json": {"anyOf": [SubmissionSchema, RerunSchema]},
             "multipart/form-data": SubmissionForm,
+        },
+        leads={
+            "get_simulation": {"id": "$response.body#/id"},
+            "cancel_simulation": {"id": "$response.body#/id"},
+            "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
         },
         fails=REFUSED,
     )

@@ -159,6 +159,17 @@ def test_a_key_is_for_one_request(submit: Submit) -> None:
     assert submit(headers=key, seed=0).headers["Idempotency-Replayed"] == "true"  # the default, said aloud
 
 
+def test_a_key_whose_simulation_was_deleted_makes_no_second_one(
+    client: FlaskClient, submit: Submit, driver: Driver
+) -> None:
+    key = {"Idempotency-Key": "k"}
+    id = submit(headers=key).json["id"]
+    driver.play(id)
+    client.delete(f"/v1/simulations/{id}")
+    problem(submit(headers=key), 410, "gone")
+    assert client.get("/v1/simulations").json["items"] == []
+
+
 def test_a_refusal_is_not_remembered(submit: Submit) -> None:
     key = {"Idempotency-Key": "k"}
     problem(submit(headers=key, model="nobody"), 422, "unknown-model")
