@@ -1,0 +1,109 @@
+"""A client generated from openapi.yaml, by a tool that knows nothing of us, sees a simulation through."""
+
+import importlib
+import io
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.system.house import FINAL, ROOT, Platform
+
+#: Installed on demand, in an environment of its own.
+GENERATOR = "openapi-python-client==0.29.1"
+#: What the generator calls bytes.
+OVERRIDES = """
+content_type_overrides:
+  application/zip: application/octet-stream
+  application/vnd.apache.parquet: application/octet-stream
+  "*/*": application/octet-stream
+"""
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the generated package in it, and what the generator needs to be installed."""
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "config.yaml").write_text(OVERRIDES)
+    uvx = Path(sys.executable).parent / "uvx"
+    command = [
+        str(uvx), "--from", GENERATOR, "openapi-python-client", "generate", "--path", str(ROOT / "openapi.yaml"),
+        "--config", "config.yaml", "--meta", "none", "--output-path", "windtunnel_client", "--fail-on-warning",
+    ]  # fmt: skip
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+    needs = ["attrs", "python-dateutil"]  # httpx is here already
+    subprocess.run([uv, "pip", "install", "--quiet", "--target", "needs", *needs], cwd=folder, check=True, timeout=240)
+    for path in (folder, folder / "needs"):
+        sys.path.insert(0, str(path))
+    yield folder
+    for path in (folder, folder / "needs"):
+        sys.path.remove(str(path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "windtunnel_client"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def client(generated: Path, platform: Platform) -> Iterator[Any]:
+    package = importlib.import_module("windtunnel_client")
+    with package.Client(base_url=platform.url, httpx_args={"trust_env": False}) as client:
+        yield client
+
+
+def operation(name: str) -> ModuleType:
+    return importlib.import_module(f"windtunnel_client.api.{name}")
+
+
+def model(name: str) -> Any:
+    return getattr(importlib.import_module("windtunnel_client.models"), name)
+
+
+def test_a_generated_client_sees_a_simulation_to_its_end(client: Any) -> None:
+    scenarios = model("Scenarios")(range_=[0, 50])
+    asked = model("Submission")(dataset="noop", runtime="python", scenarios=scenarios, seed=3)
+    made = operation("simulations.submit_simulation").sync(client=client, body=asked, idempotency_key="generated")
+    assert made.state == "queued" and made.tasks.total == 50
+    deadline = time.monotonic() + 60
+    while (seen := operation("simulations.get_simulation").sync(made.id, client=client)).state not in FINAL:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert seen.state == "succeeded" and seen.tasks.done == 50 and seen.created_at <= seen.ended_at
+    summary = operation("simulations.get_summary").sync(made.id, client=client)
+    assert summary.tasks["failed"] == 0 and "mean_penalised" in summary.metrics["value"]
+    archive = operation("artifacts.get_archive").sync(made.id, client=client)
+    assert archive.payload.read(4) == b"PK\x03\x04"
+    listed = operation("simulations.list_simulations").sync(
+        client=client, state=model("ListSimulationsState").SUCCEEDED, limit=1
+    )
+    assert [one.id for one in listed.items] == [made.id] and listed.next_ is None
+
+
+def test_a_generated_client_sends_a_model_along_and_waits(client: Any) -> None:
+    file = importlib.import_module("windtunnel_client.types").File(
+        payload=io.BytesIO(b"class Model:\n    def act(self, observation):\n        return [0.5]\n"),
+        file_name="half.py",
+    )
+    form = model("SubmissionForm")(
+        dataset="noop", model=file, scenarios=model("Scenarios")(tasks=[3, 5]), repeat=2, dry_run=False
+    )
+    made = operation("simulations.submit_simulation").sync(client=client, body=form, prefer="wait=60")
+    assert made.state == "succeeded" and made.tasks.done == 4 and made.model.name == "half"
+    found = operation("models.get_model").sync("half", client=client)
+    assert found.digest == made.model.digest
+    table = operation("results.get_results").sync_detailed(
+        made.id, client=client, format_=model("GetResultsFormat").CSV
+    )
+    assert table.status_code == 200 and table.content.count(b"\r\n") == 5
+
+
+def test_a_generated_client_is_told_what_is_wrong(client: Any) -> None:
+    asked = model("Submission")(dataset="nop", runtime="python")
+    refused = operation("simulations.submit_simulation").sync(client=client, body=asked)
+    assert refused.status == 422 and refused.type_ == "/problems/unknown-dataset" and "noop" in refused.detail

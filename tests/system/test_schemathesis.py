@@ -1,0 +1,42 @@
+"""Schemathesis against a running platform: no server error, and no answer the document does not know."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from tests.system.house import Platform
+
+#: A request can be valid by the document and still ask for what is not there, or not to be had that way.
+CONFIGURATION = """
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", "304", "401", "403", "404", "406", "409", "410", "416", "422"]
+"""
+#: Cases for each operation and phase; the seed is fixed, so that a failure comes again.
+CASES, SEED = 15, 20_240_601
+
+
+def test_no_request_finds_an_error_of_ours_or_an_answer_that_is_not_documented(
+    platform: Platform, tmp_path: Path
+) -> None:
+    for dataset in ("noop", "noop"):
+        platform.run(dataset=dataset, runtime="python", scenarios={"range": [0, 3]})
+    configuration = tmp_path / "schemathesis.toml"
+    configuration.write_text(CONFIGURATION)
+    tool = Path(sys.executable).parent / "schemathesis"
+    command = [
+        str(tool), "--config-file", str(configuration), "--no-color", "run", f"{platform.url}/openapi.json",
+        "--max-examples", str(CASES), "--seed", str(SEED), "--request-timeout", "20", "--continue-on-failure",
+        "--warnings", "off",
+    ]  # fmt: skip
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
+    assert "No issues found" in run.stdout or "passed" in run.stdout, run.stdout[-2000:]
+    # it is still the same server, and it is well
+    assert httpx.get(f"{platform.url}/readyz", trust_env=False).json()["ready"] is True
+    assert "500" not in {
+        line.partition('status="')[2].partition('"')[0]
+        for line in platform.http.get("/metrics").text.splitlines()
+        if line.startswith("windtunnel_http_requests_total")
+    }
