@@ -21,6 +21,8 @@ ROOT = Path(__file__).parent.parent
 PROMISED = ("tensorflow", "tflite", "car_street")
 #: Threads of the couriers' listener.
 DRIVERS_THREADS = 64
+#: Seconds after which every role is started, whether people can be answered already or not.
+PATIENCE = 10.0
 
 
 # -- everything
@@ -49,9 +51,12 @@ def run(settings: Settings) -> int:
         environ["WINDTUNNEL_REDIS_URL"] = embedded(run_dir)
     if not migrated():
         roles.append(Role(name="migrate", command=role("migrate"), once=True))
-    roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "drivers")]
-    roles += [Role(name=name, command=role(name), after=migrated) for name in ("dispatch", "jobs", "agent")]
     address = f"http://{settings.host}:{settings.port}"
+    ready = answers(f"{address}/readyz")
+    roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "drivers")]
+    # These only matter once somebody can ask for something, and would slow that down.
+    late = once_true(lambda: ready() or time.monotonic() - began > PATIENCE)
+    roles += [Role(name=name, command=role(name), after=late) for name in ("dispatch", "agent", "jobs")]
 
     def greet() -> None:
         tell(f"Windtunnel answers at {address} after {time.monotonic() - began:.1f} s; its manual is {address}/docs.")
@@ -64,8 +69,20 @@ def run(settings: Settings) -> int:
                 tell(f"  missing: {words}")
         tell("Ctrl-C stops it.")
 
-    supervisor.run(roles, environ, answers(f"{address}/readyz"), greet)
+    supervisor.run(roles, environ, ready, greet)
     return 0
+
+
+def once_true(check: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a check that is asked no more once it has said yes."""
+    said: list[bool] = []
+
+    def remembered() -> bool:
+        if not said and check():
+            said.append(True)
+        return bool(said)
+
+    return remembered
 
 
 def role(name: str) -> list[str]:

@@ -46,6 +46,7 @@ class Running:
     workers: int
     folder: Path
     crew: Crew | None = None
+    cores: tuple[int, ...] = ()
 
 
 class Agent:
@@ -160,12 +161,19 @@ class Agent:
         lock = os.open(running.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            running.cores = self._free_cores(running.workers)
             told = {"launch": launch["id"], "token": launch["token"], "url": launch["url"]}
-            crew.give(told | {"workers": running.workers, "model": str(model)}, lock)
+            crew.give(told | {"workers": running.workers, "model": str(model), "cores": running.cores}, lock)
         finally:
             os.close(lock)
         logger.info("launch %s began", launch["id"], extra={"launch": launch["id"]})
         self._used(kind)
+
+    def _free_cores(self, count: int) -> tuple[int, ...]:
+        """Return a core for each player and host pair, or none where there are too few: then the kernel shall share."""
+        held = {core for one in self._running.values() for core in one.cores}
+        free = sorted(os.sched_getaffinity(0) - held)
+        return tuple(free[:count]) if len(free) >= count else ()
 
     async def observe(self, ids: list[str]) -> dict[str, Any]:
         """Return a sighting of each that is known."""

@@ -230,6 +230,7 @@ class Courier(Staff):
             outputs=self._outputs,
             began=time.monotonic(),
             patience=float(play["definition"].get("task_patience", TASK_PATIENCE)),
+            cores=told.get("cores") or (),
         )
         seats = [
             Seat(number, self, Surface(credentials, self._stop), engagement) for number in range(int(told["workers"]))

@@ -3,13 +3,13 @@
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .channel import Batch, Broken, Closed, Idle, Loaded, Message, NeedHost, Ready, Refused
 from .outputs import Outputs
-from .processes import Host, Player
+from .processes import Host, Player, pin
 from .surface import Answer, Lease, Standing, Surface, Unreadable
 
 #: Seconds a player may take to be set up, and a host to load its model.
@@ -44,13 +44,17 @@ class Staff(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engagement:
-    """What every seat of a launch shares. ``patience``: seconds a player may spend on one task."""
+    """What every seat of a launch shares. ``patience``: seconds a player may spend on one task.
+
+    ``cores``: one for each seat, or none where they are not to be pinned.
+    """
 
     setup: Mapping[str, Any]
     model: str | None
     outputs: Outputs
     began: float
     patience: float
+    cores: Sequence[int] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +72,7 @@ class Seat:
 
     def __init__(self, number: int, staff: Staff, surface: Surface, engagement: Engagement) -> None:
         self.name = str(number)
+        self._core = engagement.cores[number] if number < len(engagement.cores) else None
         self._staff = staff
         self._surface = surface
         self._engagement = engagement
@@ -102,6 +107,8 @@ class Seat:
         player = self._staff.player()
         with self._lock:
             self._player = player
+        if self._core is not None:
+            pin(player.process, self._core)
         player.channel.send({"type": "setup", "play": self._engagement.setup})
         self._expect(player, Ready)
         self._bring_host(player)
@@ -145,6 +152,8 @@ class Seat:
     def _bring_host(self, player: Player, last: str | None = None) -> None:
         """Hand the player a new host's socket and the model; ``last`` tells how the one before ended."""
         self._host = host = self._staff.host()
+        if self._core is not None:
+            pin(host.process, self._core)
         descriptors = [host.socket.fileno()]
         model = self._engagement.model
         if model is not None:
