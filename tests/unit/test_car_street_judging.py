@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from math import inf, sqrt
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_the_score_is_completion_over_penalty() -> None:
 
 def test_each_further_infraction_costs_less_but_something() -> None:
     scores = [100.0 / penalty(ARRIVED, red) for red in range(5)]
-    losses = [before - after for before, after in zip(scores, scores[1:], strict=False)]
+    losses = [before - after for before, after in pairwise(scores)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] > 0
 

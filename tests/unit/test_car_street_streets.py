@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def test_a_route_leads_from_some_lanes_and_not_from_others() -> None:
 
 def test_the_side_street_yields_to_both_directions_of_the_main_road() -> None:
     junction = street("priority_junction")
-    yielded = {meeting.other.lane[:2] for meeting in meetings(junction, junction.paths[("sj_0", "jw")]) if meeting.yields}
+    yielded = {
+        meeting.other.lane[:2] for meeting in meetings(junction, junction.paths[("sj_0", "jw")]) if meeting.yields
+    }
     assert {"wj", "ej"} <= yielded
     main = meetings(junction, junction.paths[("wj_0", "je")])
     assert main
@@ -143,7 +146,7 @@ def test_every_route_can_be_driven_and_is_some_hundred_metres_long(name: str) ->
         route, start = line["route"], line["start"]
         assert isinstance(route, list)
         assert isinstance(start, dict)
-        for edge, onto in zip(route, route[1:], strict=False):
+        for edge, onto in pairwise(route):
             assert net.leading(edge, onto), line["name"]
         lanes = net.edges[route[0]]
         assert lanes[start["lane"]] in net.leading(route[0], route[1])

@@ -1,6 +1,6 @@
 """Make the data set anew: networks, scenarios, `dataset.json`. Run: `python -m datasets.catalogue.car_street.generate`.
 
-Needs requirements.txt beside it. Equal versions make equal bytes; `--into` writes elsewhere, to compare.
+Needs requirements.lock beside it. Equal versions make equal bytes; `--into` writes elsewhere, to compare.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def program(name: str) -> str:
     beside = Path(package.origin).parent / "bin" / name if package and package.origin else None
     found = str(beside) if beside and beside.exists() else shutil.which(name)
     if found is None:
-        raise SystemExit(f"{name} is not installed: see requirements.txt")
+        raise SystemExit(f"{name} is not installed: see requirements.lock")
     return found
 
 

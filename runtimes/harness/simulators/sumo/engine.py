@@ -27,7 +27,7 @@ def options(network: Path, types: Path, seed: int) -> list[str]:
         *("--collision.action", "warn", "--collision.mingap-factor", "0", "--collision.check-junctions", "true"),
         # Pedestrians of the `nonInteracting` model are cheaper, but nobody yields to them and nobody can hit them.
         *("--intermodal-collision.action", "warn", "--pedestrian.model", "striping"),
-        *("--time-to-teleport", "-1", "--max-depart-delay", "1"),
+        *("--time-to-teleport", "-1", "--max-depart-delay", "10"),
         *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),
         *("--xml-validation", "never", "--xml-validation.net", "never"),
     ]

@@ -35,7 +35,7 @@ class Traffic:
         route: tuple[str, ...],
         *,
         lane: str = "random",
-        at: str = "random",
+        at: str = "random_free",
         speed: str = "max",
     ) -> None:
         """Put one vehicle in at t = 0."""

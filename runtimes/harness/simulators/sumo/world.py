@@ -180,7 +180,10 @@ class World:
         sumo.simulationStep()
         self._steps += 1
         before = self._speed
-        if self._collided() or self._arrived(speed, before):
+        if self._arrived(speed, before):
+            return self._last, True
+        if self._collided():
+            self._move(speed, before)
             return self._last, True
         self._advance(speed, before)
         if self._outcome is None:
@@ -264,11 +267,8 @@ class World:
 
     def _advance(self, asked: float, before: float) -> None:
         """Take what the step did to the ego."""
-        vehicle = sumo.vehicle
         left, light = self._lane, self._light_ahead()
-        self._speed = vehicle.getSpeed(EGO)
         self._look()
-        self.drive.driven = vehicle.getDistance(EGO) - self._odometer
         if self._lane.edge == left.edge and self._lane.id != left.id:
             self.drive.lane_changes += 1
         if self._lane.internal and not left.internal:
@@ -278,12 +278,20 @@ class World:
                 self.drive.red_lights += 1
         elif not self._lane.internal:
             self._entered_on = ""
-        if abs(self._speed - asked) > SLIP:
-            # SUMO has stopped the car: the end of a lane that does not lead along the route.
+        if not self._move(asked, before):
+            # The end of a lane that does not lead along the route.
             self._outcome = "stranded"
+
+    def _move(self, asked: float, before: float) -> bool:
+        """Take the ego's motion; False if SUMO, not the model, has stopped the car."""
+        vehicle = sumo.vehicle
+        self._speed = vehicle.getSpeed(EGO)
+        self.drive.driven = vehicle.getDistance(EGO) - self._odometer
+        if abs(self._speed - asked) > SLIP:
             self.drive.halt()
-            return
+            return False
         self._record(asked, before, vehicle.getCO2Emission(EGO))
+        return True
 
     def _record(self, speed: float, before: float, co2: float) -> None:
         self._accel = (speed - before) / DT
