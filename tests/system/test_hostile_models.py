@@ -25,7 +25,7 @@ MISDEEDS = [
     ("raises", "failed", "ValueError: not this street (model.py, line 11)"),
     ("recurses", "failed", "RecursionError"),
     ("eats_memory", "failed", "MemoryError"),
-    ("fills_the_disk", "failed", "No space left"),
+    ("fills_the_disk", "failed", "OSError"),
     ("forks", "failed", "Error"),
     ("starts_programs", "failed", "Error"),
     ("calls_home", "failed", "Error"),
@@ -41,21 +41,18 @@ MISDEEDS = [
     ("answers_nothing", "invalid", ""),
     ("answers_a_maze", "invalid", ""),
 ]
+#: Where each scenario has a process of its own, this exit code says that it was played: the answer just never comes.
+ON_A_STREET = {"exits_as_if_played": "timed_out"}
 #: On the ramp the limit is above what provokes these models; on the grid it is not.
 GRID, RAMP = range(0, 3), range(144, 192, 16)
 NOT_OURS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
-
-
-def streets(platform: Platform) -> dict[int, str]:
-    """Return each scenario's street."""
-    listed = platform.http.get("/v1/datasets/car_street/scenarios", params={"limit": 288}).json()["items"]
-    return {one["index"]: one["street"] for one in listed}
 
 
 @pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
 def test_on_a_street_it_is_named_where_it_happened_and_the_others_go_on(
     platform: Platform, name: str, status: str, words: str
 ) -> None:
+    status = ON_A_STREET.get(name, status)
     tasks = [*GRID, *RAMP]
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street", scenarios={"tasks": tasks}, workers=2)
     results = platform.results(ended["id"])

@@ -1,0 +1,179 @@
+"""Kill everything, at any time: no result is lost, none comes twice, and the end is that of an undisturbed run."""
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.system.conftest import Found
+from tests.system.house import MODELS, ROLES, Platform, lives, until, untimed, whole
+
+#: Short leases, so that what is lost with an agent comes back soon.
+HASTE = {"lease_ttl": 3}
+LOADS: Mapping[str, Mapping[str, Any]] = {
+    "noop": {
+        "model": MODELS / "echo.py",
+        "dataset": "noop",
+        "scenarios": {"range": [0, 20_000]},
+        "params": {"work_us": 400},
+    },
+    "car_street": {
+        "model": "idm",
+        "runtime": "python",
+        "dataset": "car_street",
+        "scenarios": {"sample": 60, "seed": 4},
+    },
+}
+#: Seconds a disturbed run may take; every death of the agent costs a lease's time to live and a new crew.
+PATIENCE = 150.0
+
+
+@pytest.fixture(scope="module")
+def undisturbed(platform: Platform) -> Iterator[Callable[[str], tuple[list[bytes], str]]]:
+    """Play a load with nobody disturbing it, once for all tests; return its lines, untimed, and its digest."""
+    known: dict[str, tuple[list[bytes], str]] = {}
+
+    def play(load: str) -> tuple[list[bytes], str]:
+        if load not in known:
+            ended = platform.run(**LOADS[load], patience=PATIENCE)
+            assert ended["state"] == "succeeded"
+            known[load] = ([untimed(line) for line in platform.lines(ended["id"])], digest(platform, ended["id"]))
+        return known[load]
+
+    yield play
+
+
+def digest(platform: Platform, id: str) -> str:
+    """Return the digest of all results."""
+    return str(platform.summary(id)["results_digest"])
+
+
+def at_work(platform: Platform, id: str) -> bool:
+    """Tell whether results come by now."""
+    return bool(platform.get(id)["tasks"]["done"] > 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("load", LOADS)
+def test_every_role_is_killed_under_load_and_it_ends_as_it_would_have(
+    found: Found, undisturbed: Callable[[str], tuple[list[bytes], str]], load: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    platform = found(**HASTE)
+    id = platform.submit(**LOADS[load])["id"]
+    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    # A host at work is the model's own process: who kills it makes that scenario `crashed`, which has a test below.
+    victims = [*(role for role in ROLES if role != "host"), "flush"]
+    chance.shuffle(victims)
+    for victim in victims:
+        time.sleep(chance.uniform(0.05, 0.6))
+        if victim == "flush":
+            platform.flush_redis()
+        else:
+            platform.kill(victim, chance)
+    ended = platform.ended(id, PATIENCE)
+    assert ended["state"] == "succeeded", ended["reason"]
+    results = platform.results(id)
+    assert whole(results, ended["tasks"]["total"])
+    lines, expected = undisturbed(load)
+    assert [untimed(line) for line in platform.lines(id)] == lines
+    assert digest(platform, id) == expected
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
+    found: Found, undisturbed: Callable[[str], tuple[list[bytes], str]], load: str
+) -> None:
+    chance = random.Random(5)
+    platform = found(**HASTE)
+    id = platform.submit(**LOADS[load])["id"]
+    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    kills = sum(platform.kill("host", chance) is not None for _ in range(6) if time.sleep(0.2) is None)
+    ended = platform.ended(id, PATIENCE)
+    assert ended["state"] == "succeeded", ended["reason"]
+    results = platform.results(id)
+    assert whole(results, ended["tasks"]["total"])
+    struck = {result["task"] for result in results if result["status"] != "ok"}
+    assert len(struck) <= kills
+    assert all(results[task]["status"] == "crashed" and results[task]["error"] for task in struck)
+    lines, _ = undisturbed(load)
+    assert [untimed(line) for task, line in enumerate(platform.lines(id)) if task not in struck] == [
+        line for task, line in enumerate(lines) if task not in struck
+    ]
+
+
+@pytest.mark.parametrize("moment", [0.0, 1.5])
+def test_everything_dies_at_once_and_the_next_start_picks_it_up(
+    found: Found, undisturbed: Callable[[str], tuple[list[bytes], str]], moment: float
+) -> None:
+    platform = found(**HASTE)
+    ids = {load: platform.submit(**LOADS[load])["id"] for load in LOADS}
+    until(lambda: at_work(platform, ids["noop"]), 60.0, "nothing is played")
+    time.sleep(moment)
+    platform.crash()
+    platform.start()
+    for load, id in ids.items():
+        ended = platform.ended(id, PATIENCE)
+        assert ended["state"] == "succeeded", ended["reason"]
+        assert whole(platform.results(id), ended["tasks"]["total"])
+        assert digest(platform, id) == undisturbed(load)[1]
+
+
+def test_ctrl_c_in_the_middle_leaves_no_process_and_a_second_start_goes_on(
+    found: Found, undisturbed: Callable[[str], tuple[list[bytes], str]]
+) -> None:
+    platform = found(**HASTE)
+    id = platform.submit(**LOADS["noop"])["id"]
+    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    left = platform.processes()
+    assert len(left) > 8
+    assert platform.interrupt() == 0
+    assert [pid for pid, born in left.items() if lives(pid, born)] == []
+    platform.start()
+    ended = platform.ended(id, PATIENCE)
+    assert (ended["state"], digest(platform, id)) == ("succeeded", undisturbed("noop")[1])
+
+
+def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(found: Found) -> None:
+    platform = found()
+    second = platform.supervise()
+    try:
+        assert second.wait(20.0) != 0
+    except subprocess.TimeoutExpired:
+        second.send_signal(signal.SIGINT)
+        second.wait(20.0)
+        raise
+    assert "running in this home already" in platform.said()
+    assert platform.ready()  # the first is none the worse
+
+
+def test_killing_a_player_again_and_again_never_makes_a_scenario_crashed(
+    found: Found, undisturbed: Callable[[str], tuple[list[bytes], str]]
+) -> None:
+    """Only three deaths of one task played by itself are that task's fault; hurried murders are nobody's."""
+    chance = random.Random(9)
+    platform = found(**HASTE)
+    id = platform.submit(**LOADS["noop"])["id"]
+    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    for _ in range(8):
+        platform.kill("player", chance)
+        time.sleep(0.3)
+    ended = platform.ended(id, PATIENCE)
+    assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0)
+    assert digest(platform, id) == undisturbed("noop")[1]
+
+
+def test_a_world_that_kills_its_process_costs_one_scenario(platform: Platform) -> None:
+    ended = platform.run(
+        model=MODELS / "echo.py", dataset="noop", scenarios={"range": [0, 200]}, params={"crash_at": 77}
+    )
+    assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 1)
+    results = platform.results(ended["id"])
+    assert whole(results, 200)
+    assert [result["task"] for result in results if result["status"] != "ok"] == [77]
+    assert results[77]["status"] == "crashed"
+    assert "simulator" in results[77]["error"]

@@ -1,0 +1,85 @@
+"""Same model, dataset, parameters and seed: the same lines to the byte but for `timing`; and again from an archive."""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from tests.system.house import MODELS, Platform, untimed, whole
+
+SIXTY = {"dataset": "car_street", "scenarios": {"sample": 60, "seed": 3}}
+#: Each runtime's own driver of `car_street`, and one of a person's that would remember if it could.
+DRIVERS: Mapping[str, Mapping[str, Any]] = {
+    "idm": {"runtime": "python", "model": "idm"},
+    "onnx": {"runtime": "onnx"},
+    "tflite": {"runtime": "tensorflow"},
+    "remembers": {"model": MODELS / "remembers.py"},
+}
+
+
+def played(platform: Platform, **asked: Any) -> tuple[list[bytes], str]:
+    """Play it and return its lines without their timing, and the digest of them all."""
+    ended = platform.run(**{**SIXTY, **asked}, patience=120.0)
+    assert ended["state"] == "succeeded", ended["reason"]
+    results = platform.results(ended["id"])
+    assert whole(results, ended["tasks"]["total"])
+    assert {result["status"] for result in results} == {"ok"}
+    return [untimed(line) for line in platform.lines(ended["id"])], platform.summary(ended["id"])["results_digest"]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_results_are_the_same_to_the_byte_whoever_plays_them_and_how_often(platform: Platform, driver: str) -> None:
+    first, digest = played(platform, **DRIVERS[driver], workers=1)
+    for workers in (2, 2):
+        again, same = played(platform, **DRIVERS[driver], workers=workers)
+        assert again == first
+        assert same == digest
+
+
+def test_another_seed_is_another_run(platform: Platform) -> None:
+    asked = {**DRIVERS["remembers"], "scenarios": {"range": [0, 6]}}
+    assert played(platform, **asked)[0] != played(platform, **asked, seed=1)[0]
+
+
+def test_the_same_scenario_in_another_selection_is_played_the_same(platform: Platform) -> None:
+    """What is played before it, and in which place, changes nothing of what a scenario comes to."""
+
+    def by_scenario(tasks: list[int]) -> dict[int, Any]:
+        id = platform.run(**DRIVERS["idm"], dataset="car_street", scenarios={"tasks": tasks})["id"]
+        return {result["scenario"]["index"]: result["metrics"] for result in platform.results(id)}
+
+    forwards, backwards = by_scenario([3, 80, 150, 200, 260]), by_scenario([260, 200, 7, 150, 80, 3])
+    assert forwards == {index: backwards[index] for index in forwards}
+
+
+def test_batches_of_a_world_do_not_depend_on_who_is_lent_what(platform: Platform) -> None:
+    asked = {"dataset": "noop", "model": MODELS / "echo.py", "scenarios": {"range": [0, 3001]}, "params": {"batch": 16}}
+    first, digest = played(platform, **asked, workers=1)
+    again, same = played(platform, **asked, workers=2)
+    assert (again, same) == (first, digest)
+
+
+def test_the_archive_holds_what_it_takes_to_do_it_again(platform: Platform) -> None:
+    ended = platform.run(
+        model=MODELS / "remembers.py",
+        dataset="car_street",
+        scenarios={"sample": 8, "seed": 2},
+        sweep={"latency_steps": [0, 3]},
+        seed=11,
+        labels={"why": "again"},
+    )
+    whole = platform.http.get(f"/v1/simulations/{ended['id']}/archive")
+    with zipfile.ZipFile(BytesIO(whole.content)) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("simulation.json"))
+        document = archive.read(name)
+    again = platform.http.post("/v1/simulations", content=document, headers={"Content-Type": "application/json"})
+    assert again.status_code == 201, again.text
+    second = platform.ended(again.json()["id"])
+    assert second["tasks"]["total"] == 16
+    assert second["provenance"]["play"] == ended["provenance"]["play"]
+    digests = [platform.summary(one["id"])["results_digest"] for one in (ended, second)]
+    assert digests[0] == digests[1]
+    assert json.loads(document)["provenance"]["model"]["digest"] == second["model"]["digest"]
