@@ -98,6 +98,7 @@ class Crew:
 
     def dismiss(self) -> None:
         """Ask it to end: it sees that its agent is gone, takes its players and hosts along and says what is unsaid."""
+        self.reason = "its agent ended it"
         self._control.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
@@ -108,7 +109,7 @@ class Crew:
     def reap(self) -> int:
         """Wait for its end and note how it came."""
         self.exit = self._popen.wait()
-        self.reason = self._last_words() or ending(self.exit)
+        self.reason = self._last_words() or self.reason or ending(self.exit)
         self._control.close()
         os.close(self.pidfd)
         return self.exit

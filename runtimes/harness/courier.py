@@ -103,6 +103,7 @@ class Courier(Staff):
         self._selector = selectors.DefaultSelector()
         self._awake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop = threading.Event()
+        self._finishing = threading.Lock()
         self._code: int | None = None
         self._reason = ""
         self._outputs = Outputs()
@@ -177,9 +178,11 @@ class Courier(Staff):
 
     def finish(self, code: int, reason: str) -> None:
         """End the courier; the first word counts."""
-        if self._code is None:
-            self._code, self._reason = code, reason
-            self._stop.set()
+        with self._finishing:
+            if self._code is None:
+                self._reason = reason
+                self._code = code  # last: it is what the main thread looks at
+        self._stop.set()
         self._wake()
 
     def _say_goodbye(self) -> None:

@@ -1,0 +1,74 @@
+"""What models print is held to a rate and a cap, and what is left out is said."""
+
+from runtimes.harness.outputs import Outputs
+from runtimes.harness.processes import ending
+from runtimes.harness.seats import blend, flush_after
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def outputs(rate: int = 100, cap: int = 1000) -> tuple[Outputs, Clock]:
+    clock = Clock()
+    return Outputs(rate=rate, cap=cap, clock=clock), clock
+
+
+def test_what_is_printed_comes_out_by_name_and_once() -> None:
+    kept, _ = outputs()
+    kept.add("host-0", b"one\n")
+    kept.add("host-1", b"two\n")
+    kept.add("host-0", b"three\n")
+    assert kept.take() == [("host-0", b"one\nthree\n"), ("host-1", b"two\n")]
+    assert kept.take() == []
+
+
+def test_what_comes_too_fast_is_left_out_and_said() -> None:
+    kept, _ = outputs(rate=100)
+    kept.add("host-0", b"x" * 250)
+    assert kept.take() == [
+        ("host-0", b"x" * 100),
+        ("courier", b"[150 bytes of output left out: it came too fast]\n"),
+    ]
+
+
+def test_after_a_while_there_is_room_again() -> None:
+    kept, clock = outputs(rate=100)
+    kept.add("host-0", b"x" * 100)
+    clock.now += 0.5
+    kept.add("host-0", b"y" * 100)
+    assert kept.take()[0] == ("host-0", b"x" * 100 + b"y" * 50)
+
+
+def test_no_more_than_the_cap_is_ever_kept_and_that_is_said_once() -> None:
+    kept, clock = outputs(rate=1000, cap=1500)
+    for _ in range(4):
+        clock.now += 10
+        kept.add("host-0", b"x" * 1000)
+    said = kept.take()
+    assert said[0] == ("host-0", b"x" * 1500)
+    assert b"the launch's output is full" in said[1][1]
+    clock.now += 10
+    kept.add("host-0", b"x")
+    assert kept.take() == []
+
+
+def test_an_ending_is_told_in_words() -> None:
+    assert ending(0) == "it exited with code 0"
+    assert ending(70) == "it exited with code 70"
+    assert ending(-11) == "killed by SIGSEGV"
+    assert ending(128 + 9) == "killed by SIGKILL (out of memory?)"
+    assert ending(255) == "it exited with code 255"
+
+
+def test_a_rate_follows_what_is_seen() -> None:
+    assert blend(None, 100.0) == 100.0
+    assert blend(100.0, 200.0) == 150.0
+
+
+def test_batches_grow_with_the_run() -> None:
+    assert flush_after(0) <= flush_after(100) <= flush_after(10_000) <= 5.0
