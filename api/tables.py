@@ -1,29 +1,18 @@
-"""Results as tables: lines flattened to columns, written as CSV or Parquet in two passes and constant memory."""
+"""Results as tables: lines flattened to columns, written in two passes and constant memory; here as CSV."""
 
 import csv
-import hashlib
 import io
-import os
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from core.services.results import Blob
 
 #: Yields chunks of whole result lines from the start; called once for each pass.
 Lines = Callable[[], Iterable[bytes]]
 
 FIXED = ("task", "status", "error")
-NESTED = ("scenario", "metrics", "timing")
-ROWS = 20_000
 PARQUET = "application/vnd.apache.parquet"
-_KINDS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+NESTED = ("scenario", "metrics", "timing")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -110,52 +99,3 @@ def as_csv(lines: Lines) -> Iterator[bytes]:
             text.seek(0)
             text.truncate()
     yield text.getvalue().encode()
-
-
-def batches(found: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as record batches."""
-    schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
-    held: list[Mapping[str, Any]] = []
-
-    def batch() -> pa.RecordBatch:
-        arrays = [
-            pa.array([fitted(row.get(name), kind) for row in held], type=_KINDS[kind]) for name, kind in kinds.items()
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    for row in found:
-        held.append(row)
-        if len(held) == ROWS:
-            yield batch()
-            held.clear()
-    if held:
-        yield batch()
-
-
-def as_parquet(lines: Lines, folder: Path | None) -> Blob:
-    """Write the results as a Parquet file without a name in ``folder``; it goes when the last reader does."""
-    kinds = columns(rows(lines()))
-    schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
-    with tempfile.TemporaryFile("w+b", dir=folder) as file:
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for batch in batches(rows(lines()), kinds):
-                writer.write_batch(batch)
-        file.flush()
-        file.seek(0)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-        size = os.fstat(file.fileno()).st_size
-        return Blob(size, PARQUET, f'"{digest}"', Nameless(os.dup(file.fileno())).read)
-
-
-class Nameless:
-    """A file without a name; its descriptor is closed when nobody can read it any more."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        weakref.finalize(self, os.close, descriptor)
-
-    def read(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the bytes [start, stop)."""
-        while start < stop and (piece := os.pread(self._descriptor, min(1 << 20, stop - start), start)):
-            start += len(piece)
-            yield piece

@@ -13,7 +13,7 @@ from api.negotiation import choose
 from api.ranges import serve
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, RangeHeaders, ResultSchema, ResultsQuery
 from api.streams import LIVE, NDJSON, SSE, alive, as_events, room, stream, told
-from api.tables import PARQUET, as_csv, as_parquet
+from api.tables import PARQUET, as_csv
 from core.errors import Invalid, NotAcceptable, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(
@@ -53,6 +53,8 @@ def table(id: str, start: int, format: str) -> Response:
     if format == "csv":
         body = as_csv(lines)
         return Response(body, headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
+    from api.parquet import as_parquet  # few ask for it, and every process is smaller without
+
     blob = as_parquet(lines, context().spool)
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=attachment)
 

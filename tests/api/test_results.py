@@ -13,8 +13,9 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.parquet import as_parquet
 from api.streams import frame
-from api.tables import as_csv, as_parquet, columns, flat, harmless
+from api.tables import as_csv, columns, flat, harmless
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import Driver, Submit

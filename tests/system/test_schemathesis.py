@@ -20,8 +20,7 @@ CASES, SEED = 15, 20_240_601
 def test_no_request_finds_an_error_of_ours_or_an_answer_that_is_not_documented(
     platform: Platform, tmp_path: Path
 ) -> None:
-    for dataset in ("noop", "noop"):
-        platform.run(dataset=dataset, runtime="python", scenarios={"range": [0, 3]})
+    platform.run(dataset="noop", runtime="python", scenarios={"range": [0, 3]})
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(CONFIGURATION)
     tool = Path(sys.executable).parent / "schemathesis"
@@ -32,7 +31,9 @@ def test_no_request_finds_an_error_of_ours_or_an_answer_that_is_not_documented(
     ]  # fmt: skip
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
-    assert "No issues found" in run.stdout or "passed" in run.stdout, run.stdout[-2000:]
+    documented = httpx.get(f"{platform.url}/openapi.json", trust_env=False).json()["paths"].values()
+    operations = sum(len(methods.keys() & {"get", "put", "post", "delete"}) for methods in documented)
+    assert f"Tested: {operations}" in run.stdout, run.stdout[-2000:]
     # it is still the same server, and it is well
     assert httpx.get(f"{platform.url}/readyz", trust_env=False).json()["ready"] is True
     assert "500" not in {
