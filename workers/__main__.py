@@ -32,7 +32,6 @@ def run(settings: Settings) -> int:
     """Keep every role running, and say where to find them."""
     from runtimes.harness import sandbox
     from workers import valkey
-    from workers.queue import embedded
     from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
 
     home, run_dir = settings.home.resolve(), settings.run_dir
@@ -48,7 +47,7 @@ def run(settings: Settings) -> int:
     roles = []
     if not settings.redis_url:
         roles.append(Role(name="valkey", command=valkey.command(home, run_dir), order=2))
-        environ["WINDTUNNEL_REDIS_URL"] = embedded(run_dir)
+        environ["WINDTUNNEL_REDIS_URL"] = valkey.embedded(run_dir)
     if not migrated():
         roles.append(Role(name="migrate", command=role("migrate"), once=True))
     address = f"http://{settings.host}:{settings.port}"

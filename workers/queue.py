@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -17,6 +16,8 @@ from redis.client import PubSub
 from rq import Queue, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
+
+from workers.valkey import embedded as embedded
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +29,6 @@ QUEUE = "windtunnel"
 TIMEOUT = 5.0
 #: Seconds between two tries while it is away.
 RETRY = 0.5
-
-
-def embedded(run_dir: Path) -> str:
-    """Return the URL of the embedded valkey; its password lies beside its socket."""
-    try:
-        password = (run_dir / "valkey.password").read_text()
-    except FileNotFoundError:
-        password = ""
-    return f"unix://:{password}@{run_dir / 'valkey.sock'}"
 
 
 class RedisBell:

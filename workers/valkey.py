@@ -34,6 +34,15 @@ def command(home: Path, run_dir: Path) -> list[str]:
     return [str(binary), str(run_dir / "valkey.conf")]
 
 
+def embedded(run_dir: Path) -> str:
+    """Return the URL of the embedded valkey; its password lies beside its socket."""
+    try:
+        password = (run_dir / "valkey.password").read_text()
+    except FileNotFoundError:
+        password = ""
+    return f"unix://:{password}@{run_dir / 'valkey.sock'}"
+
+
 def _write(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
