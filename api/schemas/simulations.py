@@ -224,7 +224,7 @@ class StateName(Choice):
         super().__init__(*(state.value for state in State), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
-        name = super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
+        name = super()._deserialize(value, attr, data, **kwargs)
         return State(name) if name in set(State) else name
 
 
