@@ -12,7 +12,7 @@ from benchmarks.wire import Wire
 
 STARTS = 5
 CLIENTS = 4
-SUBMISSIONS = 1000
+SUBMISSIONS = 600
 STREAMS = 1000
 ONE_TASK = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 1]}}
 #: Seconds without a request before memory is read: spare processes are made and settle.
