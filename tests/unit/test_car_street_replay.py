@@ -1,0 +1,180 @@
+"""A replay's picture: what it draws, how it moves, and that it is one harmless file."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from datasets.replay import HOLD, SCALE, still, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def car(name: str, x: float, y: float = 0.0, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "kind": "normal",
+        "x": x,
+        "y": y,
+        "angle": 90.0,
+        "length": 4.5,
+        "width": 1.8,
+        "speed": 10.0,
+        "brake": False,
+        **changes,
+    }
+
+
+def frame(index: int, *others: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "ego": "ego",
+        "time": index / 10,
+        "limit": 13.9,
+        "outcome": None,
+        "vehicles": [car("ego", float(index), kind="ego"), *others],
+        "pedestrians": [],
+        "lights": {"a_0": "g" if index < 30 else "r"},
+        "collisions": [],
+        **changes,
+    }
+
+
+def replay(frames: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    scene = {
+        "kind": "street",
+        "lanes": [{"id": "a_0", "shape": [[0, 0], [200, 0]], "width": 3.2, "rank": 0, "count": 1}],
+        "junctions": [[[200, -4], [210, -4], [210, 4], [200, 4]]],
+        "stops": [{"lane": "a_0", "at": [[0, 0], [60, 0]], "width": 3.2, "light": "A"}],
+        "crossings": [{"shape": [[30, 5], [30, -5]], "width": 4.0}],
+        "pavements": [{"shape": [[0, -4], [200, -4]], "width": 2.0}],
+    }
+    return {"scene": scene, "frames": frames, "dt": 0.1, "title": "a drive", "outcome": "collision", **changes}
+
+
+def crashed() -> dict[str, Any]:
+    frames = [frame(index, car("other", 70.0)) for index in range(66)]
+    frames[-1]["collisions"] = [{"with": "other", "type": "collision"}]
+    return replay(frames)
+
+
+def animated(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [element for element in root.iter() if element.tag in (f"{SVG}animate", f"{SVG}animateTransform")]
+
+
+def test_the_picture_is_one_well_formed_file_without_scripts_or_links() -> None:
+    text = svg(crashed())
+    root = ElementTree.fromstring(text)
+    assert root.tag == f"{SVG}svg"
+    assert not {element.tag.removeprefix(SVG) for element in root.iter()} & {"script", "image", "use", "foreignObject"}
+    assert "href" not in text
+    assert len(text) < 100_000
+
+
+def test_the_camera_follows_the_ego() -> None:
+    root = ElementTree.fromstring(svg(crashed(), seconds=1.0))
+    camera = next(root.iter(f"{SVG}g"))
+    moves = camera.find(f"{SVG}animateTransform")
+    assert moves is not None
+    values = moves.attrib["values"].split(";")
+    assert len(values) == 12
+    # One metre a frame to the right is so many pixels of world to the left.
+    first, second = (float(value.split()[0]) for value in values[:2])
+    assert first - second == pytest.approx(SCALE)
+    assert values[-1] == values[-2]
+
+
+def test_only_the_last_seconds_are_shown_and_then_held() -> None:
+    moves = animated(ElementTree.fromstring(svg(crashed(), seconds=3.0, speed=0.5)))
+    assert {element.attrib["dur"] for element in moves} - {"0.5s"} == {f"{3.0 / 0.5 + HOLD:g}s"}
+    assert {element.attrib["repeatCount"] for element in moves} == {"indefinite"}
+
+
+def test_every_animation_has_as_many_times_as_values_in_order_from_zero() -> None:
+    for element in animated(ElementTree.fromstring(svg(crashed()))):
+        if "keyTimes" not in element.attrib:
+            continue
+        times = [float(time) for time in element.attrib["keyTimes"].split(";")]
+        assert len(times) == len(element.attrib["values"].split(";"))
+        assert times == sorted(times)
+        assert times[0] == 0.0
+        if element.get("calcMode") != "discrete":
+            assert times[-1] == 1.0
+
+
+def test_the_ego_is_marked_and_drawn_last() -> None:
+    root = ElementTree.fromstring(svg(crashed()))
+    world = next(root.iter(f"{SVG}g"))
+    cars = [group for group in world if group.tag == f"{SVG}g" and group.get("transform", "").startswith("translate")]
+    assert [group.get("class") for group in cars][-2:] == ["ego", "collision"]
+
+
+def test_the_collision_appears_with_the_last_frame_and_not_before() -> None:
+    root = ElementTree.fromstring(svg(crashed()))
+    mark = next(group for group in root.iter(f"{SVG}g") if group.get("class") == "collision")
+    assert mark.get("visibility") == "hidden"
+    switch = next(element for element in mark if element.get("attributeName") == "visibility")
+    assert switch.attrib["values"] == "hidden;visible"
+    assert float(switch.attrib["keyTimes"].split(";")[1]) == pytest.approx(5.0 / (5.0 + HOLD), abs=1e-4)
+    safe = replay([frame(index) for index in range(20)], outcome="arrived")
+    assert 'class="collision"' not in svg(safe)
+
+
+def test_a_light_changes_the_colour_of_its_stop_line() -> None:
+    switches = [e for e in animated(ElementTree.fromstring(svg(crashed()))) if e.get("attributeName") == "stroke"]
+    assert len(switches) == 1
+    assert len(set(switches[0].attrib["values"].split(";"))) == 2
+
+
+def test_who_comes_later_is_hidden_until_then() -> None:
+    frames = [frame(index, *([car("late", 40.0)] if index >= 10 else [])) for index in range(20)]
+    root = ElementTree.fromstring(svg(replay(frames)))
+    switches = [e.attrib["values"] for e in root.iter(f"{SVG}animate") if e.get("attributeName") == "visibility"]
+    assert "hidden;visible" in switches
+
+
+def test_who_is_far_away_is_not_drawn() -> None:
+    near, far = car("near", 50.0), car("far", 400.0)
+    both = svg(replay([frame(index, near, far) for index in range(5)]))
+    assert both == svg(replay([frame(index, near) for index in range(5)]))
+
+
+def test_turning_past_north_does_not_spin_the_car() -> None:
+    frames = [frame(0), frame(1)]
+    frames[0]["vehicles"].append(car("turner", 5.0, angle=359.0))
+    frames[1]["vehicles"].append(car("turner", 5.0, angle=1.0))
+    assert 'values="359;361;361"' in svg(replay(frames))
+
+
+def test_a_still_has_the_same_parts_and_does_not_move() -> None:
+    drive = crashed()
+    text = still(drive, 99.0)
+    root = ElementTree.fromstring(text)
+    assert not animated(root)
+    assert 'class="collision"' in text
+    assert "6.5 s" in text
+    assert "2.0 s" in still(drive, 2.04)
+
+
+def test_words_from_outside_cannot_become_markup() -> None:
+    text = svg(replay([frame(0), frame(1)], title="<script>alert(1)</script>", outcome="a & b"))
+    assert "<script" not in text
+    assert "a &amp; b" in text
+
+
+@pytest.mark.parametrize("scene", [None, {}, {"kind": "pole"}])
+def test_a_world_without_a_street_says_so(scene: Any) -> None:
+    with pytest.raises(ValueError, match="describes no street"):
+        svg(replay([frame(0)], scene=scene))
+
+
+def test_a_replay_without_frames_says_so() -> None:
+    with pytest.raises(ValueError, match="no frames"):
+        still(replay([]), 0.0)
+
+
+def test_an_ego_that_has_left_the_street_is_followed_to_where_it_was_last() -> None:
+    frames = [frame(index) for index in range(5)]
+    frames[-1]["vehicles"] = [car("other", 10.0)]
+    text = svg(replay(frames, outcome="arrived"))
+    assert ElementTree.fromstring(text) is not None
+    assert 'class="ego"' in text
