@@ -6,10 +6,12 @@ bytes but for the answer itself, so nothing a model says is ever parsed; see doc
 
 import array
 import contextlib
+import fcntl
 import math
 import select
 import socket
 import struct
+import termios
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -166,6 +168,8 @@ class Host:
         self, end: socket.socket, interface: Interface, *, batch: int, deadline: float, tell_done: bool = True
     ) -> None:
         self._socket = end
+        self._number = end.fileno()
+        self._early = array.array("i", [0])
         self._interface = interface
         self._batch = batch
         self.deadline = deadline
@@ -292,6 +296,9 @@ class Host:
         seq = self._next()
         COUNTER.pack_into(self._asking, 10, seq)
         COUNTER.pack_into(self._head, 13, seq)
+        fcntl.ioctl(self._number, termios.FIONREAD, self._early)
+        if self._early[0]:
+            raise Garbage("the host answered before it was asked")  # else it could make its latency what it likes
         began = time.monotonic()
         self._send(self._asking)
         try:
@@ -346,13 +353,10 @@ class Host:
         """Read on until the reply is whole; raise what it is if it is not the expected one."""
         if count == 0:
             raise Crashed("the model's process ended")
-        while count < LENGTH.size:
-            count += self._more(count, until)
-        total = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
-        if total > max(expected, LENGTH.size + SMALL):
-            raise Garbage("the host sent what is no reply")
+        total = self._announced(count, head)
         while count < total:
             count += self._more(count, until)
+            total = self._announced(count, head)
         if count == total == expected and self._buffer.startswith(head):
             return
         if count > total:
@@ -364,6 +368,18 @@ class Host:
         if error.seq != self._seq:
             raise Garbage("the host answered another request")
         raise _said(error)
+
+    def _announced(self, count: int, head: bytes | bytearray) -> int:
+        """Return how long the reply will be, as far as that is known; refuse it as soon as it can be no reply."""
+        seen = self._buffer[: min(count, len(head))]
+        if not head.startswith(seen) and not b"\xa5error".startswith(self._buffer[5 : min(count, 11)]):
+            raise Garbage("the host sent what is no reply")
+        if count < LENGTH.size:
+            return LENGTH.size
+        total: int = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
+        if total > LENGTH.size + SMALL and not head.startswith(self._buffer[: LENGTH.size]):
+            raise Garbage("the host sent what is no reply")
+        return total
 
     def _small(self, until: float) -> memoryview:
         """Read one frame of at most 64 KiB and nothing beyond it."""

@@ -1,10 +1,75 @@
 """The player, with real hosts: whatever a model does, every task gets its result, and the sweep goes on."""
 
+import json
+import os
+import zlib
 from pathlib import Path
+from typing import Any
 
-from tests.contracts.crew import crew, kit, play_of
+import numpy as np
+import pytest
+
+from runtimes.harness import channel
+from runtimes.harness.tasks import Plan
+from tests.contracts import graphs
+from tests.contracts.crew import Crew, crew, kit, play_of
 
 ZERO = Path("runtimes/baselines/zero.py").read_bytes()
+
+#: Misbehaves in its third scenario, by what `act` is replaced with; answers zeros otherwise.
+NAUGHTY = """
+import os, sys, time
+import numpy as np
+SEED = {seed}
+class Model:
+    def reset(self, info):
+        self.now = info["seed"] == SEED
+    def act(self, observation):
+        if self.now:
+            {deed}
+        return np.zeros(4, np.float32)
+"""
+#: What a model may do, the status it gets for it, and words of the error.
+DEEDS = {
+    "raises": ("raise ValueError('no idea')", "failed", "ValueError: no idea (model.py, line 10)"),
+    "leaves politely": ("sys.exit(0)", "failed", "SystemExit: 0"),
+    "leaves": ("os._exit(0)", "crashed", "the model's process ended"),
+    "dies": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
+    "hangs": ("time.sleep(60)", "timed_out", "no answer within 0.5 s"),
+    "is late": ("time.sleep(0.7)", "timed_out", "no answer within 0.5 s"),
+    "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
+    "answers infinity": ("return [0, 0, 0, float('inf')]", "invalid", "the action is not finite"),
+    "answers too little": ("return np.zeros(3)", "invalid", "the model answered an array of shape (3,), not (4,)"),
+    "answers words": ("return 'left'", "invalid", "the model answered str"),
+    "answers nothing": ("return None", "invalid", "the model answered nothing (None)"),
+    "eats memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
+    "prints garbage on its socket": (
+        "[os.write(fd, b'garbage' * 99) for fd in range(3, 20) if os.path.exists(f'/proc/self/fd/{{fd}}')"
+        " and 'socket' in os.readlink(f'/proc/self/fd/{{fd}}')]",
+        "invalid",
+        "the host sent",
+    ),
+    "closes its socket": ("os.closerange(3, 50)", "crashed", "the model's process ended"),
+}
+
+
+def naughty(deed: str, play: dict[str, Any], task: int = 2) -> bytes:
+    seed = Plan(play["tasks"]).host_seed(task)
+    return NAUGHTY.format(deed=DEEDS[deed][0].format(), seed=seed).encode()
+
+
+@pytest.mark.parametrize("isolation", ["launch", "scenario"])
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_model_that_misbehaves_gets_a_named_result_and_the_sweep_goes_on(deed: str, isolation: str) -> None:
+    play = play_of(deadline=0.5, isolation=isolation)
+    _, status, words = DEEDS[deed]
+    with crew(kit(isolation=isolation), naughty(deed, play), play) as played:
+        results = played.play(0, 6)
+    statuses = [result["status"] for result in results]
+    assert statuses == ["ok", "ok", status, "ok", "ok", "ok"]
+    assert words in results[2]["error"]
+    assert [result["error"] for result in results[:2] + results[3:]] == [None] * 5
+    assert len(played.needs) == (status in {"crashed", "timed_out"} or "garbage" in deed)
 
 
 def test_a_range_is_played_to_its_end_one_line_a_task() -> None:
@@ -13,3 +78,228 @@ def test_a_range_is_played_to_its_end_one_line_a_task() -> None:
     assert [result["task"] for result in results] == list(range(10, 40))
     assert {result["status"] for result in results} == {"ok"}
     assert list(results[0]) == ["task", "status", "scenario", "metrics", "error", "artifacts", "timing"]
+    inference = results[0]["timing"]["inference"]
+    assert 0 < inference["p50"] <= inference["p99"] <= inference["p999"] <= inference["max"]
+
+
+def test_sketches_sum_up_the_tasks_that_went_well() -> None:
+    with crew(kit(), ZERO, play_of()) as played:
+        results = played.play(0, 30)
+    echoes = [result["metrics"]["echo"] for result in results]
+    counts, sums, squares, lows, highs = np.array([sketch["echo"] for sketch in played.sketches]).T
+    assert counts.sum() == 30
+    assert sums.sum() == pytest.approx(sum(echoes))
+    assert squares.sum() == pytest.approx(sum(echo * echo for echo in echoes))
+    assert (lows.min(), highs.max()) == (min(echoes), max(echoes))
+
+
+def untimed(lines: bytes) -> list[bytes]:
+    return [line.partition(b'"timing"')[0] for line in lines.splitlines()]
+
+
+RANDOM = """
+import random
+import numpy as np
+DRAWN = random.random()
+class Model:
+    def act(self, observation):
+        global DRAWN
+        DRAWN += random.random()
+        return np.array([DRAWN, np.random.rand(), len(str(hash("text"))), observation[0]], np.float32)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["launch", "scenario"])
+def test_equal_seeds_give_equal_bytes_in_any_order_and_process(isolation: str) -> None:
+    play = play_of(isolation=isolation)
+    model = RANDOM if isolation == "scenario" else RANDOM.replace("DRAWN += random", "DRAWN = random")
+    with crew(kit(isolation=isolation), model, play) as first:
+        forwards = untimed(first.play_raw(0, 20))
+    with crew(kit(isolation=isolation), model, play) as second:
+        backwards = [line for at in range(19, -1, -1) for line in untimed(second.play_raw(at, at + 1))]
+    assert forwards == backwards[::-1]
+    assert len(set(line.partition(b'"metrics"')[2] for line in forwards)) == 20
+
+
+def test_nothing_but_the_models_file_carries_over_from_one_scenario_to_the_next() -> None:
+    model = """
+    import builtins, numpy as np, os
+    class Model:
+        def act(self, observation):
+            seen = getattr(builtins, "seen", 0) + getattr(np, "seen", 0)
+            builtins.seen = np.seen = 1
+            return np.full(4, seen, np.float32)
+    """.replace("\n    ", "\n")
+    with crew(kit(isolation="scenario"), model, play_of(isolation="scenario")) as played:
+        assert {result["metrics"]["value"] for result in played.play(0, 5)} == {0.0}
+    with crew(kit(isolation="launch"), model, play_of()) as played:
+        assert {result["metrics"]["value"] for result in played.play(0, 5)} == {0.0, 8.0}
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_groups_are_cut_by_task_numbers_alone(batch: int) -> None:
+    shapes = """
+    import numpy as np
+    class Model:
+        def act(self, observation):
+            return np.full(4, 1, np.float32)
+        def act_batch(self, observations):
+            return np.full((len(observations), 4), len(observations) + observations[:, :1], np.float32)
+    """.replace("\n    ", "\n")
+    play = play_of(params={"batch": batch}, sweep={"work_us": [0, 1]}, select={"range": [0, 50]})
+    with crew(kit(), shapes, play) as played:
+        whole = untimed(played.play_raw(0, 100))
+        parts = [line for start in range(0, 100, 10) for line in untimed(played.play_raw(start, start + 10))]
+    assert whole == parts
+    assert [json.loads(line + b'"timing":0}')["task"] for line in whole] == list(range(100))
+
+
+def test_one_row_that_is_not_finite_is_that_tasks_own_fault() -> None:
+    model = """
+    import numpy as np
+    class Model:
+        def act(self, observation): ...
+        def act_batch(self, observations):
+            answer = np.zeros((len(observations), 4), np.float32)
+            answer[5, 1] = np.nan
+            return answer
+    """.replace("\n    ", "\n")
+    with crew(kit(), model, play_of(params={"batch": 16})) as played:
+        statuses = [result["status"] for result in played.play(0, 16)]
+    assert statuses == ["ok"] * 5 + ["invalid"] + ["ok"] * 10
+
+
+def test_a_stop_that_moves_is_heeded_before_the_next_task() -> None:
+    with crew(kit(), ZERO, play_of(params={"sleep_ms": 20})) as played:
+        page, link = played.player.page, played.player.channel
+        page.stop = 1000
+        link.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
+        first = link.receive(30)
+        assert isinstance(first, channel.Batch)
+        page.stop = stolen = first.to + 3
+        last = first.to
+        while not isinstance(message := link.receive(30), channel.Idle):
+            assert isinstance(message, channel.Batch)
+            last = message.to
+    assert first.to < last <= stolen
+    assert last < 100
+
+
+def test_careful_is_one_result_a_batch() -> None:
+    with crew(kit(), ZERO, play_of()) as played:
+        played.play(0, 20, careful_until=9)
+        sizes = [sketch["value"][0] for sketch in played.sketches]
+    assert sizes[:10] == [1] * 10
+    assert sum(sizes) == 20
+
+
+def test_the_page_tells_which_task_is_at_work() -> None:
+    play = play_of(params={"crash_at": 7})
+    with crew(kit(), ZERO, play) as played:
+        assert played.player.page.task == -1
+        with pytest.raises(channel.Closed):
+            played.play(0, 20, careful_until=20)
+        assert played.player.page.task == 7
+        assert "code 1" in played.player.process.reap()
+
+
+def test_a_simulator_that_fails_is_named_and_the_sweep_goes_on() -> None:
+    with crew(kit(), ZERO, play_of(params={"raise_at": 3})) as played:
+        results = played.play(0, 6)
+    assert [result["status"] for result in results] == ["ok"] * 3 + ["failed"] + ["ok"] * 2
+    assert results[3]["error"] == "simulator: RuntimeError: the world was told to fail here"
+    assert not played.needs
+
+
+def test_sweeps_and_repeats_are_told_in_the_line() -> None:
+    play = play_of(sweep={"work_us": [0, 5]}, repeat=2, select={"range": [4, 6]})
+    with crew(kit(), ZERO, play) as played:
+        scenarios = [result["scenario"] for result in played.play(0, 8)]
+    seen = [(one["params"]["work_us"], one["repeat"], one["index"]) for one in scenarios]
+    assert seen == [(0, 0, 4), (0, 0, 5), (0, 1, 4), (0, 1, 5), (5, 0, 4), (5, 0, 5), (5, 1, 4), (5, 1, 5)]
+    assert [one["seed"] for one in scenarios[:4]] == [one["seed"] for one in scenarios[4:]]
+
+
+def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
+    reasons = {
+        "x = 1": "the file has no class `Model` (its classes: none)",
+        "class Model:\n    pass": "the class `Model` has no method `act(self, observation)`",
+        "class Model:\n  def act(": "the file is no Python in line 2: '(' was never closed",
+        "import nosuchthing": "ModuleNotFoundError: No module named 'nosuchthing' (model.py, line 1)",
+        "import os; os._exit(3)": "the model's process ended",
+    }
+    for isolation in ("launch", "scenario"):
+        for source, reason in reasons.items():
+            made = Crew(kit(isolation=isolation), source.encode())
+            try:
+                made.set_up(play_of(isolation=isolation))
+                refused = made.give_host()
+            finally:
+                made.end()
+            assert isinstance(refused, channel.Refused)
+            assert refused.reason == reason
+
+
+def test_a_host_that_is_gone_before_it_is_spoken_to_is_replaced() -> None:
+    with crew(kit(), ZERO, play_of()) as played:
+        played.play(0, 3)
+        os.kill(played.hosts[0].process.pid, 9)
+        results = played.play(3, 6)
+    assert [result["status"] for result in results] == ["crashed", "ok", "ok"]
+    assert played.needs == ["crashed"]
+
+
+def test_traces_are_kept_by_rule_and_hold_what_was_applied() -> None:
+    definition = dict(play_of()["definition"]) | {"record": True}
+    with crew(kit(), graphs.python(), play_of(definition=definition, record="all")) as played:
+        results = played.play(0, 3)
+    assert [result["artifacts"][0]["bytes"] for result in results] == [len(played.artifacts[task]) for task in range(3)]
+    applied = np.frombuffer(zlib.decompress(played.artifacts[0]), np.float32)
+    assert applied.sum() == pytest.approx(results[0]["metrics"]["value"])
+    with crew(kit(), ZERO, play_of(definition=definition, record="failures", params={"raise_at": 1})) as played:
+        played.play(0, 3)
+    assert list(played.artifacts) == [1]
+    with crew(kit(), ZERO, play_of(definition=definition, record="none")) as played:
+        played.play(0, 3)
+    assert not played.artifacts
+
+
+def test_a_player_that_cannot_be_set_up_says_why() -> None:
+    play = play_of()
+    play["tasks"]["select"] = {"range": [0, 10**9]}
+    made = Crew(kit(), ZERO)
+    try:
+        broken = made.set_up(play)
+    finally:
+        made.end()
+    assert isinstance(broken, channel.Broken)
+    assert "TooMany" in broken.reason
+
+
+def test_a_world_without_pictures_says_so_when_asked_for_a_replay() -> None:
+    with crew(kit(), ZERO, play_of()) as played:
+        link = played.player.channel
+        link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
+        answer = link.receive(30)
+    assert isinstance(answer, channel.Replay)
+    assert answer.error == "simulator: ValueError: the noop world has nothing to show"
+
+
+def test_what_a_model_prints_goes_to_the_log() -> None:
+    with crew(kit(), b"print('loading')\n" + ZERO, play_of()) as played:
+        played.play(0, 1)
+        assert "loading" in played.output()
+
+
+def test_a_dry_run_takes_one_real_step() -> None:
+    with crew(kit(), ZERO, play_of(dry_run=True)) as played:
+        (result,) = played.play(0, 1)
+    assert result["status"] == "ok"
+
+
+def test_a_crew_ends_with_its_courier() -> None:
+    with crew(kit(isolation="scenario"), ZERO, play_of(isolation="scenario")) as played:
+        played.play(0, 2)
+        played.player.channel.close()
+        assert played.player.process.reap() == "it exited with code 0"
+        assert played.hosts[0].process.reap() == "it exited with code 0"

@@ -68,6 +68,8 @@ class Format(Protocol):
 
 def action_bytes(answer: Any, count: int, space: Space) -> bytes:
     """Return an answer as the bytes of ``count`` actions; raise NoAction unless it has exactly their elements."""
+    if answer is None:  # numpy would make it a NaN
+        raise NoAction("the model answered nothing (None)")
     try:
         array = np.asarray(answer, dtype=space.dtype)
     except (TypeError, ValueError) as error:

@@ -1,0 +1,203 @@
+"""The player's end of a host's socket believes nothing: every way a reply can be wrong has a name."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtimes.harness import frames
+from runtimes.harness.frames import Crashed, Failed, Garbage, Host, ModelFault, TimedOut, WrongAnswer, framed
+from runtimes.harness.simulators.base import Interface, Space
+
+SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1.0, -1.0), high=(1.0, 1.0))
+INTERFACE = Interface(observation=SPACE, action=SPACE)
+ACTION = np.array([[0.5, -0.5]], np.float32)
+SEEN = np.zeros(2, np.float32)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Host, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    host = Host(ours, INTERFACE, batch=1, deadline=0.5)
+    yield host, theirs
+    host.close()
+    theirs.close()
+
+
+@contextmanager
+def answering(end: socket.socket, answer: Callable[[socket.socket], object]) -> Iterator[list[bytes]]:
+    """Answer as soon as a request has come; yield what was asked."""
+    asked: list[bytes] = []
+
+    def work() -> None:
+        asked.append(end.recv(1 << 16))
+        answer(end)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield asked
+    thread.join()
+
+
+def tell(said: bytes, end: socket.socket) -> None:
+    end.send(said)
+
+
+def reply(host: Host) -> bytes:
+    """Return the right answer to the next `act`."""
+    return framed(("action", host._seq + 1, ACTION.tobytes()))
+
+
+def test_the_right_answer_is_taken_as_it_comes(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    for seq in (frames.FIRST, frames.LAST - 1, frames.LAST):
+        host._seq = seq
+        right = framed(("action", frames.FIRST if seq == frames.LAST else seq + 1, ACTION.tobytes()))
+        with answering(theirs, partial(tell, right)) as asked:
+            actions, took = host.act(SEEN)
+        assert np.array_equal(actions, ACTION)
+        assert 0 < took < 0.5
+        assert asked == [framed(("act", host._seq, 1, SEEN.tobytes()))]
+
+
+def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    right = reply(host)
+
+    def dribble(end: socket.socket) -> None:
+        for at in range(len(right)):
+            end.send(right[at : at + 1])
+            time.sleep(0.001)
+
+    with answering(theirs, dribble):
+        actions, _ = host.act(SEEN)
+    assert np.array_equal(actions, ACTION)
+
+
+WRONG: dict[str, tuple[Callable[[Host], bytes], type[ModelFault], str]] = {
+    "one byte more": (lambda host: reply(host) + b"x", Garbage, "more than its reply"),
+    "two replies": (lambda host: reply(host) * 2, Garbage, "more than its reply"),
+    "another number": (lambda host: framed(("action", host._seq, ACTION.tobytes())), Garbage, "no reply"),
+    "another length": (lambda host: framed(("action", host._seq + 1, b"1234")), Garbage, "no reply"),
+    "another frame": (lambda host: framed(("ready", host._seq + 1)), Garbage, "no reply"),
+    "no msgpack": (lambda host: b"\x05\x00\x00\x00hello", Garbage, "no reply"),
+    "a huge length": (lambda host: b"\xff\xff\xff\x7f", Garbage, "no reply"),
+    "deep nesting": (lambda host: frames.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
+    "an error": (lambda host: framed(("error", host._seq + 1, "oh no")), Failed, "oh no"),
+    "an answer that is none": (lambda host: framed(("error", host._seq + 1, "(3,)", "invalid")), WrongAnswer, "(3,)"),
+    "an error of another request": (lambda host: framed(("error", 5, "oh no")), Garbage, "another request"),
+    "an error of an unknown kind": (lambda host: framed(("error", host._seq + 1, "x", "ok")), Garbage, "no reply"),
+    "an error with more in it": (lambda host: framed(("error", host._seq + 1, "x", "failed", 1)), Garbage, "no reply"),
+    "half an answer": (lambda host: reply(host)[:-1], TimedOut, "in time"),
+    "nothing": (lambda host: b"", TimedOut, "no answer within 0.5 s"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_answer_has_a_name(pair: tuple[Host, socket.socket], what: str) -> None:
+    host, theirs = pair
+    make, fault, words = WRONG[what]
+    wrong = make(host)
+    with answering(theirs, partial(tell, wrong)), pytest.raises(fault, match=re.escape(words)):
+        host.act(SEEN)
+
+
+def test_an_answer_before_the_question_is_garbage_even_if_it_is_right(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    theirs.send(reply(host))
+    with pytest.raises(Garbage, match="before it was asked"):
+        host.act(SEEN)
+
+
+def test_what_can_be_no_reply_is_not_waited_for(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    host.deadline = 60.0
+    shifted = b"\x01" + reply(host)
+    with answering(theirs, partial(tell, shifted)), pytest.raises(Garbage):
+        host.act(SEEN)
+
+
+def test_a_deadline_is_for_the_last_byte_however_often_one_comes(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    long = framed(("error", host._seq + 1, "x" * 1000))
+    stop = threading.Event()
+
+    def dribble(end: socket.socket) -> None:
+        for at in range(len(long)):
+            if stop.wait(0.02):
+                return
+            end.send(long[at : at + 1])
+
+    began = time.monotonic()
+    with answering(theirs, dribble):
+        with pytest.raises(TimedOut):
+            host.act(SEEN)
+        stop.set()
+    assert time.monotonic() - began < 2.0  # 20 s if each byte had a time of its own
+
+
+def test_a_closed_socket_is_a_crash_before_during_and_after(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    half = reply(host)[:7]
+
+    def die(end: socket.socket) -> None:
+        end.send(half)
+        end.close()
+
+    with answering(theirs, die), pytest.raises(Crashed):
+        host.act(SEEN)
+    for _ in range(3):
+        with pytest.raises(Crashed):
+            host.act(SEEN)
+
+
+def test_a_host_that_reads_nothing_is_late() -> None:
+    ours, theirs = socket.socketpair()
+    space = Space(dtype="float32", shape=(1 << 20,), names=(), units=(), low=(), high=())
+    host = Host(ours, Interface(observation=space, action=SPACE), batch=1, deadline=0.5)
+    began = time.monotonic()
+    with pytest.raises(TimedOut):
+        host.act(np.zeros(1 << 20, np.float32))
+    assert time.monotonic() - began < 2.0
+    host.close()
+    theirs.close()
+
+
+def test_hello_is_of_this_protocol_or_garbage(pair: tuple[Host, socket.socket]) -> None:
+    host, theirs = pair
+    theirs.send(framed(("hello", 1, {"host": "x"})))
+    assert host.hello() == {"host": "x"}
+    for wrong in (("hello", 2, {}), ("hello", 1, {"a": [1]}), ("hello", 1, {}, 3), ("loaded", 1, {}), 7):
+        theirs.send(framed(wrong))
+        with pytest.raises(Garbage):
+            host.hello()
+
+
+def test_only_faults_after_which_the_host_cannot_be_spoken_to_are_fatal() -> None:
+    fatal: dict[type[ModelFault], tuple[str, bool]] = {
+        Failed: ("failed", False),
+        WrongAnswer: ("invalid", False),
+        Garbage: ("invalid", True),
+        Crashed: ("crashed", True),
+        TimedOut: ("timed_out", True),
+    }
+    assert {kind: (kind.status, kind.fatal) for kind in fatal} == fatal
+
+
+@pytest.mark.parametrize("values", [[0.0, float("nan")], [float("inf"), 0.0], [float("-inf")] * 2, [float("nan")] * 99])
+def test_no_number_is_not_finite(values: list[float]) -> None:
+    for dtype in (np.float32, np.float64):
+        assert not frames.finite(np.array(values, dtype))
+
+
+def test_large_numbers_are_finite() -> None:
+    largest: Any = np.finfo(np.float64).max
+    assert frames.finite(np.array([largest, largest]))
+    assert frames.finite(np.array([1, 2], np.int64))

@@ -1,0 +1,89 @@
+"""Result lines say everything in one order, timing last, and nothing of the machine."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from runtimes.harness.lines import Lines, Played, inference, sketch, unworldly
+from runtimes.harness.tasks import Located
+
+WHERE = Located(3, 0, 99, {"a": 1, "b": 2}, {"b": 2})
+
+
+def written(*results: Played, record: str = "none", definition: dict[str, object] | None = None) -> dict[str, object]:
+    lines = Lines(definition or {}, record, None)
+    lines.begin(10)
+    for result in results:
+        lines.add(WHERE, {"name": "here"}, result)
+    return lines.take()
+
+
+def test_a_line_has_its_members_in_order_and_timing_last() -> None:
+    batch = written(Played("ok", {"x": 1.5}, seconds=0.25, latencies=[0.001]))
+    line = bytes(batch["lines"])  # type: ignore[call-overload]
+    assert line == (
+        b'{"task":10,"status":"ok","scenario":{"index":3,"repeat":0,"seed":99,"name":"here","params":{"b":2}},'
+        b'"metrics":{"x":1.5},"error":null,"artifacts":[],"timing":{"seconds":0.25,"inference":'
+        b'{"p50":0.001,"p99":0.001,"p999":0.001,"max":0.001,"misses":0}}}\n'
+    )
+    assert (batch["from"], batch["to"], batch["failed"]) == (10, 11, 0)
+
+
+def test_what_is_no_number_is_null_and_never_good() -> None:
+    batch = written(Played("ok", {"a": math.nan, "b": math.inf, "c": None, "d": np.float32(0.5), "e": np.int64(3)}))
+    metrics = json.loads(bytes(batch["lines"]))["metrics"]  # type: ignore[call-overload]
+    assert metrics == {"a": None, "b": None, "c": None, "d": 0.5, "e": 3}
+
+
+def test_a_metric_that_is_no_number_text_or_nothing_is_an_error_of_the_world() -> None:
+    with pytest.raises(TypeError, match="a metric is a number"):
+        written(Played("ok", {"a": object()}))  # type: ignore[dict-item]
+
+
+def test_failed_tasks_count_and_stay_out_of_the_sketch() -> None:
+    batch = written(Played("ok", {"x": 2.0}), Played("crashed", {"x": 9.0}, "gone"), Played("ok", {"x": 4.0}))
+    assert batch["failed"] == 1
+    assert batch["sketch"] == {"x": [2, 6.0, 20.0, 2.0, 4.0]}
+
+
+def test_a_sketch_takes_truths_as_numbers_and_leaves_words_out() -> None:
+    rows = [{"hit": True, "how": "rear", "gap": None}, {"hit": False, "how": "side", "gap": 3.0}]
+    assert sketch(rows) == {"hit": [2, 1.0, 1.0, 0.0, 1.0], "gap": [1, 3.0, 9.0, 3.0, 3.0]}
+
+
+def test_traces_are_kept_of_failures_as_the_dataset_defines_them() -> None:
+    definition: dict[str, object] = {"record": True, "failure": {"metric": "outcome", "in": ["collision"]}}
+    results = [
+        Played("ok", {"outcome": "arrived"}, actions=[b"1234"]),
+        Played("ok", {"outcome": "collision"}, actions=[b"1234"]),
+        Played("invalid", {"outcome": "invalid"}, actions=[b"1234"]),
+    ]
+    kept = {
+        rule: [artifact[0] for artifact in written(*results, record=rule, definition=definition)["artifacts"]]  # type: ignore[attr-defined]
+        for rule in ("none", "failures", "all")
+    }
+    assert kept == {"none": [], "failures": [11, 12], "all": [10, 11, 12]}
+    assert not written(*results, record="all")["artifacts"]  # a dataset without traces has none
+
+
+def test_quantiles_of_latency_are_values_that_were_seen() -> None:
+    seen = inference([at / 1000 for at in range(1, 1001)], 0.99)
+    assert seen is not None
+    assert (seen.p50, seen.p99, seen.p999, seen.max, seen.misses) == (0.501, 0.991, 1.0, 1.0, 10)
+    assert inference([], None) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("cannot open /home/someone/x/model.bin", "cannot open …"),
+        ("<Foo object at 0x7f00aa11>", "<Foo object at 0x…>"),
+        ("killed process 1234", "killed process …"),
+        ("shape (3,) is not 1/2 of 6", "shape (3,) is not 1/2 of 6"),
+        ("speed 3 m/s", "speed 3 m/s"),
+    ],
+)
+def test_errors_carry_no_path_process_number_or_address(said: str, left: str) -> None:
+    assert unworldly(said) == left
