@@ -43,6 +43,13 @@ def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = 
     return Response(body, status, headers=headers, content_type="application/json")
 
 
+def nothing(status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer without a body, and so without saying of which type it is."""
+    response = Response(status=status, headers=headers)
+    del response.headers["Content-Type"]
+    return response
+
+
 def header(description: str, **schema: Any) -> Mapping[str, Any]:
     """Document a header of an answer."""
     return {"description": description, "schema": {"type": "string"} | schema}
@@ -123,7 +130,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                 if isinstance(given, Response):
                     return given
                 if given is None:
-                    return Response(status=status)
+                    return nothing(status)
                 return reply(serialise.dump(given) if isinstance(serialise, Schema) and not plain else given, status)
 
             refused = refusals(kinds, named_by_path=view.__name__ in {"get", "delete"})

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from flask import Response, request
 
+from api.blueprint import nothing
 from api.problems import answer
 from core.errors import RangeNotSatisfiable
 
@@ -52,7 +53,7 @@ def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping
     tag = quoted(etag)
     fixed = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(headers or {})
     if same_tag(request.headers.get("If-None-Match", ""), tag):
-        return Response(None, 304, headers=fixed)
+        return nothing(304, fixed)
     asked = request.headers.get("Range")
     if (condition := request.headers.get("If-Range")) is not None and condition.strip() != tag:
         asked = None

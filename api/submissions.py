@@ -161,7 +161,8 @@ def submit(
 
 
 def tried(submission: Submission, model: Model | None) -> dict[str, Any]:
-    """Play one real step and say what came of it, in words; nothing of it stays in the lists."""
+    """Play one real step and say what came of it, in words; nothing of it is kept."""
+    room()
     simulations = services().simulations
     simulation, _ = simulations.submit(submission, model=model)
     simulation = simulations.wait(simulation.id, LONGEST_TRIAL)
@@ -170,6 +171,7 @@ def tried(submission: Submission, model: Model | None) -> dict[str, Any]:
         reason = f"The trial did not end within {LONGEST_TRIAL} s: {simulation.reason or simulation.state}."
         return {"fits": False, "reason": reason}
     line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
+    simulations.delete(simulation.id)
     result = msgspec.json.decode(line) if line else {}
     fits = result.get("status") == "ok"
     return {"fits": fits, "reason": None if fits else result.get("error") or simulation.reason or str(simulation.state)}

@@ -8,7 +8,7 @@ import msgspec
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, TEXT, Blueprint, header
+from api.blueprint import BINARY, TEXT, Blueprint, header, nothing
 from api.context import services
 from api.negotiation import choose
 from api.paging import LINK, page
@@ -139,7 +139,7 @@ class Replay(MethodView):
         format = choose(REPLAYS, query.get("format"))
         blob = services().replays.get(id, task)
         if blob is None:
-            return Response(None, 202, headers={"Retry-After": "1"})
+            return nothing(202, {"Retry-After": "1"})
         if format == "svg":
             blob = picture(blob)
         return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=HARMLESS)

@@ -6,7 +6,7 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, EVENT, TEXT, Blueprint, header
+from api.blueprint import BINARY, EVENT, TEXT, Blueprint, header, nothing
 from api.context import context, services
 from api.escaping import escaped
 from api.negotiation import choose
@@ -110,7 +110,7 @@ class Events(MethodView):
         """Watch what happens to a simulation, as server-sent events"""
         after = headers.get("last_event_id", query.get("after", 0))
         if after and services().results.ended(id, after):
-            return Response(None, 204, headers=LIVE)
+            return nothing(204, LIVE)
         room()
         return stream(told(services().results.follow_events(id, after, context().heartbeat)), SSE)
 

@@ -95,7 +95,7 @@ def test_a_replay_is_made_when_it_is_asked_for(
     driver.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     wait = client.get(path)
-    assert wait.status_code == 202 and wait.headers["Retry-After"] == "1"
+    assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
     assert list(platform.bell.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
     platform.replays.keep(id, 0, {"dt": 0.1, "frames": []})
     made = client.get(path)
@@ -103,6 +103,8 @@ def test_a_replay_is_made_when_it_is_asked_for(
     assert msgspec.json.decode(made.data)["result"]["task"] == 0
     assert client.get(path, headers={"If-None-Match": made.headers["ETag"]}).status_code == 304
     problem(client.get(path, headers={"Accept": "image/png"}), 406, "not-acceptable")
+    refused = problem(client.get(f"{path}?format=svg"), 406, "not-acceptable")  # it has no scene
+    assert "application/json" in refused["detail"]
 
 
 # -- logs

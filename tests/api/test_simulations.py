@@ -377,4 +377,5 @@ def test_a_dry_run_says_whether_it_fits(
     answer = submit(dry_run=True)
     thread.join()
     assert answer.status_code == 200 and answer.json == {"fits": True, "reason": None}
+    assert driver.dispatch.deleted()  # it leaves nothing behind
     assert client.get("/v1/simulations").json["items"] == []
