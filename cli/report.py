@@ -28,7 +28,8 @@ def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None
     if comparison and (compared := comparison["metrics"].get("score")):
         low, high = compared["low"], compared["high"]
         word = "better than" if low > 0 else "worse than" if high < 0 else "not distinguishable from"
-        text += f": {word} the yardstick {comparison['models'][1]} ({compared['difference']:+.1f}, 95 % {low:+.1f} to {high:+.1f})"
+        interval = f"{compared['difference']:+.1f}, 95 % {low:+.1f} to {high:+.1f}"
+        text += f": {word} the yardstick {comparison['models'][1]} ({interval})"
     if tasks["failed"]:
         text += f"; {tasks['failed']} did not go well"
     return text + "."
