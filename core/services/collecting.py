@@ -14,6 +14,7 @@ from core.domain.states import FINAL, State
 from core.domain.statistics import Tally
 from core.errors import Conflict
 from core.services.bells import Bell
+from core.services.claims import claimed
 from core.services.results import Results
 from core.store import ranges, results, simulations
 from core.store.database import Connection, Database
@@ -24,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 #: Objects smaller than this on average, if there are more than a few, are gathered into ones of about ``PIECE`` bytes.
 SMALL, FEW, PIECE = 1 << 20, 16, 32 << 20
-#: For how long a collector may be at work before another may try, in seconds.
-CLAIM = 600.0
 
 
 class _Line(msgspec.Struct):
@@ -52,12 +51,11 @@ class Collecting:
         with self._database.read() as c:
             if State(simulations.find(c, id).state) in FINAL:
                 return self._sum_up_early(id)
-        who = secrets.token_hex(8)
-        claimed = self._database.write(
-            lambda c: simulations.claim(c, id, State.RUNNING, who, CLAIM, self._database.now(c))
-        )
-        if not claimed:
-            return
+        with claimed(self._database, id, State.RUNNING) as ours:
+            if ours:
+                self._collect(id)
+
+    def _collect(self, id: str) -> None:
         with self._database.read() as c:
             row = simulations.find(c, id)
             stage = results.stage_ids(c, id)[-1]
@@ -71,9 +69,8 @@ class Collecting:
         self._compact(stage)
 
         def end(c: Connection) -> None:
-            simulations.move(
-                c, id, State.RUNNING, verdict, self._database.now(c), summary=json.dumps(summary), reason=reason
-            )
+            now = self._database.now(c)
+            simulations.move(c, id, State.RUNNING, verdict, now, summary=json.dumps(summary), reason=reason)
 
         self._database.write(end)
         self._bell.announce(id)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +11,16 @@ from core.domain.states import State
 from core.errors import Conflict, PlatformError
 from core.services.bells import Bell
 from core.services.catalogue import find_dataset
+from core.services.claims import claimed
 from core.services.models import key_of
 from core.store import simulations
-from core.store.database import Connection, Database
+from core.store.database import Database
 from datasets.staging import stage
 from datasets.stores.base import ObjectStore
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
 
-#: For how long a stage job may be silent before another may take over, in seconds.
-CLAIM = 120.0
 #: Seconds between two progress events of one download.
 PACE = 0.5
 
@@ -45,32 +43,27 @@ class Staging:
 
     def stage(self, id: str) -> None:
         """Make a simulation's environments and files ready and move it on; a second ring does nothing."""
-        who = secrets.token_hex(8)
-        if not self._database.write(
-            lambda c: simulations.claim(c, id, State.STAGING, who, CLAIM, self._database.now(c))
-        ):
-            return
+        with claimed(self._database, id, State.STAGING) as ours:
+            if ours:
+                self._stage(id)
+
+    def _stage(self, id: str) -> None:
         with self._database.read() as c:
             provenance = json.loads(simulations.find(c, id).provenance)
+        model = provenance["model"]["digest"]
         try:
             for spec in _specs(provenance):
-                self._prepare(id, who, spec)
+                self._prepare(id, spec)
             find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"]).verify()
-            stage(
-                self._store,
-                key_of(provenance["model"]["digest"]),
-                provenance["model"]["digest"],
-                self._cache / "models",
-            )
+            stage(self._store, key_of(model), model, self._cache / "models")
         except environments.CannotPrepare as error:
             self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
-            return
         except PlatformError as error:
             self._move(id, State.ERRORED, error.detail or "staging failed")
-            return
-        self._move(id, State.LAUNCHING, None)
+        else:
+            self._move(id, State.LAUNCHING, None)
 
-    def _prepare(self, id: str, who: str, spec: Any) -> None:
+    def _prepare(self, id: str, spec: Any) -> None:
         if environments.ready(spec, self._environments) is not None:
             return
         said_at = -PACE
@@ -82,12 +75,7 @@ class Staging:
             said_at = time.monotonic()
             body = {"what": "environment", "name": spec.name, "message": message, "fraction": fraction}
 
-            def say(c: Connection) -> None:
-                now = self._database.now(c)
-                simulations.claim(c, id, State.STAGING, who, CLAIM, now)
-                simulations.say(c, id, "staging", body, now)
-
-            self._database.write(say)
+            self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
             self._bell.announce(id)
 
         environments.prepare(spec, self._environments, progress)
