@@ -76,7 +76,7 @@ class World(Protocol):
         """Begin a scenario; return the first observation. Equal scenarios begin equally, whatever was played before."""
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        """Apply an action (finite, of the right shape; clipping is the world's); return what is seen, and if it is over."""
+        """Apply an action (finite, of the right shape; clipping is the world's); say what is seen and if it ended."""
 
     def outcome(self, fault: str | None) -> dict[str, Metric]:
         """Return the metrics of the scenario so far; ``fault`` names how the model broke it off, if it did."""
