@@ -12,7 +12,10 @@ from statistics import mean
 
 import numpy as np
 import pytest
-from street_world import (
+
+from runtimes.environments import Environment, prepare
+from runtimes.harness.simulators.base import Interface, Scenario
+from tests.worlds.street_world import (
     DATASET,
     ENVIRONMENTS,
     NAMES,
@@ -29,9 +32,6 @@ from street_world import (
     sumo,
     world,
 )
-
-from runtimes.environments import Environment, prepare
-from runtimes.harness.simulators.base import Interface, Scenario
 
 #: One of each event on each street, with many cars.
 ONE_OF_EACH = [line for line in SPECS if line["density"] == "medium" and line["mix"] == "mixed" and line["seed"] == 0]
@@ -136,9 +136,8 @@ def test_equal_seeds_repeat_to_the_bit_in_any_order_and_in_another_process() -> 
     here = {seed: digest(line, seed) for seed, line in order}
     assert [here[seed] for seed in range(len(CHOSEN))] == there
     elsewhere = subprocess.run(
-        [sys.executable, "-c", "import test_car_street_scenarios as t; t.tell()"],
-        cwd=ROOT / "tests/worlds",
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", "from tests.worlds.test_car_street_scenarios import tell; tell()"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from street_world import DATASET, begin, empty, entry, hold, model, play, put, spec, step, sumo, world
 
 from runtimes.harness.simulators.base import WorldBroken
+from tests.worlds.street_world import DATASET, begin, empty, entry, hold, model, play, put, spec, step, sumo, world
 
 RAMP = empty("ramp_merge", ["ab", "bc", "cd"], start={"lane": 0, "pos": 60.0, "speed": 10.0})
 
