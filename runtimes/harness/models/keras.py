@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import tensorflow as tf
 from numpy.typing import NDArray
 
-from .base import Assignment, Misfit, Model
-from .saved import Called
-from .savedmodel import preload as preload
+from .base import Assignment, Misfit, Model, check_batched, chosen
+from .saved import Called, tf
+from .saved import preload as preload
 
 
 def load(assignment: Assignment) -> Model:
@@ -18,6 +17,16 @@ def load(assignment: Assignment) -> Model:
         model = tf.keras.models.load_model(path, compile=False)
     except Exception as error:
         raise Misfit(f"keras {tf.keras.__version__} does not load the model: {str(error)[:500]}") from None
+    if inputs := model.inputs:  # a subclassed model that was never built has none
+        entry = chosen(list(inputs), "observation", "input", lambda one: str(one.name), alone=True)
+        check_batched(
+            "input",
+            str(tf.as_dtype(entry.dtype).name),
+            list(entry.shape),
+            assignment.interface.observation,
+            "observes",
+            assignment.batch,
+        )
     compiled = tf.function(lambda observations: model(observations, training=False))
 
     def call(observations: NDArray[Any]) -> Any:

@@ -1,5 +1,7 @@
-"""What TensorFlow's two formats share: calling a function of a batch, and checking it by calling it once."""
+"""What TensorFlow's two formats share: TensorFlow itself, and calling a function of a batch."""
 
+import importlib
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,6 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Assignment, Misfit, NoAction, action_bytes
+
+# Read when it is imported: no chatter in the model's log, and sums in one order wherever they are made.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+tf = importlib.import_module("tensorflow")
+
+
+def preload() -> None:
+    """Limit TensorFlow to one thread before it starts any."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.add(tf.constant(0.0), 1.0)  # starts the runtime
 
 
 class Called:

@@ -3,19 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from . import unpacking
-from .base import Assignment, Misfit, Model, chosen
-from .saved import Called
-
-
-def preload() -> None:
-    """Limit TensorFlow to one thread before it starts any."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    tf.constant(0.0) + 1.0  # starts the runtime
+from .base import Assignment, Misfit, Model, check_batched, chosen
+from .saved import Called, tf
+from .saved import preload as preload
 
 
 def load(assignment: Assignment) -> Model:
@@ -25,10 +18,10 @@ def load(assignment: Assignment) -> Model:
     where = next((path.parent for path in sorted(folder.rglob("saved_model.pb"))), None)
     if where is None:
         raise Misfit("the zip has no `saved_model.pb`")
-    return Called(_function(where), assignment, f"tensorflow {tf.__version__}")
+    return Called(_function(where, assignment), assignment, f"tensorflow {tf.__version__}")
 
 
-def _function(folder: Path) -> Any:
+def _function(folder: Path, assignment: Assignment) -> Any:
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
@@ -39,6 +32,10 @@ def _function(folder: Path) -> Any:
         raise Misfit("the SavedModel has no serving signature")
     _, inputs = serving.structured_input_signature
     entry = chosen(list(inputs), "observation", "input", str, alone=True)
+    told = inputs[entry]
+    if told.shape.rank is not None:
+        seen = assignment.interface.observation
+        check_batched("input", told.dtype.name, told.shape.as_list(), seen, "observes", assignment.batch)
     exit_ = chosen(list(serving.structured_outputs), "action", "output", str)
 
     def call(observations: NDArray[Any]) -> Any:

@@ -1,0 +1,150 @@
+"""The worlds of Gymnasium, in their own environment and behind the sandbox this machine allows."""
+
+import json
+import zlib
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.catalogue import datasets
+from runtimes import catalogue, environments
+from runtimes.harness import channel
+from runtimes.harness.processes import Kit
+from runtimes.harness.sandbox import level
+from tests.contracts.crew import Crew, crew, kit, play_of
+
+BASELINES = Path("runtimes/baselines")
+ZERO = (BASELINES / "zero.py").read_bytes()
+ENVIRONMENTS = Path("var/environments").absolute()
+
+
+def site(environment: environments.Environment) -> str:
+    return str(environments.prepare(environment, ENVIRONMENTS, lambda message, part: None))
+
+
+@cache
+def best_level() -> int | None:
+    number = level().number
+    return number if number > 1 else None
+
+
+def kit_of(dataset: str, **changes: Any) -> Kit:
+    values: dict[str, Any] = {
+        "player_site": site(catalogue.simulators()[datasets()[dataset].simulator]),
+        "host_site": site(catalogue.runtime("python").formats["python"].environment),
+        "isolation": "scenario",
+        "sandbox": best_level(),
+    }
+    return kit(dataset, **(values | changes))
+
+
+def outcomes(results: list[dict[str, Any]]) -> list[str]:
+    return [result["metrics"]["outcome"] for result in results]
+
+
+def test_the_yardstick_balances_the_pole_and_zeros_do_not() -> None:
+    play = play_of("cartpole", isolation="scenario")
+    with crew(kit_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as played:
+        good = played.play(0, 10)
+    assert outcomes(good) == ["balanced"] * 10
+    assert {result["metrics"]["length"] for result in good} == {500}
+    with crew(kit_of("cartpole"), ZERO, play) as played:
+        bad = played.play(0, 10)
+    assert outcomes(bad) == ["fell"] * 10
+    assert all(result["metrics"]["return"] == result["metrics"]["length"] < 50 for result in bad)
+
+
+def test_a_highway_is_the_same_in_any_order_and_told_by_its_lanes_and_density() -> None:
+    play = play_of("highway", isolation="scenario", select={"tasks": [0, 20, 47]})
+    with crew(kit_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as played:
+        forwards = played.play(0, 3)
+        backwards = [played.play(task, task + 1)[0] for task in (2, 1, 0)][::-1]
+    for one, other in zip(forwards, backwards, strict=True):
+        assert {**one, "timing": None} == {**other, "timing": None}
+    assert [result["status"] for result in forwards] == ["ok"] * 3
+    assert [(one["scenario"]["lanes"], one["scenario"]["density"]) for one in forwards] == [
+        (2, 0.8),
+        (3, 1.0),
+        (4, 1.6),
+    ]
+    assert all(0 < result["metrics"]["mean_speed"] < 40 for result in forwards)
+
+
+def test_actions_take_effect_as_many_steps_later_as_asked() -> None:
+    ones = b"class Model:\n    def act(self, observation):\n        return [1.0]\n"
+    play = play_of("cartpole", isolation="scenario", record="all", params={"latency_steps": 3})
+    with crew(kit_of("cartpole"), ones, play) as played:
+        played.play(0, 1)
+    applied = np.frombuffer(zlib.decompress(played.artifacts[0]), np.float32)
+    assert applied[:3].tolist() == [0.0] * 3
+    assert set(applied[3:].tolist()) == {1.0}
+
+
+def test_actions_out_of_range_are_clipped_and_counted() -> None:
+    wild = b"class Model:\n    def act(self, observation):\n        return [7.5]\n"
+    with crew(kit_of("cartpole"), wild, play_of("cartpole", isolation="scenario")) as played:
+        (result,) = played.play(0, 1)
+    assert result["status"] == "ok"
+    assert result["metrics"]["clipped_actions"] == result["metrics"]["length"]
+
+
+def test_a_model_that_breaks_off_keeps_the_metrics_so_far_and_names_the_fault() -> None:
+    tired = (
+        b"class Model:\n    n = 0\n    def act(self, observation):\n"
+        b"        self.n += 1\n        return [1.0 if self.n < 5 else float('nan')]\n"
+    )
+    with crew(kit_of("cartpole"), tired, play_of("cartpole", isolation="scenario")) as played:
+        (result,) = played.play(0, 1)
+    assert (result["status"], result["metrics"]["outcome"], result["metrics"]["length"]) == ("invalid", "invalid", 4)
+
+
+def test_a_world_without_pictures_says_so() -> None:
+    with crew(kit_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as played:
+        link = played.player.channel
+        link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
+        answer = link.receive(60)
+    assert isinstance(answer, channel.Replay)
+    assert answer.error == "simulator: ValueError: environments of Gymnasium have no replay that can be drawn"
+
+
+def set_up(definition: dict[str, Any], folder: Path) -> channel.Message:
+    """Set a player up for a dataset of somebody's."""
+    folder.chmod(0o755)
+    (folder / "dataset.json").write_text(json.dumps(definition))
+    made = Crew(replace(kit_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
+    try:
+        return made.set_up(play_of("cartpole") | {"definition": definition})
+    finally:
+        made.end()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": "os:CartPole-v1"}, "an environment's id has no colon"),
+        ({"env": "NoSuchThing-v0"}, "NameNotFound"),
+        ({"env": "MountainCar-v0"}, "promises observations float32[4], the environment has float32[2]"),
+        ({"env": "Blackjack-v1", "interface": None}, "the observation is a Tuple; only Box and Discrete are played"),
+    ],
+)
+def test_a_dataset_that_is_not_what_it_says_cannot_be_set_up(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    broken = set_up(dict(datasets()["cartpole"].definition) | changes, tmp_path)
+    assert isinstance(broken, channel.Broken)
+    assert words in broken.reason
+
+
+def test_a_dataset_may_not_have_just_any_package_imported(tmp_path: Path) -> None:
+    with pytest.raises(channel.Closed):
+        set_up(dict(datasets()["cartpole"].definition) | {"package": "antigravity"}, tmp_path)
+
+
+def test_a_dataset_may_leave_its_interface_to_the_environment(tmp_path: Path) -> None:
+    definition = dict(datasets()["cartpole"].definition)
+    definition |= {"env": "MountainCarContinuous-v0", "interface": None}
+    assert isinstance(set_up(definition, tmp_path), channel.Ready)

@@ -1,0 +1,65 @@
+"""SavedModels and .keras files, made by TensorFlow and played in its environment, behind the sandbox."""
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from runtimes import catalogue
+from runtimes.harness import channel
+from tests.contracts.crew import Crew, crew, play_of
+from tests.worlds.test_small_worlds import kit_of, site
+
+#: Writes action = 2 * observation + 1 of so many numbers, as a .keras file and as a zipped SavedModel.
+MAKE = """
+import os, shutil, sys
+sys.path.insert(0, sys.argv[1])
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import tensorflow as tf
+out, width = sys.argv[2], int(sys.argv[3])
+layers = [tf.keras.layers.Input((width,)), tf.keras.layers.Rescaling(2.0, 1.0)]
+tf.keras.Sequential(layers).save(out + "/line.keras")
+class Line(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, width], tf.float32, name="observation")])
+    def __call__(self, observation):
+        return {"other": observation, "action": 2 * observation + 1}
+line = Line()
+tf.saved_model.save(line, out + "/saved", signatures={"serving_default": line.__call__})
+shutil.make_archive(out + "/line", "zip", out + "/saved")
+"""
+
+
+@cache
+def tensorflow() -> str:
+    return site(catalogue.runtime("tensorflow").formats["keras"].environment)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for width in (3, 4):
+        (folder / str(width)).mkdir()
+        command = [sys.executable, "-S", "-c", MAKE, tensorflow(), str(folder / str(width)), str(width)]
+        subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize(("format", "name"), [("keras", "line.keras"), ("savedmodel", "line.zip")])
+def test_a_model_of_tensorflows_drives_and_one_that_does_not_fit_is_refused(
+    files: Path, format: str, name: str
+) -> None:
+    how = kit_of("noop", host_site=tensorflow(), format=format, isolation="launch")
+    with crew(how, (files / "4" / name).read_bytes(), play_of(deadline=5.0)) as played:
+        results = played.play(0, 10)
+    for result in results:
+        assert result["metrics"]["value"] == pytest.approx(2 * result["metrics"]["echo"] + 4, rel=1e-5)
+    made = Crew(how, (files / "3" / name).read_bytes())
+    try:
+        made.set_up(play_of())
+        refused = made.give_host()
+    finally:
+        made.end()
+    assert isinstance(refused, channel.Refused)
+    assert "the model's input is float32[n,3]; the dataset observes float32[4]" in refused.reason
