@@ -1,0 +1,71 @@
+"""Replays: a player in its sandbox plays a scenario again from the actions that were taken."""
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.catalogue import datasets
+from runtimes import catalogue, environments
+from runtimes.harness import sandbox
+from runtimes.harness.processes import Kit
+from workers import replays
+from workers.crews import HARNESS, base_interpreter
+
+ENVIRONMENTS = Path(__file__).parents[2] / "var/environments"
+
+
+def kit(dataset: str) -> Kit:
+    found = datasets()[dataset]
+    site = environments.prepare(catalogue.simulators()[found.simulator], ENVIRONMENTS, lambda text, part: None)
+    return Kit(
+        python=base_interpreter(),
+        harness=str(HARNESS),
+        dataset=str(found.folder),
+        player_site=str(site),
+        host_site="",
+        format="",
+        isolation="launch",
+        sandbox=sandbox.level().number,
+    )
+
+
+def play(dataset: str) -> dict[str, object]:
+    found = datasets()[dataset]
+    tasks = {"seed": 0, "dataset": found.digest, "total_scenarios": found.tasks or 10, "select": {"range": [0, 10]}}
+    plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
+    return {"definition": dict(found.definition), "tasks": plan, "params": {}, "deadline": found.definition["deadline"]}
+
+
+def trace(*steps: tuple[float, ...]) -> bytes:
+    return zlib.compress(np.array(steps, "<f4").tobytes())
+
+
+def test_a_street_is_played_again_and_can_be_drawn() -> None:
+    seen = replays.make(kit("car_street"), play("car_street"), 3, trace(*[(1.0, 0.0)] * 20))
+    assert len(seen["frames"]) >= 20
+    assert seen["scene"]["lanes"]
+
+
+def test_playing_again_twice_shows_the_same() -> None:
+    steps = trace(*[(0.5, 0.1)] * 10)
+    first, second = (replays.make(kit("car_street"), play("car_street"), 5, steps) for _ in range(2))
+    assert first == second
+
+
+def test_a_world_that_has_nothing_to_show_says_so() -> None:
+    with pytest.raises(replays.CannotReplay, match="nothing to show"):
+        replays.make(kit("noop"), play("noop"), 0, trace((0.0,) * 4))
+
+
+def test_a_trace_that_is_none_is_refused() -> None:
+    with pytest.raises(replays.CannotReplay):
+        replays.make(kit("noop"), play("noop"), 0, b"not a trace")
+
+
+def test_a_player_that_cannot_start_is_told_with_its_own_words() -> None:
+    from dataclasses import replace
+
+    with pytest.raises(replays.CannotReplay, match="No module named"):
+        replays.make(replace(kit("noop"), player_site="/nonexistent", sandbox=None), play("noop"), 0, b"")
