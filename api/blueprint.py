@@ -84,7 +84,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
 
     def takes(self, schema: type[Schema], location: str = "query") -> Callable[[View], View]:
         """Read arguments from the query or the headers; the view gets them as one mapping, in order."""
-        return self.arguments(schema, location=location)  # type: ignore[no-any-return]
+        return self.arguments(schema(), location=location)  # type: ignore[no-any-return]
 
     def operation(
         self,

@@ -26,17 +26,16 @@ ACCEPTED = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 #: How long a dry run may take, in seconds; the first one of a runtime makes its environment.
 LONGEST_TRIAL = 300
 _SCHEMA = SubmissionSchema()
+_ANSWER = SimulationSchema()
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASCII | re.IGNORECASE)
 
 
 def checked(document: Mapping[str, Any]) -> Submission:
     """Read a submission from parsed JSON, or say which field is wrong."""
     try:
-        given = _SCHEMA.load(document)
+        return Submission(**_SCHEMA.load(document))
     except ValidationError as error:
         raise invalid(error.messages) from None
-    optional = {"params", "sweep", "labels", "repeat", "seed"}
-    return Submission(**{name: value for name, value in given.items() if value is not None or name not in optional})
 
 
 def rerun(document: Mapping[str, Any]) -> Submission:
@@ -130,7 +129,7 @@ def seconds_to_wait(prefer: str | None) -> int | None:
 def created(simulation: Simulation, headers: Mapping[str, str] | None = None) -> Response:
     """Answer that a simulation has been made."""
     location = {"Location": f"/v1/simulations/{simulation.id}"}
-    return reply(SimulationSchema().dump(simulation), 201, location | dict(headers or {}))
+    return reply(_ANSWER.dump(simulation), 201, location | dict(headers or {}))
 
 
 def submit(

@@ -29,12 +29,13 @@ from core.errors import (
 blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
 
 REFUSED = (TooLarge, TruncatedUpload, UnsupportedMedia, UnknownFormat, UnknownRuntime, BadArchive, Unsafe)
+ITEM = ModelSchema()
 CREATED = {"Location": header("Where the model is described.")}
 
 
 def created(model: Model) -> Response:
     """Answer that a model is here."""
-    return reply(ModelSchema().dump(model), 201, {"Location": f"/v1/models/{model.id}"})
+    return reply(ITEM.dump(model), 201, {"Location": f"/v1/models/{model.id}"})
 
 
 def from_form() -> Model:
@@ -61,7 +62,7 @@ class Models(MethodView):
     @blueprint.operation("list_models", ModelPageSchema, description="A page of models, newest first.", headers=LINK)
     def get(self, query: dict[str, Any]) -> Response:
         """List models"""
-        return page(*services().models.list(**query), ModelSchema())
+        return page(*services().models.list(**query), ITEM)
 
     @blueprint.operation(
         "upload_model",

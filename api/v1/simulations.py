@@ -73,6 +73,7 @@ REFUSED = (
     Unsafe,
     UnsupportedMedia,
 )
+ITEM = SimulationSchema()
 CREATED = {
     "Location": header("Where the simulation can be watched."),
     "Idempotency-Replayed": header("`true` where this is the first answer again."),
@@ -100,7 +101,7 @@ class Simulations(MethodView):
     def get(self, query: dict[str, Any]) -> Response:
         """List simulations"""
         label = dict(pair.split("=", 1) for pair in query.pop("label", ()))
-        return page(*services().simulations.list(**query, label=label), SimulationSchema())
+        return page(*services().simulations.list(**query, label=label), ITEM)
 
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(
