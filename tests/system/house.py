@@ -92,10 +92,13 @@ class Platform:
     def crash(self) -> None:
         """Kill the supervisor, which takes everything along, and wait until all of it is gone."""
         assert self._process is not None
-        left = self.processes()
+        left = {pid: (born, role_of(pid)) for pid, born in self.processes().items()}
         self._process.kill()
         self._process.wait()
-        until(lambda: not any(lives(pid, born) for pid, born in left.items()), 10.0, "processes outlive the supervisor")
+        deadline = time.monotonic() + 10.0
+        while alive := [f"{role} ({pid})" for pid, (born, role) in left.items() if lives(pid, born)]:
+            assert time.monotonic() < deadline, f"outlive the supervisor: {', '.join(alive)}"
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """End it, whatever state it is in; harmless twice."""
