@@ -52,6 +52,8 @@ class Crossing:
         self.origin = origin
         self.stripes = ways.stripes(path)
         self.passages = [Passage(meeting, EGO_LENGTH) for meeting in ways.meetings(path)]
+        #: Before this nobody can have come too near.
+        self.ground = min((passage.meeting.entry for passage in self.passages), default=inf)
         self.inner: dict[str, list[tuple[Meeting, float]]] = {}
         self.outer: dict[str, dict[str, Meeting]] = {}
         for meeting in ways.meetings(path):
@@ -155,6 +157,8 @@ class Watch:
         return route[index] if index < len(route) else None
 
     def _note(self, crossing: Crossing, driven: float, occupants: list[Occupant], now: float) -> None:
+        if not occupants and driven < crossing.ground:
+            return
         for passage in crossing.passages:
             others = [(front, rear) for meeting, front, rear, _ in occupants if meeting is passage.meeting]
             self.min_pet = min(self.min_pet, passage.note(driven, others, now))

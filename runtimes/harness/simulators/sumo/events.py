@@ -20,9 +20,9 @@ CAREFUL, BLIND = 31, 32
 STAY, FREE = 0, 1621
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ego:
-    """What an event may know of the ego."""
+    """What an event may know of the ego. One is kept and changed: ten a second would cost more than the events."""
 
     lane: str
     position: float
@@ -51,8 +51,9 @@ class Event:
         self.ways = ways
         self.street = ways.street
         self.plan = plan
-        #: Whether the ego has met it.
+        #: Whether the ego has met it, and whether the actor has left the street.
         self.met = False
+        self.gone = False
 
     def set(self) -> None:
         """Put who takes part in, before the first step."""
@@ -79,10 +80,6 @@ class Event:
         distance = vehicle.getDrivingDistance(EGO, edge, at)
         return inf if distance < -1e6 else distance - vehicle.getLength(ACTOR)
 
-    def _present(self) -> bool:
-        """Tell whether the actor is still on the street."""
-        return ACTOR in sumo.vehicle.getIDList()
-
 
 class LeadBrake(Event):
     """The car ahead brakes at 8 m/s2 to a stop, stands for two seconds and drives on."""
@@ -104,7 +101,7 @@ class LeadBrake(Event):
     def step(self, ego: Ego) -> None:
         """Wait for the ego within 10 to 40 m, brake, stand, go."""
         vehicle = sumo.vehicle
-        if self.done or not self._present():
+        if self.done or self.gone:
             return
         if not self.met:
             gap = self._gap()
@@ -152,10 +149,10 @@ class Standing(Event):
 
     def step(self, ego: Ego) -> None:
         """Note the ego's coming; let go when the time is up."""
-        if not self.met and self._gap() <= self.NEAR:
+        if not self.met and not self.gone and self._gap() <= self.NEAR:
             self.met = True
             self.until = ego.now + self.PATIENCE if self.PATIENCE is not None else inf
-        if self.PATIENCE is not None and ego.now >= min(self.until, self.PATIENCE + 10.0) and self._present():
+        if self.PATIENCE is not None and ego.now >= min(self.until, self.PATIENCE + 10.0) and not self.gone:
             sumo.vehicle.setSpeed(ACTOR, -1)
             self.until = inf
 
@@ -180,7 +177,7 @@ class SlowTruck(Event):
 
     def step(self, ego: Ego) -> None:
         """Note that the ego has caught up."""
-        if not self.met and self._present() and self._gap() < 40.0:
+        if not self.met and not self.gone and self._gap() < 40.0:
             self.met = True
 
 
@@ -210,7 +207,7 @@ class CutIn(Event):
     def step(self, ego: Ego) -> None:
         """Pace the ego, cut in, ease off, drive on."""
         vehicle = sumo.vehicle
-        if self.done or not self._present():
+        if self.done or self.gone:
             return
         if self.met:
             if ego.now >= self.until:
@@ -293,7 +290,7 @@ class Crosser(Event):
 
     def step(self, ego: Ego) -> None:
         """Wait for the moment, drive across, and become an ordinary driver."""
-        if self.clear or not self._present():
+        if self.clear or self.gone:
             return
         vehicle = sumo.vehicle
         lane = vehicle.getLaneID(ACTOR)

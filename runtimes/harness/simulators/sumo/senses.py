@@ -19,6 +19,7 @@ class Situation:
     """What the world knows of the ego beside SUMO's answers."""
 
     lane: Lane
+    position: float
     speed: float
     accel: float
     limit: float
@@ -41,11 +42,14 @@ class Senses:
         self.min_gap = min_gap
         #: The leader as last seen, unclipped: present, gap, relative speed.
         self.lead: tuple[bool, float, float] = (False, RANGE, 0.0)
+        #: Lanes to the left that the route needs, and metres from the lane's start that it leads along it: fixed by
+        #: lane and route.
+        self._leading: dict[str, tuple[float, float]] = {}
 
     def observe(self, seen: Situation) -> list[float]:
         """Return the observation."""
         lane, speed = seen.lane, seen.speed
-        shift, left = self._route_lane(lane)
+        shift, left = self._route_lane(lane, seen.position)
         # On a junction nothing is open to the sides.
         left_open = 1.0 if not lane.internal and lane.rank + 1 < lane.count else 0.0
         right_open = 1.0 if not lane.internal and lane.rank > 0 else 0.0
@@ -73,14 +77,15 @@ class Senses:
         values += seen.conflict
         return values
 
-    def _route_lane(self, lane: Lane) -> tuple[float, float]:
+    def _route_lane(self, lane: Lane, position: float) -> tuple[float, float]:
         """Return how many lanes to the left the route needs, and the metres this lane still leads along it."""
-        if not lane.internal:
+        if lane.internal:
+            return 0.0, ROUTE_LANE_LEFT
+        if lane.id not in self._leading:
             for known in sumo.vehicle.getBestLanes(EGO):
-                if known[0] == lane.id:
-                    left = known[1] - sumo.vehicle.getLanePosition(EGO)
-                    return bounded(float(known[3]), -2.0, 2.0), bounded(left, 0.0, ROUTE_LANE_LEFT)
-        return 0.0, ROUTE_LANE_LEFT
+                self._leading[known[0]] = (bounded(float(known[3]), -2.0, 2.0), known[1])
+        shift, length = self._leading[lane.id]
+        return shift, bounded(length - position, 0.0, ROUTE_LANE_LEFT)
 
     def _leader(self, speed: float) -> tuple[float, float, float, float]:
         found = sumo.vehicle.getLeader(EGO, RANGE)

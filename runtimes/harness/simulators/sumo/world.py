@@ -13,7 +13,7 @@ from . import picture
 from .clock import DT
 from .conflicts import EGO_LENGTH, RED, Watch, Ways
 from .engine import EGO, load, options, sumo
-from .events import ACTOR, Ego, Plan, event
+from .events import ACTOR, Ego, Event, Plan, event
 from .fault import Crash, at_fault
 from .metrics import Drive, Ending, metrics
 from .senses import Senses, Situation
@@ -107,6 +107,8 @@ class World:
         vehicle.setSpeedMode(EGO, UNCHECKED)
         vehicle.setLaneChangeMode(EGO, GUARD if lane_guard else OBEY)
         self._event.begin()
+        self._eventful = type(self._event) is not Event
+        self._ego = Ego("", 0.0, 0.0, 0.0, 0.0)
         self.drive = Drive()
         self._crash: Crash | None = None
         self._impact = 0.0
@@ -129,11 +131,11 @@ class World:
         self._lane: Lane = self.street.lanes[vehicle.getLaneID(EGO)]
         self._position = vehicle.getLanePosition(EGO)
         self._limit = vehicle.getAllowedSpeed(EGO)
-        lights = vehicle.getNextTLS(EGO)
-        if lights:
-            _, _, self._stop_line, self._light = lights[0]
-        else:
-            self._light = ""
+        self._light = ""
+        if self.street.lights:
+            lights = vehicle.getNextTLS(EGO)
+            if lights:
+                _, _, self._stop_line, self._light = lights[0]
 
     def _light_ahead(self) -> str:
         """Return the light over the next stop line; the next light may stand farther on."""
@@ -156,6 +158,7 @@ class World:
         conflict = self._watch.look(path, driven, self.drive.driven, lit, self._steps * DT)
         seen = Situation(
             self._lane,
+            self._position,
             self._speed,
             self._accel,
             self._limit,
@@ -174,9 +177,8 @@ class World:
         speed = max(0.0, self._speed + accel * DT)
         sumo.vehicle.setSpeed(EGO, speed)
         self._steer(sideways)
-        self._event.step(
-            Ego(self._lane.id, self._position, self._speed, self.drive.driven, self._steps * DT, self._light_ahead())
-        )
+        if self._eventful:
+            self._prompt()
         sumo.simulationStep()
         self._steps += 1
         before = self._speed
@@ -196,6 +198,15 @@ class World:
                 self._outcome = "timeout"
             return observation, self._outcome is not None
         return self._last, True
+
+    def _prompt(self) -> None:
+        """Let the event act on where the ego is."""
+        if ACTOR in sumo.simulation.getArrivedIDList():
+            self._event.gone = True
+        ego = self._ego
+        ego.lane, ego.position, ego.speed = self._lane.id, self._position, self._speed
+        ego.driven, ego.now, ego.light = self.drive.driven, self._steps * DT, self._light_ahead()
+        self._event.step(ego)
 
     def _steer(self, sideways: float) -> None:
         """Begin a lane change, unless one is under way or there is no lane."""
