@@ -4,11 +4,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks import bystanders, driving, fanout, footprint, latency, results
+from benchmarks import driving, fanout, footprint, latency, results
 from benchmarks.figures import busy, keep
 
 MEASURES: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "peers": bystanders.measure,
     "fanout": fanout.measure,
     "latency": latency.measure,
     "driving": driving.measure,

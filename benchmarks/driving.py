@@ -1,6 +1,8 @@
 """car_street through the platform, every protection on, against a bare loop over libsumo calling the same model."""
 
 import json
+import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ from typing import Any
 
 from benchmarks.figures import spread
 from benchmarks.house import ENVIRONMENTS, House, house
+from benchmarks.processes import metered
 from runtimes.catalogue import simulators
 from runtimes.environments import prepare
 
@@ -33,9 +36,15 @@ def bare(repeat: int) -> dict[str, Any]:
     model = HARNESS / "baselines" / "car_street" / f"{MODEL}.py"
     command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]
     command += [str(DATASET), str(model), "--scenarios", str(SCENARIOS * repeat)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = json.loads(done.stdout.splitlines()[-1])
-    return {"rate": found["episodes_per_second"], "simulated": found["steps"] / 10 / found["episodes"]}
+    return {
+        "rate": found["episodes_per_second"],
+        "simulated": found["steps"] / 10 / found["episodes"],
+        "cpu": (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / found["episodes"],
+    }
 
 
 def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
@@ -44,37 +53,47 @@ def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
     began = time.perf_counter()
     asked = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": workers}
     id = wire.submit(asked)["id"]
-    found = wire.until(id, all_done=True, every=0.1)
-    seconds = time.perf_counter() - began
-    wire.until(id)
+    with metered(platform.process.pid) as spent:
+        found = wire.until(id, all_done=True, every=0.1)
+        seconds = time.perf_counter() - began
+        wire.until(id)
     ended = wire.get(f"/v1/simulations/{id}")
     wire.close()
     if ended["tasks"]["failed"]:
         raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; a rate of failures says nothing")
-    return {"rate": found["tasks"]["total"] / seconds, "simulated": ended["metrics"]["seconds"]["mean"]}
+    episodes = found["tasks"]["total"]
+    return {
+        "rate": episodes / seconds,
+        "simulated": ended["metrics"]["seconds"]["mean"],
+        "cpu": {name: value / episodes for name, value in spent.items() if value > 0},
+    }
 
 
 def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
     """Take bare and platform in turn, so that a slow minute of the machine meets both."""
-    rates: dict[int, list[float]] = {workers: [] for workers in WORKERS}
-    ratios: dict[int, list[float]] = {workers: [] for workers in WORKERS}
-    alone = []
-    simulated = {}
+    alone: list[dict[str, Any]] = []
+    owned: dict[int, list[dict[str, Any]]] = {workers: [] for workers in WORKERS}
     with house(workers=str(max(WORKERS))) as platform:
         through(platform, max(WORKERS), 1)
         for _ in range(runs):
             for workers in WORKERS:
                 peer, own = bare(repeat), through(platform, workers, repeat)
-                alone.append(peer["rate"])
-                rates[workers].append(own["rate"])
-                ratios[workers].append(own["rate"] / peer["rate"])
-                simulated = {"bare": peer["simulated"], "platform": own["simulated"]}
+                alone.append(peer)
+                owned[workers].append(own | {"ratio": own["rate"] / peer["rate"]})
                 print(f"workers {workers}: {own['rate']:.1f} against {peer['rate']:.1f} episodes/s", flush=True)
     return {
         "scenarios": SCENARIOS,
         "repeat": repeat,
         "model": MODEL,
-        "simulated": simulated,
-        "bare": spread(alone),
-        "platform": {str(n): {"rate": spread(rates[n]), "ratio": spread(ratios[n])} for n in WORKERS},
+        "simulated": {"bare": alone[-1]["simulated"], "platform": owned[1][-1]["simulated"]},
+        "bare": spread(run["rate"] for run in alone),
+        "bare_cpu": {"all in one process": statistics.median(run["cpu"] for run in alone)},
+        "platform": {
+            str(workers): {
+                "rate": spread(run["rate"] for run in each),
+                "ratio": spread(run["ratio"] for run in each),
+                "cpu": each[-1]["cpu"],
+            }
+            for workers, each in owned.items()
+        },
     }

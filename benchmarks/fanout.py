@@ -4,13 +4,17 @@ import json
 import time
 from typing import Any
 
+from benchmarks import bystanders
 from benchmarks.figures import spread
 from benchmarks.house import house
+from benchmarks.processes import metered
 from benchmarks.wire import Wire
 
 TASKS = 200_000
 RUNS = 3
 BATCHES = (1, 16)
+#: Seconds before each run, in which the next crew is made.
+PAUSE = 4
 
 
 def once(wire: Wire, batch: int, tasks: int) -> dict[str, float]:
@@ -49,21 +53,35 @@ def read_back(wire: Wire, id: str) -> int:
 
 
 def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
-    """Measure both ways of framing, several times in turn."""
+    """Measure both ways of framing and every peer, several times in turn: a slow minute of the machine meets all."""
     found: dict[int, list[dict[str, float]]] = {batch: [] for batch in BATCHES}
+    spent: dict[int, dict[str, float]] = {batch: {} for batch in BATCHES}
+    peers: dict[str, dict[str, Any]] = {}
     with house(workers="2") as platform:
         wire = platform.wire()
         for batch in BATCHES:
             once(wire, batch, 1000)
         for _ in range(runs):
             for batch in BATCHES:
-                time.sleep(2)  # the next crew is being made
-                found[batch].append(once(wire, batch, tasks))
-                print(f"fan-out, batch {batch:>2}: {json.dumps(rounded(found[batch][-1]))}", flush=True)
-    rates: dict[str, Any] = {
-        str(batch): {name: spread(run[name] for run in each) for name in each[0]} for batch, each in found.items()
+                time.sleep(PAUSE)
+                with metered(platform.process.pid) as seconds:
+                    found[batch].append(once(wire, batch, tasks))
+                for name, value in seconds.items():
+                    spent[batch][name] = spent[batch].get(name, 0.0) + value
+                print(f"{batch:>2} tasks a frame: {json.dumps(rounded(found[batch][-1]))}", flush=True)
+            for name, version, rate in bystanders.rates():
+                peers.setdefault(name, {"version": version, "rates": []})["rates"].append(rate)
+                print(f"{name}: {rate:,.0f}", flush=True)
+    batches = {
+        str(batch): {name: spread(run[name] for run in each) for name in each[0]}
+        | {"cpu": {name: value / runs / tasks for name, value in spent[batch].items() if value > 0}}
+        for batch, each in found.items()
     }
-    return {"tasks": tasks, "workers": 2, "batches": rates}
+    others = {
+        name: {"version": peer["version"], "tasks": bystanders.TASKS, **spread(peer["rates"])}
+        for name, peer in peers.items()
+    }
+    return {"tasks": tasks, "workers": 2, "batches": batches, "peers": others}
 
 
 def rounded(run: dict[str, float]) -> dict[str, float]:

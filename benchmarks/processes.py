@@ -1,6 +1,10 @@
-"""The platform's processes and their memory, read from /proc; shared pages are counted once (PSS)."""
+"""The platform's processes, their memory and their processor time, read from /proc."""
 
+import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 #: What tells a process's part, looked for in its command line; the first that fits holds.
@@ -41,7 +45,7 @@ def part(pid: int) -> str:
 
 
 def memory(root: int) -> dict[str, dict[str, float]]:
-    """Return how many processes of each part there are, and their PSS in MiB."""
+    """Return how many processes of each part there are, and their PSS in MiB: shared pages are counted once."""
     parts: dict[str, dict[str, float]] = {}
     for pid in tree(root):
         try:
@@ -58,3 +62,45 @@ def memory(root: int) -> dict[str, dict[str, float]]:
 def total(parts: dict[str, dict[str, float]]) -> float:
     """Add memory up, in MiB."""
     return sum(found["mib"] for found in parts.values())
+
+
+def used(pid: int) -> float:
+    """Return the processor seconds a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def metered(root: int) -> Iterator[dict[str, float]]:
+    """Count processor seconds by part while the block runs; processes that end in it count as last seen."""
+    spent: dict[str, float] = {}
+    last: dict[int, tuple[str, float]] = {}
+
+    def look() -> None:
+        for pid in tree(root):
+            try:
+                seconds, name = used(pid), part(pid)
+            except OSError:
+                continue  # it ended while we looked
+            known = last.get(pid)
+            # one that has ended and is not waited for yet has lost its command line
+            last[pid] = (known[0] if known and name == "other" else name, seconds)
+
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            look()
+
+    look()
+    first = {pid: seconds for pid, (_, seconds) in last.items()}
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield spent
+    finally:
+        over.set()
+        watcher.join()
+        look()
+        for pid, (name, seconds) in last.items():
+            spent[name] = spent.get(name, 0.0) + seconds - first.get(pid, 0.0)

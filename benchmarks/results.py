@@ -65,20 +65,28 @@ def fanout(found: Figures) -> str:
         table(["tasks/s", "done", "succeeded", "read back"], own),
         aim("50,000 tasks/s on two cores", base >= 50_000),
     ]
-    if peers := kept("peers"):
-        rates = peers["figures"]["rates"]
-        rows = [
-            [f"{name} ({each['version']})", spanned(each), number(base / each["median"])]
-            for name, each in rates.items()
-        ]
-        count = next(iter(rates.values()))["tasks"]
-        parts += [
-            f"Peers, two workers each, {count:,} tasks after a warm-up, from the first handed in to the last result "
-            "in the caller's hands. None of them confines its tasks; multiprocessing.Pool and Dask keep nothing, Ray "
-            "keeps results in memory. The ratio is Windtunnel's *done* at one task a frame to the peer's.",
-            table(["peer", "tasks/s", "ratio"], rows),
-        ]
+    peers = found["peers"]
+    rows = [
+        [f"{name} ({each['version']})", spanned(each), number(base / each["median"])] for name, each in peers.items()
+    ]
+    count = next(iter(peers.values()))["tasks"]
+    costs = processor_time([each["cpu"] for each in batches.values()], 1e6)
+    parts += [
+        f"Peers, two workers each, in turn with the platform: {count:,} tasks after a warm-up, from the first handed "
+        "in to the last result in the caller's hands. None of them confines its tasks; multiprocessing.Pool and Dask keep "
+        "nothing, Ray keeps results in memory. The ratio is Windtunnel's *done* at one task a frame to the peer's.",
+        table(["peer", "tasks/s", "ratio"], rows),
+        "Processor time a task, to *succeeded* and read back (it bears a busy machine better than a rate does):",
+        table(["microseconds", *(f"{batch} a frame" for batch in batches)], costs),
+    ]
     return "\n\n".join(parts)
+
+
+def processor_time(runs: list[dict[str, float]], scale: float) -> list[list[str]]:
+    """Show where processor time goes, the part dearest in the first kind of run first."""
+    names = sorted({name for run in runs for name in run}, key=lambda name: -runs[0].get(name, 0.0))
+    costs = [[name, *(number(run.get(name, 0.0) * scale) for run in runs)] for name in names]
+    return [*costs, ["**all**", *(f"**{number(sum(run.values()) * scale)}**" for run in runs)]]
 
 
 def latency(found: Figures) -> str:
@@ -114,6 +122,7 @@ def driving(found: Figures) -> str:
         )
     one, two = (found["platform"][workers]["rate"]["median"] for workers in ("1", "2"))
     ratio = found["platform"]["1"]["ratio"]["median"]
+    costs = processor_time([*(each["cpu"] for each in found["platform"].values()), found["bare_cpu"]], 1e3)
     return "\n\n".join(
         [
             f"All {found['scenarios']} scenarios of `car_street`, {found['repeat']} times over, with the yardstick "
@@ -123,6 +132,8 @@ def driving(found: Figures) -> str:
             f"{found['simulated']['platform']:.1f} simulated seconds an episode through the platform, "
             f"{found['simulated']['bare']:.1f} in the loop.",
             table(["", "episodes/s", "ratio"], rows),
+            "Processor time an episode, to the summary (it bears a busy machine better than a rate does):",
+            table(["milliseconds", *(f"workers = {workers}" for workers in found["platform"]), "bare loop"], costs),
             f"Two workers are {two / one:.2f} times one ({bare:.1f} episodes/s are {1000 / bare:.1f} ms an episode).",
             aim("at least 0.90 of the bare loop with one worker, 0.95 wished for", ratio >= 0.9),
         ]
