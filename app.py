@@ -76,6 +76,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             streams=settings.streams,
             spool=spool,
             sandbox=confinement or {},
+            token=settings.token,
             checks=checks(platform),
         )
     )

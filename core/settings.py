@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 PREFIX = "WINDTUNNEL_"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 PARSE: Mapping[Any, Callable[[str], Any]] = {
     str: str,
@@ -39,6 +40,8 @@ class Settings:
     max_upload: int = 4 << 30
     #: Further host names this server answers for.
     names: tuple[str, ...] = ()
+    #: What every request must bring as its bearer token; needed as soon as others than this machine can reach it.
+    token: str = ""
     #: "auto": the strongest the machine allows, refusing code where that is weak; "none": no sandbox at all.
     sandbox: str = "auto"
     lease_ttl: timedelta = timedelta(seconds=10)
@@ -65,6 +68,10 @@ class Settings:
         settings = cls(**given)
         if settings.sandbox not in {"auto", "none"}:
             raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")
+        if settings.host not in LOOPBACK and not settings.token:
+            raise ValueError(
+                f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"
+            )
         return settings
 
     @property

@@ -73,15 +73,15 @@ class Real(fields.Float):
 
 
 class Flag(fields.Boolean):
-    """True or false; ``1`` and ``"yes"`` are neither. ``text`` takes the words, for queries."""
+    """True or false; ``1`` and ``"yes"`` are neither. ``text`` takes the words, and 1 and 0, for queries."""
 
     def __init__(self, *, text: bool = False, **kwargs: Any) -> None:
-        super().__init__(truthy={"true"} if text else {True}, falsy={"false"} if text else {False}, **kwargs)
+        super().__init__(truthy={"true", "1"} if text else {True}, falsy={"false", "0"} if text else {False}, **kwargs)
         self._text = text
 
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
-        if self._text and value in ("true", "false"):
-            return value == "true"
+        if self._text and value in ("true", "1", "false", "0"):
+            return value in ("true", "1")
         if value is not True and value is not False:
             raise self.make_error("invalid", input=value)
         return value

@@ -35,6 +35,7 @@ class Models:
         self._database = database
         self._store = store
         self._scratch = scratch
+        self._shipped: dict[str, Model] = {}  # by name, once this process has put them into the store
 
     def add(
         self,
@@ -116,22 +117,24 @@ class Models:
         raise UnknownModel(f"There is no model {ref[:100]!r}.{hint}", nearest=near)
 
     def _ship(self, name: str, path: Path) -> Model:
+        if (known := self._shipped.get(name)) is not None:
+            return known
         content = path.read_bytes()
         digest = digest_of(content)
         self._store.put(key_of(digest), (content,))
-        format = catalogue.sniff(path, path.name) or "python"
-        return Model(
+        self._shipped[name] = Model(
             id=name,
             name=name,
             version=1,
             digest=digest,
-            format=format,
+            format=catalogue.sniff(path, path.name) or "python",
             size=len(content),
             filename=path.name,
             runtime=None,
             created_at=datetime.fromtimestamp(0, UTC),
             baseline=True,
         )
+        return self._shipped[name]
 
     def list(
         self, *, name: str | None = None, format: str | None = None, after: str | None = None, limit: int = 50

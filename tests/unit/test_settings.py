@@ -1,0 +1,40 @@
+"""Settings: all of them named, none of them guessed."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.settings import Settings
+
+
+def test_a_laptop_needs_no_settings() -> None:
+    settings = Settings.from_env({})
+    assert (settings.host, settings.port, settings.sandbox) == ("127.0.0.1", 5000, "auto")
+    assert settings.database.startswith("sqlite:///") and settings.objects.startswith("file:///")
+
+
+def test_what_is_set_is_of_its_kind() -> None:
+    settings = Settings.from_env(
+        {
+            "WINDTUNNEL_HOME": "/srv/w",
+            "WINDTUNNEL_LEASE_TTL": "2.5",
+            "WINDTUNNEL_NAMES": "a.example, b.example",
+            "PATH": "/bin",
+        }
+    )
+    assert settings.home == Path("/srv/w")
+    assert settings.lease_ttl == timedelta(seconds=2.5)
+    assert settings.names == ("a.example", "b.example")
+
+
+@pytest.mark.parametrize("env", [{"WINDTUNNEL_PROT": "1"}, {"WINDTUNNEL_PORT": "many"}, {"WINDTUNNEL_SANDBOX": "weak"}])
+def test_a_misspelt_setting_is_an_error_that_names_it(env: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(env))):
+        Settings.from_env(env)
+
+
+def test_nobody_is_served_beyond_this_machine_without_a_token() -> None:
+    with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
+        Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0"})
+    assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": "secret"}).token == "secret"
