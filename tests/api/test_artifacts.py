@@ -127,7 +127,8 @@ def test_logs_are_shown_and_never_obeyed(
     assert answer.data.decode() == "host-0 | hello\nhost-0 | \\x1b[2Jred\\u202etxet\\xff\n"
     assert b"\x1b[2J" in client.get(f"/v1/simulations/{id}/logs?raw=true").data
     assert client.get(f"/v1/simulations/{id}/logs?follow=true").data == answer.data
-    problem(client.get(f"/v1/simulations/{id}/logs?raw=1"), 422, "invalid")
+    assert b"\x1b[2J" in client.get(f"/v1/simulations/{id}/logs?raw=1").data
+    problem(client.get(f"/v1/simulations/{id}/logs?raw=yes"), 422, "invalid")
 
 
 @given(st.binary())
