@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -143,17 +144,17 @@ def drivers(settings: Settings) -> int:
 
 def create_api() -> "WSGIApplication":
     """Build the public application in granian's worker."""
+    _settle("api")
     import app
 
-    _settle("api")
     return app.create_api()
 
 
 def create_drivers() -> "WSGIApplication":
     """Build the couriers' surface in granian's worker."""
+    _settle("drivers")
     import app
 
-    _settle("drivers")
     return app.create_drivers()
 
 
@@ -161,7 +162,11 @@ def _settle(name: str) -> None:
     from workers.logs import configure
     from workers.supervisor import die_with
 
-    die_with(os.getppid())  # granian's worker, orphaned, would keep the port
+    # Granian's worker, orphaned, would keep the port. Who its parent is was noted when it was spawned: asking now would
+    # name whoever took it in, if granian itself is gone already.
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid is not None:
+        die_with(parent.pid)
     configure(name, Settings.from_env(os.environ).log_level)
 
 

@@ -169,7 +169,8 @@ class Models:
 def shipped() -> dict[str, Path]:
     """Return the shipped models by name: a file's stem where that is one file's alone, else its whole name."""
     files = sorted(path for path in SHIPPED.rglob("*") if path.suffix in {".py", ".onnx", ".tflite", ".keras"})
-    files = [path for path in files if not path.name.startswith(("_", "train"))]
+    # The scripts that trained a model lie beside it; a model in python is what holds a class Model.
+    files = [path for path in files if path.suffix != ".py" or "\nclass Model" in path.read_text()]
     stems = [path.stem for path in files]
     return {path.stem if stems.count(path.stem) == 1 else path.name: path for path in files}
 
