@@ -74,7 +74,8 @@ def fanout(found: Figures) -> str:
     parts += [
         f"Peers, two workers each, in turn with the platform: {count:,} tasks after a warm-up, from the first handed "
         "in to the last result in the caller's hands. None of them confines its tasks; multiprocessing.Pool and Dask "
-        "keep nothing, Ray keeps results in memory. The ratio is Windtunnel's *done* at one task a frame to the peer's.",
+        "keep nothing, Ray keeps results in memory. The ratio is Windtunnel's *done* at one task a frame to the "
+        "peer's.",
         table(["peer", "tasks/s", "ratio"], rows),
         "Processor time a task, to *succeeded* and read back (it bears a busy machine better than a rate does):",
         table(["microseconds", *(f"{batch} a frame" for batch in batches)], costs),
