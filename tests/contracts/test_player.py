@@ -44,12 +44,12 @@ DEEDS = {
     "answers nothing": ("return None", "invalid", "the model answered nothing (None)"),
     "eats memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
     "prints garbage on its socket": (
-        "[os.write(fd, b'garbage' * 99) for fd in range(3, 20) if os.path.exists(f'/proc/self/fd/{{fd}}')"
+        "[os.write(fd, b'garbage' * 99) for fd in range(3, 1024) if os.path.exists(f'/proc/self/fd/{{fd}}')"
         " and 'socket' in os.readlink(f'/proc/self/fd/{{fd}}')]",
         "invalid",
         "the host sent",
     ),
-    "closes its socket": ("os.closerange(3, 50)", "crashed", "the model's process ended"),
+    "closes its socket": ("os.closerange(3, 1024)", "crashed", "the model's process ended"),
 }
 
 
