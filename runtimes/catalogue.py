@@ -2,8 +2,6 @@
 
 import difflib
 import functools
-import struct
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +10,12 @@ from typing import Any
 import yaml
 
 from core.errors import UnknownRuntime
+from runtimes import archives
 from runtimes.environments import Environment
 
 FOLDER = Path(__file__).parent
-#: Bytes of a file's head that are looked at; of a zip's directory, at most so many, and so many names.
-HEAD, DIRECTORY, ENTRIES = 1024, 16 << 20, 100_000
+#: Bytes of a file's head that are looked at.
+HEAD = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +107,7 @@ def sniff(path: Path, filename: str | None = None) -> str | None:
         head = file.read(HEAD)
     if head[4:8] == b"TFL3":
         return "tflite"
-    if head.startswith(b"PK\x03\x04"):
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _sniff_zip(path)
     if _is_onnx(head):
         return "onnx"
@@ -119,31 +118,13 @@ def sniff(path: Path, filename: str | None = None) -> str | None:
 
 
 def _sniff_zip(path: Path) -> str | None:
-    names = _names(path)
+    """Tell a zip by the names in it; raise BadArchive if it is not to be unpacked."""
+    names = {entry.name for entry in archives.entries(path)}
     if any(name.rpartition("/")[2] == "saved_model.pb" for name in names):
         return "savedmodel"
     if {"config.json", "metadata.json"} <= names:
         return "keras"
     return "python" if "model.py" in names else None
-
-
-def _names(path: Path) -> set[str]:
-    """Return the names in a zip, whose end record is read by hand first: a bomb is not opened to see that it is one."""
-    with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 65_557))
-        tail = file.read()
-    at = tail.rfind(b"PK\x05\x06")
-    if at < 0 or len(tail) - at < 22:
-        return set()
-    entries, directory = struct.unpack_from("<HI", tail, at + 10)
-    if entries > ENTRIES or directory > DIRECTORY:
-        return set()
-    try:
-        with zipfile.ZipFile(path) as opened:
-            return set(opened.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return set()
 
 
 def _is_onnx(head: bytes) -> bool:
