@@ -1,0 +1,113 @@
+"""What ships fits together: datasets and their words, runtimes and their baselines, locks and their hashes."""
+
+import hashlib
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.services.models import shipped
+from datasets.catalogue import Dataset, datasets
+from runtimes import catalogue
+from runtimes.harness.simulators.base import Interface
+
+DATASETS = sorted(datasets().values(), key=lambda dataset: dataset.name)
+LOCKS = sorted(Path("runtimes").glob("*/*.lock"))
+METRIC = {"name", "title", "unit", "formula", "source", "better", "worst", "low", "high"}
+PARAMETER = {"type", "default", "description"}
+
+
+@pytest.fixture(params=DATASETS, ids=lambda dataset: dataset.name)
+def dataset(request: pytest.FixtureRequest) -> Dataset:
+    found: Dataset = request.param
+    return found
+
+
+def test_every_entry_of_an_interface_has_a_name_a_unit_and_a_range(dataset: Dataset) -> None:
+    interface = Interface.of(dataset.definition["interface"])
+    for space in (interface.observation, interface.action):
+        count = math.prod(space.shape)
+        assert {len(space.names), len(space.units), len(space.low), len(space.high)} == {count}
+        assert len(set(space.names)) == count
+        for low, high in zip(space.low, space.high, strict=True):
+            assert low is None or high is None or low < high
+
+
+def test_every_metric_says_what_it_is_and_where_it_comes_from(dataset: Dataset) -> None:
+    for metric in dataset.definition["metrics"]:
+        assert METRIC <= set(metric)
+        assert metric["formula"] and metric["source"] and metric["title"]
+        assert metric["better"] in {"higher", "lower", None}
+        if metric["better"] == "higher" and None not in (metric["worst"], metric["low"]):
+            assert metric["worst"] == metric["low"], "the worst value is where dying would otherwise be rewarded"
+    names = [metric["name"] for metric in dataset.definition["metrics"]]
+    assert len(set(names)) == len(names)
+    if score := dataset.definition["score"]:
+        assert score["metric"] in names
+
+
+def test_every_parameter_has_a_type_and_a_default_in_its_range(dataset: Dataset) -> None:
+    kinds: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "bool": bool, "string": str}
+    for parameter in dataset.definition["params"].values():
+        assert PARAMETER <= set(parameter)
+        default: Any = parameter["default"]
+        if default is not None:
+            assert isinstance(default, kinds[parameter["type"]])
+            assert parameter.get("low") is None or parameter["low"] <= default <= parameter["high"]
+
+
+def test_scenarios_are_numbered_and_have_what_they_are_grouped_by(dataset: Dataset) -> None:
+    if dataset.definition["scenarios"] is None:
+        return
+    lines = (dataset.folder / dataset.definition["scenarios"]).read_text().splitlines()
+    scenarios = [json.loads(line) for line in lines]
+    assert [one["index"] for one in scenarios] == list(range(dataset.tasks or 0))
+    assert len({one["name"] for one in scenarios}) == len(scenarios)
+    for name in dataset.definition["group_by"]:
+        assert all(name in one for one in scenarios)
+
+
+def test_files_are_the_ones_that_were_published(dataset: Dataset) -> None:
+    dataset.verify()
+    listed = {entry["path"] for entry in dataset.definition["files"]}
+    assert dataset.definition["scenarios"] is None or dataset.definition["scenarios"] in listed
+    for entry in dataset.definition["files"]:
+        content = (dataset.folder / entry["path"]).read_bytes()
+        assert entry["size"] == len(content)
+        assert entry["digest"] == "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def test_every_dataset_has_a_simulator_and_a_yardstick(dataset: Dataset) -> None:
+    assert dataset.simulator in catalogue.simulators()
+    assert dataset.definition["yardstick"] in shipped()
+
+
+def test_every_runtime_brings_a_baseline_for_car_street_in_a_format_it_takes() -> None:
+    for runtime in catalogue.runtimes().values():
+        assert "car_street" in runtime.baselines
+        for name, model in runtime.baselines.items():
+            assert name in datasets()
+            path = shipped()[model]
+            assert catalogue.sniff(path, path.name) in runtime.formats
+
+
+def test_every_format_has_a_module_that_loads_it() -> None:
+    for format in catalogue.formats():
+        assert (Path("runtimes/harness/models") / f"{format}.py").is_file()
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+def test_a_lock_pins_everything_by_hash_and_names_no_server(lock: Path) -> None:
+    text = lock.read_text()
+    wanted = lock.with_suffix(".in").read_text()
+    pinned = re.findall(r"^([a-z0-9-]+)==\S+", text, re.MULTILINE)
+    blocks = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(pinned)
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert "://" not in text and "--index" not in text and "://" not in wanted
+    for line in wanted.split():
+        assert re.split(r"[=<>~]", line)[0] in pinned
+    assert "msgspec" in pinned and "numpy" in pinned  # what the harness itself needs
