@@ -22,6 +22,9 @@ import uv
 #: Told while an environment is being made: what is going on, and which part of it is done (None: unknown).
 Progress = Callable[[str, float | None], None]
 
+#: Nothing changes in an environment any more, so its bytecode is not compared with its sources at every import.
+COMPILED = {"PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
+
 
 class CannotPrepare(Exception):
     """The packages could not be had, or are not the ones of the lock."""
@@ -68,7 +71,7 @@ def prepare(environment: Environment, root: Path, progress: Progress) -> Path:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         (draft / "lock.txt").write_text(environment.lock)
-        _install(environment, draft, progress)
+        _install(environment, draft, lock.fileno(), progress)
         _freeze(draft)
         draft.rename(root / environment.digest)
     progress("ready", 1.0)
@@ -84,19 +87,23 @@ def _wait_for(lock: int, name: str, progress: Progress) -> None:
             time.sleep(0.5)
 
 
-def _install(environment: Environment, draft: Path, progress: Progress) -> None:
+def _install(environment: Environment, draft: Path, lock: int, progress: Progress) -> None:
     progress(f"downloading {environment.packages} packages", 0.0)
     command = [uv.find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(draft / "site")]
     command += ["--require-hashes", "--no-build", "--no-deps", "--link-mode=copy", "--no-python-downloads"]
-    command += ["--no-config", "-r", str(draft / "lock.txt")]
+    command += ["--no-config", "--compile-bytecode", "-r", str(draft / "lock.txt")]
     said = []
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    # It holds the lock, too: should we be killed, nobody touches the draft until it has ended as well.
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[lock], env={**os.environ, **COMPILED}
+    ) as process:
         assert process.stderr is not None
         for line in _lines(process.stderr.fileno()):
             said.append(line)
             progress(line, None)
     if process.returncode:
-        raise CannotPrepare(" ".join(said[-8:])[:1000])
+        words = [line for line in said if not line.startswith("sha256:")]  # a mismatch lists all that would do
+        raise CannotPrepare(" ".join(words[-8:])[:1000])
 
 
 def _lines(descriptor: int) -> Iterator[str]:

@@ -1,0 +1,90 @@
+"""Environments are made once, whole or not at all, of exactly what the lock names."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from runtimes.environments import CannotPrepare, Environment, prepare, ready
+
+#: One small package of the shipped locks, with its hashes.
+LOCK = "\n".join(
+    block
+    for block in re.split(r"^(?=[a-z0-9])", Path("runtimes/simulators/noop.lock").read_text(), flags=re.MULTILINE)
+    if block.startswith("msgspec==")
+)
+SMALL = Environment("small", LOCK)
+#: Prepares it in a process of its own, saying when uv has begun.
+PROGRAM = f"""
+import sys
+from pathlib import Path
+from runtimes.environments import Environment, prepare
+prepare(Environment("small", {LOCK!r}), Path(sys.argv[1]), lambda said, part: print(said, flush=True))
+print("done", flush=True)
+"""
+
+
+def quiet(message: str, part: float | None) -> None:
+    """Hear what is said of the progress, and do nothing."""
+
+
+def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_path: Path) -> None:
+    assert ready(SMALL, tmp_path) is None
+    said: list[tuple[str, float | None]] = []
+    site = prepare(SMALL, tmp_path, lambda message, part: said.append((message, part)))
+    assert site == ready(SMALL, tmp_path) == tmp_path / SMALL.digest / "site"
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); import msgspec; print(msgspec.__cached__)"
+    imported = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert imported.stdout.startswith(str(site))
+    assert Path(imported.stdout.strip()).is_file(), "every start would compile it again"
+    for path in site.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o222 == 0, f"{path} may be written to"
+            assert path.stat().st_nlink == 1, f"{path} is shared with a cache"
+    assert said[0][1] == 0.0 and said[-1] == ("ready", 1.0)
+    assert prepare(SMALL, tmp_path, quiet) == site
+
+
+def test_two_that_want_the_same_make_it_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    with ThreadPoolExecutor(4) as pool:
+        sites = list(pool.map(lambda _: prepare(SMALL, tmp_path, lambda what, part: said.append(what)), range(4)))
+    assert len(set(sites)) == 1
+    assert sum(what.startswith("downloading") for what in said) == 1
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2])
+def test_killed_at_any_moment_it_leaves_nothing_that_counts(delay: float, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("downloading")
+    time.sleep(delay)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    site = prepare(SMALL, tmp_path, quiet)
+    assert (site / "msgspec" / "__init__.py").is_file()
+    assert not list(tmp_path.glob("*.draft"))
+
+
+def test_what_is_not_what_the_lock_says_is_not_installed(tmp_path: Path) -> None:
+    wrong = Environment("wrong", re.sub(r"sha256:[0-9a-f]{4}", "sha256:0000", LOCK))
+    with pytest.raises(CannotPrepare, match="Hash mismatch"):
+        prepare(wrong, tmp_path, quiet)
+    assert ready(wrong, tmp_path) is None
+
+
+@pytest.mark.parametrize("lock", ["msgspec==0.19.0\n", "msgspec\n"])
+def test_a_lock_without_hashes_installs_nothing(lock: str, tmp_path: Path) -> None:
+    with pytest.raises(CannotPrepare):
+        prepare(Environment("loose", lock), tmp_path, quiet)
+
+
+def test_equal_locks_share_one_folder_whatever_they_are_called() -> None:
+    assert Environment("a", LOCK).digest == Environment("b", LOCK).digest != Environment("a", LOCK + "\n").digest
