@@ -78,7 +78,7 @@ def test_a_followed_stream_as_events(client: FlaskClient, finished: str) -> None
 
 
 @pytest.mark.parametrize(
-    "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=1", "from=-1", "from=x",
+    "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=yes", "from=-1", "from=x",
               "format=xml", "format=csv&from=3", "folow=true"],
 )  # fmt: skip
 def test_a_query_that_makes_no_sense_is_refused(client: FlaskClient, finished: str, query: str) -> None:
