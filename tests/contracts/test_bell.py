@@ -52,11 +52,18 @@ def bell(request: pytest.FixtureRequest) -> Iterator[Bell]:
         return
     made = queue.RedisBell(request.getfixturevalue("server").url)
     yield made
+    while TIMERS:
+        TIMERS.pop().join()  # a ring that is still being answered wants its connection
     made.close()
 
 
+TIMERS: list[threading.Timer] = []
+
+
 def later(work: Callable[[], object]) -> None:
-    threading.Timer(0.1, work).start()
+    timer = threading.Timer(0.1, work)
+    TIMERS.append(timer)
+    timer.start()
 
 
 def test_a_ring_ends_a_wait(bell: Bell) -> None:
