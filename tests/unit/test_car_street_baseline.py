@@ -28,4 +28,4 @@ def test_it_was_examined_on_traffic_that_it_had_not_seen() -> None:
     seeds = json.loads((FOLDER / "car_street.json").read_text())["seeds"]
     first, last = seeds["trained"]
     assert not first <= seeds["examined"] <= last
-    assert not first <= seeds.get("chosen_by", seeds.get("chosen")) <= last
+    assert not first <= seeds["chosen_by"] <= last
