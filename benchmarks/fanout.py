@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks import bystanders
 from benchmarks.figures import spread
-from benchmarks.house import house
+from benchmarks.house import House, house
 from benchmarks.processes import metered
 from benchmarks.wire import Wire
 
@@ -17,8 +17,9 @@ BATCHES = (1, 16)
 PAUSE = 4
 
 
-def once(wire: Wire, batch: int, tasks: int) -> dict[str, float]:
+def once(platform: House, batch: int, tasks: int) -> dict[str, float]:
     """Play one fan-out; rates are of the whole way, the submission and the start of it included."""
+    wire = platform.wire()
     began = time.perf_counter()
     asked = {"dataset": "noop", "runtime": "python", "params": {"batch": batch}, "workers": 2}
     id = wire.submit(asked | {"scenarios": {"range": [0, tasks]}})["id"]
@@ -28,6 +29,7 @@ def once(wire: Wire, batch: int, tasks: int) -> dict[str, float]:
     ended = time.perf_counter()
     read = read_back(wire, id)
     finished = time.perf_counter()
+    wire.close()
     if read != tasks:
         raise RuntimeError(f"{read} lines came back of {tasks}")
     return {
@@ -58,14 +60,13 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
     spent: dict[int, dict[str, float]] = {batch: {} for batch in BATCHES}
     peers: dict[str, dict[str, Any]] = {}
     with house(workers="2") as platform:
-        wire = platform.wire()
         for batch in BATCHES:
-            once(wire, batch, 1000)
+            once(platform, batch, 1000)
         for _ in range(runs):
             for batch in BATCHES:
                 time.sleep(PAUSE)
                 with metered(platform.process.pid) as seconds:
-                    found[batch].append(once(wire, batch, tasks))
+                    found[batch].append(once(platform, batch, tasks))
                 for name, value in seconds.items():
                     spent[batch][name] = spent[batch].get(name, 0.0) + value
                 print(f"{batch:>2} tasks a frame: {json.dumps(rounded(found[batch][-1]))}", flush=True)
