@@ -1,6 +1,7 @@
 """The roles, one process each, and `run`, which keeps all of them running on this machine."""
 
 import asyncio
+import compileall
 import hashlib
 import multiprocessing
 import os
@@ -31,6 +32,7 @@ PATIENCE = 10.0
 
 def run(settings: Settings) -> int:
     """Keep every role running, and say where to find them."""
+    from runtimes import harness
     from runtimes.harness import sandbox
     from workers import valkey
     from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
@@ -42,6 +44,8 @@ def run(settings: Settings) -> int:
         tell(str(error))
         return 1
     began = time.monotonic()
+    # Players and hosts write nothing, their own bytecode included; without this each would compile the harness anew.
+    compileall.compile_dir(str(Path(harness.__file__).parent), quiet=2)
     confinement = sandbox.level() if settings.sandbox == "auto" else None
     migrated = fingerprint(settings)
     environ = dict(os.environ)
