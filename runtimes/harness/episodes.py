@@ -50,20 +50,7 @@ def play(
         if fault is not None:
             raise fault
         host.ready(seed)
-        over = False
-        delay = Delay(rules.latency_steps, np.zeros(world.interface.action.shape)) if rules.latency_steps else None
-        while not over:
-            answer, took = host.act(observation)
-            latencies.append(took)
-            action = answer[0].copy()
-            if not finite(action):
-                raise not_finite(action)
-            if delay is not None:
-                action = delay(action)
-            if rules.keep_actions:
-                actions.append(action.astype(np.float32, copy=False).tobytes())
-            observation, over = world.step(action)
-            over = over or rules.one_step
+        drive(world, host, observation, rules, latencies, actions)
         host.end(following)
         played = Played("ok", world.outcome(None))
     except ModelFault as error:
@@ -77,6 +64,27 @@ def play(
         host.end(following)
     played.seconds, played.latencies, played.actions = time.perf_counter() - began, latencies, actions
     return played, fault
+
+
+def drive(
+    world: World, host: Host, observation: NDArray[Any], rules: Rules, latencies: list[float], actions: list[bytes]
+) -> None:
+    """Ask and step until the scenario is over; latencies and actions are kept however it ends."""
+    act, step, keep = host.act, world.step, rules.keep_actions
+    delay = Delay(rules.latency_steps, np.zeros(world.interface.action.shape)) if rules.latency_steps else None
+    over = False
+    while not over:
+        answer, took = act(observation)
+        latencies.append(took)
+        action = answer[0].copy()
+        if not finite(action):
+            raise not_finite(action)
+        if delay is not None:
+            action = delay(action)
+        if keep:
+            actions.append(action.astype(np.float32, copy=False).tobytes())
+        observation, over = step(action)
+        over = over or rules.one_step
 
 
 def play_together(

@@ -92,23 +92,26 @@ class Link:
 
     def next(self) -> Order:
         """Wait for an order; descriptors that came with it are in ``rights``."""
-        head, self.rights, _, _ = socket.recv_fds(self._socket, frames.LENGTH.size, 2)
-        while len(head) < frames.LENGTH.size:
-            piece = self._socket.recv(frames.LENGTH.size - len(head)) if head else b""
-            if not piece:
+        try:
+            head, self.rights, _, _ = socket.recv_fds(self._socket, frames.LENGTH.size, 2)
+            if not head:
                 raise Gone
-            head += piece
-        (length,) = frames.LENGTH.unpack(head)
-        if length > LARGEST:
-            raise Gone
-        payload = bytearray(length)
-        view = memoryview(payload)
+            (length,) = frames.LENGTH.unpack(head + self._exactly(frames.LENGTH.size - len(head)))
+            if length > LARGEST:
+                raise Gone
+            return self._decoder.decode(self._exactly(length))  # type: ignore[no-any-return]
+        except OSError:
+            raise Gone from None
+
+    def _exactly(self, length: int) -> bytearray:
+        data = bytearray(length)
+        view = memoryview(data)
         while view:
             got = self._socket.recv_into(view)
             if not got:
                 raise Gone
             view = view[got:]
-        return self._decoder.decode(payload)  # type: ignore[no-any-return]
+        return data
 
     def say(self, kind: str, **fields: Any) -> None:
         """Tell the courier something."""
@@ -144,10 +147,10 @@ def main() -> None:
     try:
         player.serve()
     except Gone:
-        return
+        os._exit(0)  # a simulator's own clearing up could hang or crash, and would save nothing
     except WorldBroken as error:
         print(f"the simulator cannot be trusted any more: {error}", file=sys.stderr, flush=True)
-        os._exit(BROKEN)  # its libraries' own clearing up could hang or crash
+        os._exit(BROKEN)
 
 
 def _confine(told: dict[str, Any] | None) -> bool:
@@ -179,6 +182,7 @@ class Player:
         self._specs: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any]] = []
         self._host: frames.Host | None = None
+        self._foreseen = (-1, 0)
         self._flushed_at = 0.0
         self._pace = 0.0
 
@@ -220,6 +224,7 @@ class Player:
             keep_actions=bool(definition.get("record")) and play.record != "none",
         )
         self._pace = 0.0
+        self._foreseen = (-1, 0)
         self._link.say("ready")
 
     def _read_specs(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -283,13 +288,19 @@ class Player:
         spec = self._specs[located.index] if self._specs else {}
         return Scenario(index=located.index, seed=located.seed, repeat=located.repeat, spec=spec, params=located.params)
 
+    def _host_seed(self, task: int) -> int:
+        """Return a task's seed, which was asked for before if the task was foreseen."""
+        if self._foreseen[0] != task:
+            self._foreseen = (task, self._plan.host_seed(task))
+        return self._foreseen[1]
+
     def _following(self, task: int, stop: int) -> int | None:
-        return self._plan.host_seed(task) if task < stop else None
+        return self._host_seed(task) if task < stop else None
 
     def _play_one(self, task: int, stop: int) -> frames.ModelFault | None:
         assert self._host is not None
         located = self._plan.locate(task)
-        seed = self._plan.host_seed(task)
+        seed = self._host_seed(task)
         if "latency_steps" in located.swept:
             self._rules = replace(self._rules, latency_steps=int(located.params["latency_steps"]))
         try:
@@ -310,7 +321,7 @@ class Player:
         located = [self._plan.locate(task) if start <= task < stop else None for task in range(first, first + size)]
         scenarios = [None if one is None else self._scenario(one) for one in located]
         try:
-            seed, following = self._plan.host_seed(first), self._following(first + size, stop)
+            seed, following = self._host_seed(first), self._following(first + size, stop)
             played, fault = play_together(self._worlds, self._host, scenarios, seed, self._rules, following)
         except WorldBroken:
             self._flush()
