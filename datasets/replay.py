@@ -2,12 +2,11 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from math import cos, hypot, radians, sin
 from typing import Any
 
-Point = tuple[float, float]
+from datasets.reel import Point, Reel, number, switch, transform, visible
 
 WIDTH, HEIGHT = 960, 540
 #: Pixels a metre.
@@ -31,21 +30,6 @@ LIGHTS = {"r": "#e5383b", "u": "#f08c2e", "y": "#f6c945", "g": "#38b26c"}
 FONT = 'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"'
 
 
-@dataclass(frozen=True, slots=True)
-class Reel:
-    """The frames to show and when: key times run from 0 to 1 over one loop."""
-
-    frames: Sequence[Mapping[str, Any]]
-    times: tuple[str, ...]
-    duration: float
-    ego: tuple[Point, ...]
-
-    @property
-    def moves(self) -> bool:
-        """Tell whether there is more than one picture."""
-        return len(self.frames) > 1
-
-
 def svg(replay: Mapping[str, Any], *, seconds: float = 5.0, speed: float = 1.0) -> str:
     """Return the last seconds of a replay as an animated picture that follows the ego and begins again."""
     frames, dt = _frames(replay), float(replay["dt"])
@@ -54,7 +38,7 @@ def svg(replay: Mapping[str, Any], *, seconds: float = 5.0, speed: float = 1.0) 
     shown = frames[-(round(seconds / dt) + 1) :]
     played = (len(shown) - 1) * dt / speed
     duration = played + HOLD
-    times = tuple(_number(index * dt / speed / duration, 5) for index in range(len(shown)))
+    times = tuple(number(index * dt / speed / duration, 5) for index in range(len(shown)))
     return _picture(replay, Reel(shown, times, duration, _egos(shown, frames)))
 
 
@@ -99,7 +83,7 @@ def _egos(shown: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
 
 def _picture(replay: Mapping[str, Any], reel: Reel) -> str:
     title = escape(str(replay.get("title") or "replay"))
-    camera = [f"{_number(WIDTH / 2 - x * SCALE)} {_number(HEIGHT / 2 + y * SCALE)}" for x, y in reel.ego]
+    camera = [f"{number(WIDTH / 2 - x * SCALE)} {number(HEIGHT / 2 + y * SCALE)}" for x, y in reel.ego]
     world = [
         *_roads(replay["scene"], reel),
         *_stops(replay["scene"], reel),
@@ -111,7 +95,7 @@ def _picture(replay: Mapping[str, Any], reel: Reel) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" {FONT}>',
         f"<title>{title}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{GROUND}"/>',
-        f'<g transform="translate({camera[0]})">{_transform(reel, "translate", camera)}',
+        f'<g transform="translate({camera[0]})">{transform(reel, "translate", camera)}',
         *world,
         "</g>",
         *_panel(replay, reel, title),
@@ -120,51 +104,11 @@ def _picture(replay: Mapping[str, Any], reel: Reel) -> str:
     return "\n".join(parts) + "\n"
 
 
-# -- moving
-
-
-def _number(value: float, digits: int = 1) -> str:
-    """Return a number as short as it can be."""
-    text = f"{value:.{digits}f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text == "-0" else text
-
-
-def _transform(reel: Reel, kind: str, values: Sequence[str]) -> str:
-    """Return the animation of a transformation, nothing where it stays."""
-    if not reel.moves or len(set(values)) == 1:
-        return ""
-    return (
-        f'<animateTransform attributeName="transform" type="{kind}" dur="{_number(reel.duration, 2)}s"'
-        f' repeatCount="indefinite" keyTimes="{";".join((*reel.times, "1"))}"'
-        f' values="{";".join((*values, values[-1]))}"/>'
-    )
-
-
-def _switch(reel: Reel, attribute: str, values: Sequence[str]) -> str:
-    """Return the animation of an attribute that jumps; only the jumps are written."""
-    if not reel.moves or len(set(values)) == 1:
-        return ""
-    jumps = [index for index in range(len(values)) if index == 0 or values[index] != values[index - 1]]
-    return (
-        f'<animate attributeName="{attribute}" calcMode="discrete" dur="{_number(reel.duration, 2)}s"'
-        f' repeatCount="indefinite" keyTimes="{";".join(reel.times[index] for index in jumps)}"'
-        f' values="{";".join(values[index] for index in jumps)}"/>'
-    )
-
-
-def _visible(reel: Reel, present: Sequence[bool]) -> tuple[str, str]:
-    """Return the attribute and the animation of something that comes and goes."""
-    states = ["visible" if here else "hidden" for here in present]
-    attribute = "" if all(present) else f' visibility="{states[0]}"'
-    return attribute, _switch(reel, "visibility", states)
-
-
 # -- the street
 
 
 def _screen(x: float, y: float) -> str:
-    return f"{_number(x * SCALE)},{_number(-y * SCALE)}"
+    return f"{number(x * SCALE)},{number(-y * SCALE)}"
 
 
 def _line(shape: Iterable[Sequence[float]]) -> str:
@@ -213,9 +157,9 @@ def _roads(scene: Mapping[str, Any], reel: Reel) -> Iterable[str]:
 
 
 def _stroke(shape: Sequence[Sequence[float]], paint: str, metres: float, dashes: str = "") -> str:
-    dashed = " ".join(_number(float(dash) * SCALE) for dash in dashes.split())
+    dashed = " ".join(number(float(dash) * SCALE) for dash in dashes.split())
     dash = f' stroke-dasharray="{dashed}"' if dashed else ""
-    wide = _number(metres * SCALE)
+    wide = number(metres * SCALE)
     return f'<polyline points="{_line(shape)}" fill="none" stroke="{paint}" stroke-width="{wide}"{dash}/>'
 
 
@@ -236,7 +180,7 @@ def _stops(scene: Mapping[str, Any], reel: Reel) -> Iterable[str]:
             yield _stroke(line, PAINT, 0.35, "0.5 0.4")
             continue
         shades = [LIGHTS.get(frame["lights"].get(stop["lane"], ""), PAINT) for frame in reel.frames]
-        yield _stroke(line, shades[0], 0.55).replace("/>", f">{_switch(reel, 'stroke', shades)}</polyline>")
+        yield _stroke(line, shades[0], 0.55).replace("/>", f">{switch(reel, 'stroke', shades)}</polyline>")
 
 
 # -- who is on it
@@ -289,33 +233,33 @@ def _cars(reel: Reel) -> Iterable[str]:
 def _car(reel: Reel, track: Sequence[Mapping[str, Any] | None], is_ego: bool) -> str:
     known = _filled(track)
     places = [_screen(car["x"], car["y"]).replace(",", " ") for car in known]
-    turns = [_number(heading) for heading in _headings([car["angle"] for car in known])]
-    attribute, comes = _visible(reel, [one is not None for one in track])
+    turns = [number(heading) for heading in _headings([car["angle"] for car in known])]
+    attribute, comes = visible(reel, [one is not None for one in track])
     brakes = ["1" if car["brake"] else "0" for car in known]
     car = known[0]
     length, width = car["length"] * SCALE, car["width"] * SCALE
     paint = EGO_PAINT if is_ego else PAINTS.get(car["kind"], PAINTS["normal"])
-    corner = _number(width * 0.28)
+    corner = number(width * 0.28)
     body = [
-        f'<rect x="{_number(-width / 2)}" width="{_number(width)}" height="{_number(length)}" rx="{corner}"'
+        f'<rect x="{number(-width / 2)}" width="{number(width)}" height="{number(length)}" rx="{corner}"'
         f' fill="{paint}" stroke="{PANEL if is_ego else INK}" stroke-width="{"1.6" if is_ego else "0.7"}"/>',
-        f'<rect x="{_number(-width * 0.37)}" y="{_number(min(length * 0.24, 12))}" width="{_number(width * 0.74)}"'
-        f' height="{_number(min(length * 0.16, 8))}" rx="1.5" fill="{INK}" opacity=".72"/>',
-        f'<g fill="{ALARM}" opacity="{brakes[0]}">{_switch(reel, "opacity", brakes)}'
-        f'<rect x="{_number(-width / 2)}" y="{_number(length - 3)}" width="5" height="4" rx="1"/>'
-        f'<rect x="{_number(width / 2 - 5)}" y="{_number(length - 3)}" width="5" height="4" rx="1"/></g>',
+        f'<rect x="{number(-width * 0.37)}" y="{number(min(length * 0.24, 12))}" width="{number(width * 0.74)}"'
+        f' height="{number(min(length * 0.16, 8))}" rx="1.5" fill="{INK}" opacity=".72"/>',
+        f'<g fill="{ALARM}" opacity="{brakes[0]}">{switch(reel, "opacity", brakes)}'
+        f'<rect x="{number(-width / 2)}" y="{number(length - 3)}" width="5" height="4" rx="1"/>'
+        f'<rect x="{number(width / 2 - 5)}" y="{number(length - 3)}" width="5" height="4" rx="1"/></g>',
     ]
     if is_ego:
         halo = (
-            f'<circle cy="{_number(length / 2)}" r="{_number(length * 0.78)}" fill="{EGO_PAINT}" opacity=".16"/>'
-            f'<circle cy="{_number(length / 2)}" r="{_number(length * 0.78)}" fill="none" stroke="{EGO_PAINT}"'
+            f'<circle cy="{number(length / 2)}" r="{number(length * 0.78)}" fill="{EGO_PAINT}" opacity=".16"/>'
+            f'<circle cy="{number(length / 2)}" r="{number(length * 0.78)}" fill="none" stroke="{EGO_PAINT}"'
             f' stroke-width="1.4" opacity=".7"/>'
         )
         body.insert(0, halo)
     marked = ' class="ego"' if is_ego else ""
     return (
-        f'<g{marked}{attribute} transform="translate({places[0]})">{comes}{_transform(reel, "translate", places)}'
-        f'<g transform="rotate({turns[0]})">{_transform(reel, "rotate", turns)}{"".join(body)}</g></g>'
+        f'<g{marked}{attribute} transform="translate({places[0]})">{comes}{transform(reel, "translate", places)}'
+        f'<g transform="rotate({turns[0]})">{transform(reel, "rotate", turns)}{"".join(body)}</g></g>'
     )
 
 
@@ -323,11 +267,11 @@ def _people(reel: Reel) -> Iterable[str]:
     for name, track in sorted(_tracks(reel, "pedestrians").items()):
         known = _filled(track)
         places = [_screen(one["x"], one["y"]).replace(",", " ") for one in known]
-        attribute, comes = _visible(reel, [one is not None for one in track])
+        attribute, comes = visible(reel, [one is not None for one in track])
         late = name == "late"
         yield (
             f'<g class="person"{attribute} transform="translate({places[0]})">{comes}'
-            f"{_transform(reel, 'translate', places)}"
+            f"{transform(reel, 'translate', places)}"
             f'<circle r="4.4" fill="{PAINTS["actor"] if late else "#6a4c93"}" stroke="{PANEL}" stroke-width="1.2"/></g>'
         )
 
@@ -343,12 +287,12 @@ def _crash(reel: Reel) -> Iterable[str]:
     place = place or next(((one["x"], one["y"]) for one in last["pedestrians"] if one["id"] == other), (ex, ey))
     at = _screen((ex + place[0]) / 2, (ey + place[1]) / 2).replace(",", " ")
     spikes = " ".join(
-        f"{_number(radius * cos(radians(22.5 * step)))},{_number(radius * sin(radians(22.5 * step)))}"
+        f"{number(radius * cos(radians(22.5 * step)))},{number(radius * sin(radians(22.5 * step)))}"
         for step, radius in ((step, 20.0 if step % 2 == 0 else 9.0) for step in range(16))
     )
     shown, pulse = "", ""
     if reel.moves:
-        shown = _switch(reel, "visibility", ["hidden"] * (len(reel.frames) - 1) + ["visible"])
+        shown = switch(reel, "visibility", ["hidden"] * (len(reel.frames) - 1) + ["visible"])
         pulse = '<animate attributeName="stroke-width" dur="0.5s" repeatCount="indefinite" values="2;6;2"/>'
     hidden = ' visibility="hidden"' if reel.moves else ""
     yield (
@@ -387,13 +331,13 @@ def _panel(replay: Mapping[str, Any], reel: Reel, title: str) -> Iterable[str]:
     clock = [f"{float(frame['time']):.1f} s" for frame in reel.frames]
     yield from _readings(reel, clock, f'x="118" y="{top + 53}" font-size="14"')
     bar = [
-        _number(min(1.0, _ego_speed(frame) / max(1.0, frame.get("limit", 1.0)) / 1.25) * 176) for frame in reel.frames
+        number(min(1.0, _ego_speed(frame) / max(1.0, frame.get("limit", 1.0)) / 1.25) * 176) for frame in reel.frames
     ]
     yield f'<rect x="34" y="{top + 62}" width="176" height="6" rx="3" fill="{INK}" opacity=".12"/>'
     grows = ""
     if reel.moves:
         grows = (
-            f'<animate attributeName="width" dur="{_number(reel.duration, 2)}s" repeatCount="indefinite"'
+            f'<animate attributeName="width" dur="{number(reel.duration, 2)}s" repeatCount="indefinite"'
             f' keyTimes="{";".join((*reel.times, "1"))}" values="{";".join((*bar, bar[-1]))}"/>'
         )
     yield f'<rect x="34" y="{top + 62}" width="{bar[0]}" height="6" rx="3" fill="{EGO_PAINT}">{grows}</rect>'
@@ -406,5 +350,5 @@ def _ego_speed(frame: Mapping[str, Any]) -> float:
 def _readings(reel: Reel, words: Sequence[str], attributes: str) -> Iterable[str]:
     """Show each text while it holds: SMIL cannot change a text's words, so each has its own element."""
     for word in dict.fromkeys(words):
-        attribute, comes = _visible(reel, [here == word for here in words])
+        attribute, comes = visible(reel, [here == word for here in words])
         yield f'<text {attributes} fill="{INK}"{attribute}>{comes}{word}</text>'

@@ -13,7 +13,8 @@ from . import picture
 from .clock import DT
 from .conflicts import EGO_LENGTH, RED, Watch, Ways
 from .engine import EGO, load, options, sumo
-from .events import ACTOR, Ego, Event, Plan, event
+from .event import ACTOR, Ego, Event, Plan
+from .events import event
 from .fault import Crash, at_fault
 from .metrics import Drive, Ending, metrics
 from .senses import Senses, Situation
