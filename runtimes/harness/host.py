@@ -30,6 +30,8 @@ from .frames import Act, Close, Done, Load, Reset
 from .models.base import Assignment, Misfit, Model, NoAction
 from .simulators.base import Interface
 
+#: A confined host's own; the machine's is not touched.
+TMP = Path("/tmp")
 #: How a child says that its scenario ended as it should; a model that exits will hardly use it.
 PLAYED = 94
 #: No frame from the player is larger; it is trusted, but may be at odds with itself.
@@ -152,7 +154,7 @@ def _confine(told: dict[str, Any] | None, *, fork: bool) -> tuple[Path | None, b
     fields["readonly"] = tuple(fields.get("readonly", ()))
     fields["keep"] = tuple(fields.get("keep", ()))
     report = confine(Confinement(**{"may_fork": fork, **fields}))
-    return Path("/tmp") if report.level == 3 else None, report.level > 1
+    return TMP if report.level == 3 else None, report.level > 1
 
 
 def _source(request: Load, line: Line) -> bytes:
@@ -290,7 +292,10 @@ def _leave(code: int) -> NoReturn:
 
 def _sweep(folder: Path, kept: frozenset[str] = frozenset()) -> None:
     """Leave nothing for the next scenario's process, but for what lay there before the first: places of mounts."""
-    for entry in os.scandir(folder) if folder.exists() else ():
+    if folder != TMP:  # unconfined, with a folder of our own among everybody's
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for entry in os.scandir(folder):
         if entry.name in kept:
             continue
         if entry.is_dir(follow_symlinks=False):

@@ -1,7 +1,10 @@
 """The player, with real hosts: whatever a model does, every task gets its result, and the sweep goes on."""
 
+import io
 import json
 import os
+import tempfile
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 
 from runtimes.harness import channel
+from runtimes.harness.sandbox import level
 from runtimes.harness.tasks import Plan
 from tests.contracts import graphs
 from tests.contracts.crew import Crew, crew, kit, play_of
@@ -262,6 +266,65 @@ def test_traces_are_kept_by_rule_and_hold_what_was_applied() -> None:
     with crew(kit(), ZERO, play_of(definition=definition, record="none")) as played:
         played.play(0, 3)
     assert not played.artifacts
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return made.getvalue()
+
+
+ZIPPED = {
+    "model.py": """
+import json, os
+from parts.answer import answer
+FOLDER = os.path.dirname(__file__)
+with open(os.path.join(FOLDER, "weights.json")) as file:
+    WEIGHTS = json.load(file)
+NOTE = os.path.join(FOLDER, "note")
+class Model:
+    def act(self, observation):
+        found = os.path.exists(NOTE)
+        open(NOTE, "w").close()
+        return answer(WEIGHTS) if not found else [9, 9, 9, 9]
+""",
+    "parts/__init__.py": "",
+    "parts/answer.py": "def answer(weights):\n    return weights\n",
+    "weights.json": "[1, 2, 3, 4]",
+}
+
+
+@pytest.mark.parametrize("confined", [False, True])
+def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(confined: bool) -> None:
+    best = level().number if confined else None
+    how = kit(isolation="scenario", sandbox=best)
+    before = set(os.listdir(tempfile.gettempdir()))
+    with crew(how, zipped(ZIPPED), play_of(isolation="scenario")) as played:
+        assert [result["metrics"]["value"] for result in played.play(0, 4)] == [10.0] * 4
+        played.player.channel.close()
+        played.hosts[0].process.reap()
+    assert not {name for name in set(os.listdir(tempfile.gettempdir())) - before if name.startswith("model-")}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"main.py": ""}, "the zip has no `model.py` at its top"),
+        ({"model.py": "", "../evil": ""}, "an entry whose name leads out of its folder"),
+        ({"model.py": "x" * (60 << 20)}, "the zip unpacks to more than 48 MB"),
+    ],
+)
+def test_a_zip_that_is_no_model_is_refused_by_its_host(files: dict[str, str], words: str) -> None:
+    made = Crew(kit(isolation="scenario", sandbox=level().number), zipped(files))
+    try:
+        made.set_up(play_of(isolation="scenario"))
+        refused = made.give_host()
+    finally:
+        made.end()
+    assert isinstance(refused, channel.Refused)
+    assert words in refused.reason
 
 
 def test_a_player_that_cannot_be_set_up_says_why() -> None:
