@@ -126,7 +126,9 @@ class Supervisor:
 
     def _listen(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
-            key.data()
+            # What came before in this batch may have closed it, and its number may have been given out again.
+            if self._selector.get_map().get(key.fileobj) is key:
+                key.data()
 
     def _start_due(self, now: float) -> None:
         for child in self._children:
