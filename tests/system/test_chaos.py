@@ -162,6 +162,19 @@ def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(found: Foun
     assert platform.ready()  # the first is none the worse
 
 
+def test_roles_that_die_at_the_same_instant_are_all_started_again(found: Found) -> None:
+    platform = found()
+    roles = ("api", "drivers", "dispatch", "jobs", "agent")
+    for _ in range(4):
+        before = {pid for role in roles for pid in platform.pids(role)}
+        for pid in before:
+            platform.end(pid)
+        until(lambda: all(platform.pids(role) for role in roles), 30.0, "not all of them come back")
+        until(platform.ready, 30.0, "it does not answer")
+        assert not before & {pid for role in roles for pid in platform.pids(role)}
+    assert "Traceback" not in platform.said()
+
+
 def test_killing_a_player_again_and_again_never_makes_a_scenario_crashed(
     found: Found, undisturbed: Callable[[str], Undisturbed]
 ) -> None:

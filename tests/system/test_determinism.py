@@ -26,7 +26,7 @@ def played(platform: Platform, **asked: Any) -> tuple[list[bytes], str]:
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
     assert whole(results, ended["tasks"]["total"])
-    assert {result["status"] for result in results} == {"ok"}
+    assert [result for result in results if result["status"] != "ok"] == []
     return [untimed(line) for line in platform.lines(ended["id"])], platform.summary(ended["id"])["results_digest"]
 
 
