@@ -55,14 +55,14 @@ class Line:
 
     def next(self) -> frames.Request | None:
         """Return the next request, good until the one after it; None once the player is gone."""
-        if self._used < self._have:
-            self._buffer[: self._have - self._used] = self._buffer[self._used : self._have]
-        self._have -= self._used
-        self._used = 0
-        if not self._fill(4):
+        have, used = self._have, self._used
+        if used < have:
+            self._buffer[: have - used] = self._buffer[used:have]
+        self._have, self._used = have - used, 0
+        if self._have < 4 and not self._fill(4):
             return None
-        total = 4 + frames.LENGTH.unpack_from(self._buffer)[0]
-        if total > LARGEST or not self._fill(total):
+        total: int = 4 + frames.LENGTH.unpack_from(self._buffer)[0]
+        if self._have < total and (total > LARGEST or not self._fill(total)):
             return None
         self._used = total
         return self._decoder.decode(self._view[4:total])  # type: ignore[no-any-return]
@@ -204,7 +204,7 @@ class Server:
         try:
             self._model = self._format.load(self._assignment)
         except Misfit as error:
-            self._line.say("error", self._seq, str(error)[: frames.WORDS], "invalid")
+            self._line.say("error", self._seq, tellable(str(error)), "invalid")
             _leave(1)
         except BaseException as error:
             self._line.say("error", self._seq, told_of(error), "failed")
@@ -221,7 +221,7 @@ class Server:
                     observations = np.frombuffer(request.observations, self._dtype)
                     answer = model.act(observations.reshape(request.count, *self._shape))
                 except NoAction as error:
-                    line.say("error", request.seq, str(error)[: frames.WORDS], "invalid")
+                    line.say("error", request.seq, tellable(str(error)), "invalid")
                 except BaseException as error:
                     line.say("error", request.seq, told_of(error), "failed")
                 else:
@@ -311,10 +311,18 @@ def _seed(seed: int) -> None:
 
 def told_of(error: BaseException) -> str:
     """Say what a model raised and where in its own file; the whole of it goes to the log."""
-    traceback.print_exception(error)
-    place = ""
-    for step in traceback.extract_tb(error.__traceback__):
-        name = os.path.basename(step.filename)
-        if name == "model.py" or "/model/" in step.filename:
-            place = f" ({name}, line {step.lineno})"
-    return f"{type(error).__name__}: {error}"[: frames.WORDS] + place
+    try:
+        traceback.print_exception(error)
+        place = ""
+        for step in traceback.extract_tb(error.__traceback__):
+            name = os.path.basename(step.filename)
+            if name == "model.py" or "/model/" in step.filename:
+                place = f" ({name}, line {step.lineno})"
+        return tellable(f"{type(error).__name__}: {error}"[: frames.WORDS] + place)
+    except BaseException:  # an exception of the model's may raise another when it is looked at, and so may its stderr
+        return tellable(f"{type(error).__name__}, which cannot be told")
+
+
+def tellable(text: str) -> str:
+    """Return a text that can be written as UTF-8, and is not too long."""
+    return text.encode(errors="replace").decode()[: frames.WORDS]

@@ -25,6 +25,9 @@ NAUGHTY = """
 import os, sys, time
 import numpy as np
 SEED = {seed}
+class Untold(Exception):
+    def __str__(self):
+        raise SystemError
 class Model:
     def reset(self, info):
         self.now = info["seed"] == SEED
@@ -35,7 +38,10 @@ class Model:
 """
 #: What a model may do, the status it gets for it, and words of the error.
 DEEDS = {
-    "raises": ("raise ValueError('no idea')", "failed", "ValueError: no idea (model.py, line 10)"),
+    "raises": ("raise ValueError('no idea')", "failed", "ValueError: no idea (model.py, line 13)"),
+    "raises what cannot be told": ("raise Untold", "failed", "Untold, which cannot be told"),
+    "raises half a letter": ("raise ValueError(chr(0xd800))", "failed", "ValueError: ? (model.py, line 13)"),
+    "raises without a stderr": ("sys.stderr = 7; raise ValueError('no idea')", "failed", "ValueError, which cannot"),
     "leaves politely": ("sys.exit(0)", "failed", "SystemExit: 0"),
     "leaves": ("os._exit(0)", "crashed", "the model's process ended"),
     "dies": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
