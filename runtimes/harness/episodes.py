@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .frames import Host, ModelFault, WrongAnswer, finite
+from .faults import ModelFault, WrongAnswer
+from .frames import Host, finite
 from .lines import Played, unworldly
 from .simulators.base import Interface, Scenario, World, WorldBroken
 

@@ -14,12 +14,13 @@ import struct
 import termios
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from .faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
 from .simulators.base import Interface, Space
 
 LENGTH = struct.Struct("<I")
@@ -33,44 +34,6 @@ FIRST, LAST = 1 << 16, (1 << 31) - 1
 HELLO, LOAD, RESET = 120.0, 300.0, 10.0
 #: The longest text a model may leave in a result.
 WORDS = 2000
-
-
-class ModelFault(Exception):
-    """The model broke a scenario off. ``fatal``: its host cannot be spoken to any more."""
-
-    status: ClassVar[str] = "failed"
-    fatal: ClassVar[bool] = True
-
-
-class Failed(ModelFault):
-    """The model raised; its host says what."""
-
-    fatal = False
-
-
-class WrongAnswer(ModelFault):
-    """The model answered what is no action: another shape, or a number that is not finite."""
-
-    status = "invalid"
-    fatal = False
-
-
-class Garbage(ModelFault):
-    """The host sent what is no reply."""
-
-    status = "invalid"
-
-
-class Crashed(ModelFault):
-    """The host's end was closed."""
-
-    status = "crashed"
-
-
-class TimedOut(ModelFault):
-    """The answer came too late, or not at all."""
-
-    status = "timed_out"
 
 
 class Load(msgspec.Struct, array_like=True, tag="load"):

@@ -18,6 +18,7 @@ import msgspec
 
 from . import episodes, frames
 from .episodes import Rules, blame, play, play_together
+from .faults import ModelFault
 from .lines import Lines, unworldly
 from .simulators.base import Scenario, World, WorldBroken
 from .tasks import Located, Plan
@@ -251,7 +252,7 @@ class Player:
         try:
             greeting = host.hello()
             info = host.load(play.format, play.params, model)
-        except frames.ModelFault as fault:
+        except ModelFault as fault:
             host.close()
             self._link.say("refused", status=fault.status, reason=unworldly(str(fault)))
             return
@@ -297,7 +298,7 @@ class Player:
     def _following(self, task: int, stop: int) -> int | None:
         return self._host_seed(task) if task < stop else None
 
-    def _play_one(self, task: int, stop: int) -> frames.ModelFault | None:
+    def _play_one(self, task: int, stop: int) -> ModelFault | None:
         assert self._host is not None
         located = self._plan.locate(task)
         seed = self._host_seed(task)
@@ -313,7 +314,7 @@ class Player:
         self._lines.add(located, self._extras[located.index] if self._extras else {}, played)
         return fault
 
-    def _play_group(self, start: int, stop: int) -> frames.ModelFault | None:
+    def _play_group(self, start: int, stop: int) -> ModelFault | None:
         """Play the part [start, stop) of a group; what a model sees depends on task numbers alone."""
         assert self._host is not None
         size = len(self._worlds)
@@ -331,7 +332,7 @@ class Player:
                 self._lines.add(where, self._extras[where.index] if self._extras else {}, result)
         return fault
 
-    def _drop_host(self, fault: frames.ModelFault) -> None:
+    def _drop_host(self, fault: ModelFault) -> None:
         assert self._host is not None
         self._host.close()
         self._host = None

@@ -18,7 +18,7 @@ import pytest
 import uv
 
 from runtimes import catalogue, environments
-from runtimes.harness import frames, processes
+from runtimes.harness import faults, frames, processes
 from runtimes.harness.simulators.base import Interface, Space
 from tests.contracts import graphs
 from tests.contracts.crew import SITE, kit
@@ -223,7 +223,7 @@ def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
         seen, done = (4, 5) if declared.name == "c" else (4, 4)
         host = frames.Host(process.socket, interface(seen, done), batch=1, deadline=20.0)
         host.hello()
-        with pytest.raises(frames.WrongAnswer) as refusal:
+        with pytest.raises(faults.WrongAnswer) as refusal:
             host.load("any", {}, model)
     said = {
         "onnx": "the model's input is float32[n,3]; the dataset observes float32[4]",
@@ -237,7 +237,7 @@ def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
     with started(kind) as process, file_of(b"\x00 no model at all") as model:
         host = frames.Host(process.socket, interface(), batch=1, deadline=20.0)
         host.hello()
-        with pytest.raises((frames.WrongAnswer, frames.Failed)) as refusal:
+        with pytest.raises((faults.WrongAnswer, faults.Failed)) as refusal:
             host.load("any", {}, model)
     assert len(str(refusal.value)) > 10
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from runtimes.harness import frames
-from runtimes.harness.frames import Crashed, Failed, Garbage, Host, ModelFault, TimedOut, WrongAnswer, framed
+from runtimes.harness.faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
+from runtimes.harness.frames import Host, framed
 from runtimes.harness.simulators.base import Interface, Space
 
 SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1.0, -1.0), high=(1.0, 1.0))
