@@ -47,35 +47,54 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 class Column:
-    """The values of one metric, as they come: ``ok`` ones for the mean, all of them for the penalised mean."""
+    """The values of one metric, as they come: ``ok`` ones for the mean, all of them for the penalised mean.
+
+    Values are folded in blocks of a fixed number, so that the sums do not depend on how results were batched.
+    """
+
+    BLOCK = 4096
 
     def __init__(self, worst: float | None) -> None:
         self._worst = worst
-        self._values = array("d")
+        self._waiting = array("d")
+        self._kept: list[NDArray[np.float64]] = []
         self._stride = 1
-        self._skipped = 0
-        self.count = 0
-        self.mean = 0.0
+        self._count = 0
+        self._mean = 0.0
         self._m2 = 0.0
-        self.min = math.inf
-        self.max = -math.inf
+        self._min = math.inf
+        self._max = -math.inf
         self.penalties = 0
 
+    @property
+    def count(self) -> int:
+        """Values taken in."""
+        return self._count + len(self._waiting)
+
     def add(self, value: float) -> None:
-        """Take in a value of a task that went well (Welford 1962)."""
-        self.count += 1
-        delta = value - self.mean
-        self.mean += delta / self.count
-        self._m2 += delta * (value - self.mean)
-        self.min = min(self.min, value)
-        self.max = max(self.max, value)
-        self._skipped += 1
-        if self._skipped >= self._stride:
-            self._skipped = 0
-            self._values.append(value)
-            if len(self._values) > KEPT:
-                self._values = self._values[::2]
-                self._stride *= 2
+        """Take in a value of a task that went well."""
+        self._waiting.append(value)
+        if len(self._waiting) >= self.BLOCK:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Merge a block into the running moments (Chan, Golub, LeVeque 1979) and keep its part for the quantiles."""
+        if not self._waiting:
+            return
+        block = np.array(self._waiting)
+        del self._waiting[:]
+        n, mean = len(block), float(block.mean())
+        total = self._count + n
+        delta = mean - self._mean
+        self._m2 += float(((block - mean) ** 2).sum()) + delta * delta * self._count * n / total
+        self._mean += delta * n / total
+        self._min = min(self._min, float(block.min()))
+        self._max = max(self._max, float(block.max()))
+        self._kept.append(block[:: self._stride])
+        self._count = total
+        if total // self._stride > KEPT:
+            self._stride *= 2
+            self._kept = [part[::2] for part in self._kept]
 
     def penalise(self) -> None:
         """Take in a task that did not go well."""
@@ -83,18 +102,20 @@ class Column:
 
     def summary(self, *, interval: bool = True) -> dict[str, float | int | None]:
         """Return the statistics; the standard deviation is the sample's."""
-        n, values = self.count, np.frombuffer(self._values, dtype=np.float64)
+        self._fold()
+        n = self._count
+        values = np.concatenate(self._kept) if self._kept else np.empty(0)
         p50, p90, p99 = (float(q) for q in np.quantile(values, (0.5, 0.9, 0.99))) if n else (None, None, None)
         result: dict[str, float | int | None] = {
             "count": n,
-            "mean": self.mean if n else None,
+            "mean": self._mean if n else None,
             "std": math.sqrt(self._m2 / (n - 1)) if n > 1 else (0.0 if n else None),
-            "min": self.min if n else None,
+            "min": self._min if n else None,
             "p50": p50,
             "p90": p90,
             "p99": p99,
-            "max": self.max if n else None,
-            "mean_ok": self.mean if n else None,
+            "max": self._max if n else None,
+            "mean_ok": self._mean if n else None,
             "mean_penalised": self._penalised(),
         }
         if interval and n:
@@ -105,10 +126,10 @@ class Column:
 
     def _penalised(self) -> float | None:
         if self.penalties == 0:
-            return self.mean if self.count else None
+            return self._mean if self._count else None
         if self._worst is None:
             return None
-        return (self.mean * self.count + self._worst * self.penalties) / (self.count + self.penalties)
+        return (self._mean * self._count + self._worst * self.penalties) / (self._count + self.penalties)
 
 
 class Tally:

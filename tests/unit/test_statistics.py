@@ -1,6 +1,8 @@
 """Summaries, intervals and paired differences."""
 
 import math
+import random
+import statistics
 
 import pytest
 
@@ -71,3 +73,26 @@ def test_sketches_of_batches_add_up() -> None:
     assert sketched(sums)["x"] == {
         "count": 3, "mean": 2.0, "std": 1.0, "min": 1.0, "p50": None, "p90": None, "p99": None, "max": 3.0,
     }  # fmt: skip
+
+
+def test_many_values_are_folded_as_exactly_as_few() -> None:
+    chance = random.Random(1)
+    values = [chance.gauss(1e6, 3.0) for _ in range(3 * Column.BLOCK + 17)]
+    column = Column(None)
+    for value in values:
+        column.add(value)
+    summary = column.summary(interval=False)
+    assert summary["count"] == column.count == len(values)
+    assert summary["mean"] == pytest.approx(statistics.fmean(values), rel=1e-12)
+    assert summary["std"] == pytest.approx(statistics.stdev(values), rel=1e-9)
+    assert (summary["min"], summary["max"], summary["p50"]) == (min(values), max(values), statistics.median(values))
+
+
+def test_a_million_values_are_kept_in_part_and_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.domain.statistics.KEPT", 10_000)
+    column = Column(None)
+    for value in range(50_000):
+        column.add(float(value))
+    summary = column.summary()
+    assert (summary["count"], summary["mean"], summary["max"]) == (50_000, 24_999.5, 49_999.0)
+    assert summary["p50"] == pytest.approx(25_000, rel=0.01)
