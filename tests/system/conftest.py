@@ -6,13 +6,24 @@ from typing import Any
 
 import pytest
 
-from tests.system.house import Platform
+from runtimes import catalogue, environments
+from tests.system.house import ROOT, Platform
 
 Found = Callable[..., Platform]
+FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
+
+
+@pytest.fixture(scope="session")
+def prepared() -> None:
+    """Make what these tests drive with, once for this checkout, so that none of them waits for a download."""
+    wanted = [*catalogue.simulators().values()]
+    wanted += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
+    for environment in wanted:
+        environments.prepare(environment, ROOT / "var" / "environments", lambda message, fraction: None)
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """A running platform, one for all tests of a file; none may harm it."""
     started = Platform(tmp_path_factory.mktemp("platform"))
     try:
@@ -22,7 +33,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Iterator[Found]:
+def found(prepared: None, tmp_path: Path) -> Iterator[Found]:
     """Start platforms that a test may kill; each is ended with it."""
     made: list[Platform] = []
 
