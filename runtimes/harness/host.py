@@ -8,6 +8,7 @@ import ctypes
 import gc
 import importlib
 import json
+import mmap
 import os
 import platform
 import random
@@ -249,21 +250,23 @@ def _zygote(server: Server, *, sealed: bool, scratch: Path | None) -> NoReturn:
     gc.freeze()
     kept = frozenset(os.listdir(scratch)) if scratch is not None and scratch.exists() else frozenset()
     first = True
+    heard = mmap.mmap(-1, 1)  # shared with each child, who says here that it was told of its scenario's end
     while True:
         zygote = os.getpid()
+        heard[0] = 0
         child = os.fork()
         if child == 0:
-            _scenario(server, sealed=sealed, zygote=zygote, quiet=not first)
+            _scenario(server, heard, sealed=sealed, zygote=zygote, quiet=not first)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         if scratch is not None:
             _sweep(scratch, kept)
-        if code != PLAYED:
+        if code != PLAYED or not heard[0]:  # a model may end with any code, ours too
             os._exit(code if code >= 0 else 128 - code)
         first = False
 
 
-def _scenario(server: Server, *, sealed: bool, zygote: int, quiet: bool) -> NoReturn:
+def _scenario(server: Server, heard: mmap.mmap, *, sealed: bool, zygote: int, quiet: bool) -> NoReturn:
     """Be the child that plays one scenario."""
     code = 1
     try:
@@ -275,7 +278,10 @@ def _scenario(server: Server, *, sealed: bool, zygote: int, quiet: bool) -> NoRe
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() == zygote:
             server.load(quiet=quiet)
-            code = PLAYED if server.serve(once=True) else 0
+            if server.serve(once=True):
+                heard[0], code = 1, PLAYED
+            else:
+                code = 0
     finally:
         _leave(code)
 

@@ -44,6 +44,7 @@ DEEDS = {
     "raises without a stderr": ("sys.stderr = 7; raise ValueError('no idea')", "failed", "ValueError, which cannot"),
     "leaves politely": ("sys.exit(0)", "failed", "SystemExit: 0"),
     "leaves": ("os._exit(0)", "crashed", "the model's process ended"),
+    "leaves as one who has played": ("os._exit(94)", "crashed", "the model's process ended"),
     "dies": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
     "hangs": ("time.sleep(60)", "timed_out", "no answer within 0.5 s"),
     "is late": ("time.sleep(0.7)", "timed_out", "no answer within 0.5 s"),
