@@ -87,7 +87,8 @@ class Process:
         """End it, and what it started, at once; harmless afterwards."""
         with self._lock:
             if self.how is None:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # ended and waited for, but not yet told so here
+                    signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def reap(self) -> str:
         """Wait for its end, let go of its descriptors, and tell how it came. Once, by whoever started it."""

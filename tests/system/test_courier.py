@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runtimes.harness.processes import Kit
+from runtimes.harness.processes import Kit, Process
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 
 ROOT = Path(__file__).parents[2]
@@ -205,3 +205,13 @@ def test_another_process_of_the_same_user_cannot_read_the_token(courier: Courier
     until(lambda: len(courier.children()) > 0)
     owner = Path(f"/proc/{courier.process.pid}/mem").stat().st_uid
     assert owner == 0  # a process that is not dumpable belongs to root there, whoever it runs as
+
+
+def test_ending_a_process_that_has_just_been_waited_for_is_harmless() -> None:
+    popen = subprocess.Popen([sys.executable, "-c", ""])
+    output, end = os.pipe()
+    os.close(end)
+    process = Process("one", popen, output)
+    popen.wait()  # as the thread that reaps does, a moment before it says so
+    process.kill()
+    assert process.reap() == "it exited with code 0"

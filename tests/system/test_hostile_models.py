@@ -41,8 +41,6 @@ MISDEEDS = [
     ("answers_nothing", "invalid", ""),
     ("answers_a_maze", "invalid", ""),
 ]
-#: Where each scenario has a process of its own, this exit code says that it was played: the answer just never comes.
-ON_A_STREET = {"exits_as_if_played": "timed_out"}
 #: On the ramp the limit is above what provokes these models; on the grid it is not.
 GRID, RAMP = range(0, 3), range(144, 192, 16)
 NOT_OURS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
@@ -52,7 +50,6 @@ NOT_OURS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
 def test_on_a_street_it_is_named_where_it_happened_and_the_others_go_on(
     platform: Platform, name: str, status: str, words: str
 ) -> None:
-    status = ON_A_STREET.get(name, status)
     tasks = [*GRID, *RAMP]
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street", scenarios={"tasks": tasks}, workers=2)
     results = platform.results(ended["id"])
