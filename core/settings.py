@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -32,16 +32,37 @@ class Settings:
     database_url: str = ""
     redis_url: str = ""
     object_store_url: str = ""
+    object_store_access_key: str = ""
+    object_store_secret_key: str = field(default="", repr=False)
+    #: The object storage that datasets may be registered from, with its credentials: JSON, readable by its owner alone.
+    #: Empty: ``connections.json`` under ``home``.
+    connections: str = ""
     executor: str = "local"
     #: Player and host pairs at work at once; 0 is one for each core.
     workers: int = 0
     #: Event and result streams open at once; the next is answered 503.
     streams: int = 1000
     max_upload: int = 4 << 30
+    #: The largest resumable upload.
+    max_resumable: int = 64 << 30
+    #: How long an unfinished upload is kept after its last byte, and a finished one that nothing was made of.
+    upload_ttl: timedelta = timedelta(days=1)
+    #: What staged datasets and models may fill on this node; 0 is no limit.
+    cache_capacity: int = 0
+    #: The cache service's nodes: ``http://host:port``, or ``zone=http://host:port``.
+    scs_nodes: tuple[str, ...] = ()
+    #: The zone this node lies in; nodes of the same zone are asked.
+    scs_zone: str = ""
+    scs_bucket: str = "private"
+    #: A file with the bearer token for the cache service; read again when it changes.
+    scs_token_file: str = ""
+    #: Where this machine's own cache service listens, and what it is told; without a configuration it is not started.
+    scs_port: int = 5080
+    scs_config: str = ""
     #: Further host names this server answers for.
     names: tuple[str, ...] = ()
     #: What every request must bring as its bearer token; needed as soon as others than this machine can reach it.
-    token: str = ""
+    token: str = field(default="", repr=False)
     #: "auto": the strongest the machine allows, refusing code where that is weak; "none": no sandbox at all.
     sandbox: str = "auto"
     lease_ttl: timedelta = timedelta(seconds=10)
@@ -55,7 +76,7 @@ class Settings:
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
         """Read ``WINDTUNNEL_*``; an unknown name is an error, for a misspelt setting is a silent one."""
         kinds = get_type_hints(cls)
-        known = {PREFIX + field.name.upper(): field.name for field in fields(cls)}
+        known = {PREFIX + one.name.upper(): one.name for one in fields(cls)}
         if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         given = {}

@@ -1,0 +1,56 @@
+"""A dataset version's manifest: one line a file, sorted by path, read and written as a stream."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a dataset version. ``size`` and ``offset`` in bytes.
+
+    ``source`` names the object that holds its bytes from ``offset`` on: ``store:<key>`` in the platform's own object
+    store, or ``s3:<connection>/<bucket>/<key>`` where an operator's connection leads; ``etag`` is what that object had
+    when it was read.
+    """
+
+    path: str
+    size: int
+    digest: str
+    source: str
+    offset: int = 0
+    etag: str | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(tuple[str, int, str, str, int, str | None])
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the entry's line, its end included."""
+    return _encoder.encode((entry.path, entry.size, entry.digest, entry.source, entry.offset, entry.etag)) + b"\n"
+
+
+def decode(line: bytes) -> Entry:
+    """Read one line; raise msgspec.DecodeError if it is none."""
+    return Entry(*_decoder.decode(line))
+
+
+def digest_of(entries: Iterable[Entry]) -> str:
+    """Return the digest of what a version holds, wherever its bytes lie: of paths, sizes and contents, in order."""
+    hasher = hashlib.sha256()
+    for entry in entries:
+        hasher.update(_encoder.encode((entry.path, entry.size, entry.digest)) + b"\n")
+    return "sha256:" + hasher.hexdigest()
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut a stream into lines; at most one line and one chunk are held."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
