@@ -1,5 +1,7 @@
 """The simulator port: what a world must offer the player, and the values they exchange."""
 
+import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -39,7 +41,7 @@ class Space:
     @property
     def size(self) -> int:
         """Bytes of one array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return _bytes(self.dtype, self.shape)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Space":
@@ -52,6 +54,11 @@ class Space:
             low=tuple(values["low"]),
             high=tuple(values["high"]),
         )
+
+
+@functools.cache  # asked for at every step
+def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
