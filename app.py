@@ -33,6 +33,8 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         sandbox=confinement,
         streams=settings.streams,
         lease_ttl=settings.lease_ttl.total_seconds(),
+        upload_ttl=settings.upload_ttl.total_seconds(),
+        max_resumable=settings.max_resumable,
     )
 
 

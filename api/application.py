@@ -10,14 +10,15 @@ from api.body import Request
 from api.context import EXTENSION, Context
 from api.gate import Gate
 from api.observation import observe
-from api.v1 import artifacts, datasets, models, operations, results, runtimes, simulations
+from api.tus import Tus
+from api.v1 import artifacts, datasets, models, operations, results, runtimes, simulations, uploads
 
 VERSION = "0.1.0"
 DESCRIPTION = """Bring the model binary, we have the data and the simulator.
 
 Times are RFC 3339 in UTC, durations seconds, sizes bytes. Errors are `application/problem+json` (RFC 9457); their
 `type` leads to a page about them. Lists come by pages: give `next` as `after`."""
-BLUEPRINTS = (simulations, results, artifacts, models, runtimes, datasets, operations)
+BLUEPRINTS = (simulations, results, artifacts, models, runtimes, datasets, uploads, operations)
 
 
 def surface() -> tuple[Flask, Api]:
@@ -56,5 +57,5 @@ def create(context: Context) -> Flask:
     registry = observe(app, context.platform)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(api, registry))
-    app.wsgi_app = Gate(app.wsgi_app, names=context.names, token=context.token)  # type: ignore[method-assign]
+    app.wsgi_app = Tus(Gate(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]
     return app

@@ -27,7 +27,7 @@ Content = type[Schema] | Schema | Mapping[str, Any] | None
 
 #: What flask-smorest calls the answer to arguments that do not hold what they should.
 UNREADABLE = "UNPROCESSABLE_ENTITY"
-METHODS = frozenset({"get", "put", "post", "delete"})
+METHODS = frozenset({"get", "head", "put", "post", "patch", "delete", "options"})
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 TEXT: Mapping[str, Any] = {"type": "string"}
 #: A server-sent event; ``data`` is JSON.
@@ -133,7 +133,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                     return nothing(status)
                 return reply(serialise.dump(given) if isinstance(serialise, Schema) and not plain else given, status)
 
-            refused = refusals(kinds, named_by_path=view.__name__ in {"get", "delete"})
+            refused = refusals(kinds, named_by_path=view.__name__ in {"get", "head", "delete", "patch"})
             return self.doc(**documented, responses=responses | refused)(answer)  # type: ignore[no-any-return]
 
         return declare

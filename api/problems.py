@@ -19,6 +19,7 @@ from core.errors import (
     UnknownDataset,
     UnknownModel,
     UnknownRuntime,
+    UnknownUpload,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -45,7 +46,7 @@ class WrongMethod(PlatformError):
 
 def status_of(kind: type[PlatformError], named_by_path: bool) -> HTTPStatus:
     """Return what a kind of problem is answered with: what a *path* names and is not there is a 404, not a 422."""
-    missing = named_by_path and issubclass(kind, (UnknownDataset, UnknownModel, UnknownRuntime))
+    missing = named_by_path and issubclass(kind, (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload))
     return HTTPStatus.NOT_FOUND if missing else kind.status
 
 
@@ -72,7 +73,7 @@ def encode(problem: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
 
 def answer(error: PlatformError, headers: Mapping[str, str] | None = None) -> Response:
     """Answer a request with a problem."""
-    named_by_path = request.method in {"GET", "HEAD", "DELETE"}
+    named_by_path = request.method in {"GET", "HEAD", "DELETE", "PATCH"}
     problem = describe(error, named_by_path=named_by_path)
     if problem["status"] >= 500 and problem["status"] != 503:
         logger.error("%s %s: %s", request.method, request.path, error.detail, exc_info=error)

@@ -7,6 +7,13 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 
+def _unregistered(code: int, phrase: str) -> HTTPStatus:
+    """Make a status that a standard of its own defines and the registry does not know."""
+    status = int.__new__(HTTPStatus, code)
+    vars(status).update(_name_=phrase.upper().replace(" ", "_"), _value_=code, phrase=phrase, description="")
+    return status
+
+
 class PlatformError(Exception):
     """The request could not be served; the fault is ours, and it has been logged."""
 
@@ -176,9 +183,33 @@ class FormatMismatch(Invalid):
 
 
 class BadArchive(Invalid):
-    """The zip is not one that is taken here: see the detail for the entry and the reason."""
+    """The archive is not one that is taken here: see the detail for the entry and the reason."""
 
     slug = "bad-archive"
+
+
+class BadName(BadArchive):
+    """A file has a name that cannot be kept here: see the detail for the name and the reason."""
+
+    slug = "bad-name"
+
+
+class BadScenario(Invalid):
+    """The dataset's own description, or one of its scenarios, says what may not be said there; see the line."""
+
+    slug = "bad-scenario"
+
+
+class NotPlayable(Invalid):
+    """This dataset holds files, not scenarios: it has no `dataset.json` at its root, and cannot be simulated."""
+
+    slug = "not-playable"
+
+
+class NotReady(Conflict):
+    """This version is still being registered, or its registration failed. `GET` it to see which."""
+
+    slug = "not-ready"
 
 
 class ScenarioOutOfRange(Invalid):
@@ -223,3 +254,63 @@ class Corrupt(PlatformError):
     """A stored object does not have the digest it should have; it was not used."""
 
     slug = "corrupt-object"
+
+
+class UnknownUpload(Invalid):
+    """There is no upload of this id. `GET /v1/uploads` lists them."""
+
+    slug = "unknown-upload"
+
+
+class UploadUnfinished(Conflict):
+    """The upload still waits for bytes; this can be had only of a finished one."""
+
+    slug = "upload-unfinished"
+
+
+class OffsetMismatch(Conflict):
+    """The upload does not stand at this offset. Ask for its offset, then go on from there."""
+
+    slug = "offset-mismatch"
+
+
+class FinalUpload(PlatformError):
+    """A final upload is made of partial ones; it takes no bytes itself."""
+
+    slug = "final-upload"
+    status = HTTPStatus.FORBIDDEN
+
+
+class TusVersion(PlatformError):
+    """Send `Tus-Resumable: 1.0.0`: that is the version of the protocol that is spoken here."""
+
+    slug = "tus-version"
+    status = HTTPStatus.PRECONDITION_FAILED
+
+
+class TooManyUploads(PlatformError):
+    """Too many uploads wait for bytes already. Finish or delete some of them first."""
+
+    slug = "too-many-uploads"
+    status = HTTPStatus.TOO_MANY_REQUESTS
+
+
+class ChecksumMismatch(PlatformError):
+    """The bytes do not have the checksum that was sent along. None of them was kept; send them again."""
+
+    slug = "checksum-mismatch"
+    status = _unregistered(460, "Checksum Mismatch")  # by tus 1.0
+
+
+class UploadsBusy(PlatformError):
+    """Too many uploads bring bytes at this moment. Go on with yours shortly."""
+
+    slug = "uploads-busy"
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class StorageFull(PlatformError):
+    """The object store is full. What was kept before is there still; make room, then go on."""
+
+    slug = "storage-full"
+    status = HTTPStatus.INSUFFICIENT_STORAGE

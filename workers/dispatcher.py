@@ -26,6 +26,8 @@ TICK = 0.5
 GRACE = 15.0
 #: Seconds an absent leader is waited for.
 TERM = 10.0
+#: Seconds between two sweeps of what has expired.
+SWEEP = 60.0
 
 
 class Dispatcher:
@@ -51,6 +53,7 @@ class Dispatcher:
         self._interval = interval
         self._ticked_at = 0.0
         self._looked_at = 0.0
+        self._swept_at = float("-inf")
         self._expire_from = 0.0
         self._rung: dict[str, float] = {}
         self._working = False
@@ -196,7 +199,10 @@ class Dispatcher:
                 self._launch(one)
 
     def _tidy(self) -> None:
-        """What is left to do for simulations that have ended."""
+        """What is left to do for simulations that have ended, and for what has expired."""
+        if time.monotonic() - self._swept_at >= SWEEP:
+            self._swept_at = time.monotonic()
+            self._platform.bell.enqueue("sweep", "expired")
         for id in self._dispatch.unfinished():
             self._again_and_again(id, self._dispatch.collect)
         for id in self._dispatch.deleted():

@@ -27,12 +27,14 @@ class Jobs:
         self._sandbox = sandbox
         self._downloads = ThreadPoolExecutor(DOWNLOADS, "stage")
         self._staging: set[str] = set()
+        self._sweeps = ThreadPoolExecutor(1, "sweep")
+        self._sweeping = threading.Lock()
         self._lock = threading.Lock()
 
     @property
     def table(self) -> Mapping[str, Callable[[str], None]]:
         """Return each job by its name."""
-        return {"stage": self.stage, "collect": self.collect, "replay": self.replay}
+        return {"stage": self.stage, "collect": self.collect, "replay": self.replay, "sweep": self.sweep}
 
     def stage(self, id: str) -> None:
         """Make a simulation's environments and files ready, beside the other jobs."""
@@ -50,6 +52,19 @@ class Jobs:
         finally:
             with self._lock:
                 self._staging.discard(id)
+
+    def sweep(self, what: str) -> None:
+        """Delete what has expired, beside the other jobs; one sweep at a time."""
+        if self._sweeping.acquire(blocking=False):
+            self._sweeps.submit(self._sweep)
+
+    def _sweep(self) -> None:
+        try:
+            self._platform.uploads.sweep()
+        except Exception:
+            logger.exception("a sweep failed; it is rung for again")
+        finally:
+            self._sweeping.release()
 
     def collect(self, id: str) -> None:
         """Sum a simulation up and end it."""

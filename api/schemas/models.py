@@ -54,3 +54,9 @@ class ModelForm(ModelFields):
     """A model and what may be said about it, as a multipart form."""
 
     file = Binary(required=True, metadata={"description": "The binary."})
+
+
+class ModelFromUpload(ModelFields):
+    """A model whose bytes were uploaded before, in pieces."""
+
+    upload = Text(longest=2000, required=True, metadata={"description": "A finished upload: its id or its address."})

@@ -6,15 +6,25 @@ from flask import Response, request
 from flask.views import MethodView
 from marshmallow import ValidationError
 
+from api import tus
 from api.blueprint import BINARY, Blueprint, header, reply
-from api.body import base_name, chunks_of, raw_chunks, read_form
+from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
 from api.context import services
 from api.paging import LINK, page
 from api.problems import LengthRequired, invalid
-from api.schemas.models import ModelFields, ModelForm, ModelPageSchema, ModelPutQuery, ModelQuery, ModelSchema
+from api.schemas.models import (
+    ModelFields,
+    ModelForm,
+    ModelFromUpload,
+    ModelPageSchema,
+    ModelPutQuery,
+    ModelQuery,
+    ModelSchema,
+)
 from core.domain.records import Model
 from core.errors import (
     BadArchive,
+    Gone,
     InUse,
     Invalid,
     TooLarge,
@@ -22,8 +32,10 @@ from core.errors import (
     UnknownFormat,
     UnknownModel,
     UnknownRuntime,
+    UnknownUpload,
     Unsafe,
     UnsupportedMedia,
+    UploadUnfinished,
 )
 
 blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
@@ -54,6 +66,21 @@ def from_form() -> Model:
     return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **given)
 
 
+def from_upload() -> Model:
+    """Make a model of what was uploaded in pieces; the upload stays as it is."""
+    try:
+        given = ModelFromUpload().load(json_body())
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    uploads = services().uploads
+    upload = uploads.hold(tus.upload_id(given.pop("upload")))
+    try:
+        filename = base_name(tus.metadata(upload.metadata).get("filename"))
+        return services().models.add(uploads.content(upload.id), filename=filename, **given)
+    finally:
+        uploads.let_go(upload.id)
+
+
 @blueprint.at("")
 class Models(MethodView):
     """All models."""
@@ -70,12 +97,12 @@ class Models(MethodView):
         status=201,
         description="The model is here.",
         headers=CREATED,
-        body={"multipart/form-data": ModelForm},
-        fails=REFUSED,
+        body={"multipart/form-data": ModelForm, "application/json": ModelFromUpload},
+        fails=(*REFUSED, UnknownUpload, UploadUnfinished, Gone),
     )
     def post(self) -> Response:
-        """Upload a model as a form"""
-        return created(from_form())
+        """Upload a model as a form, or make one of an upload"""
+        return created(from_upload() if request.mimetype == "application/json" else from_form())
 
 
 @blueprint.at("/<ref:model>")

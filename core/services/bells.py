@@ -21,7 +21,7 @@ class Bell(Protocol):
         """Block until something is announced, at most ``timeout`` seconds; return what was."""
 
     def enqueue(self, job: str, id: str) -> None:
-        """Hand a job (`stage`, `collect`, `replay`) to the jobs role: an id in, nothing out."""
+        """Hand a job (`stage`, `collect`, `replay`, `sweep`) to the jobs role: an id in, nothing out."""
 
     def alive(self) -> bool:
         """Tell whether the bell rings at all."""

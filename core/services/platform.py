@@ -16,6 +16,7 @@ from core.services.replays import Replays
 from core.services.results import Results
 from core.services.simulations import Simulations
 from core.services.staging import Staging
+from core.services.uploads import Uploads
 from core.store.database import Database
 from datasets.stores.base import ObjectStore
 
@@ -37,6 +38,7 @@ class Platform:
     leases: Leases
     staging: Staging
     collecting: Collecting
+    uploads: Uploads
 
 
 def build(
@@ -49,6 +51,8 @@ def build(
     sandbox: Mapping[str, Any],
     streams: int = 1000,
     lease_ttl: float = 10.0,
+    upload_ttl: float = 86_400.0,
+    max_resumable: int = 64 << 30,
 ) -> Platform:
     """Put the services together. ``sandbox`` is what provenance says of this machine's."""
     hub = Hub(database, bell, slots=streams)
@@ -69,4 +73,5 @@ def build(
         leases=Leases(database, store, bell, ttl=lease_ttl),
         staging=Staging(database, store, bell, environments_folder=home / "environments", cache=home / "cache"),
         collecting=Collecting(database, store, bell, results),
+        uploads=Uploads(database, store, ttl=upload_ttl, largest=max_resumable),
     )

@@ -196,3 +196,89 @@ leaders = Table(
     Column("holder", Text, nullable=False),
     Column("until", Float(53), nullable=False),
 )
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # whole | partial | final
+    Column("length", BigInteger),  # null until it is known
+    Column("offset", BigInteger, nullable=False, server_default="0"),  # what is durable: every byte before it
+    Column("metadata", Text, nullable=False, server_default=""),  # as it was sent
+    Column("sources", Text),  # a final one's partial uploads, as they were named
+    Column("writer", Text),  # the one request that may move the offset
+    Column("created_at", Float(53), nullable=False),
+    Column("expires_at", Float(53), nullable=False),
+    Column("held_until", Float(53), nullable=False, server_default="0"),
+    Index("uploads_expiry", "expires_at"),
+    CheckConstraint('length IS NULL OR "offset" <= length'),
+)
+
+upload_parts = Table(
+    "upload_parts",
+    metadata,
+    Column("upload_id", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("object", Text, nullable=False),
+    Index("upload_parts_object", "object"),
+)
+
+dataset_versions = Table(
+    "dataset_versions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Integer),  # counts from 1 within the name; null until it is ready
+    Column("state", Text, nullable=False),  # registering | ready | failed | same | deleted
+    Column("source", Text, nullable=False),  # JSON, normalised: equal sources are equal texts
+    Column("tags", Text, nullable=False, server_default="[]"),  # JSON: what it is to be called once it is ready
+    Column("manifest", Text),  # the object; its sparse index is beside it
+    Column("digest", Text),
+    Column("files", BigInteger, nullable=False, server_default="0"),
+    Column("bytes", BigInteger, nullable=False, server_default="0"),
+    Column("described", Text),  # JSON: what its dataset.json says, where it has one
+    Column("same_as", Text),  # the version that has this content already
+    Column("progress", Text),  # JSON
+    Column("reason", Text),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Column("created_at", Float(53), nullable=False),
+    Column("ended_at", Float(53)),
+    UniqueConstraint("project", "name", "version"),
+    Index("dataset_versions_state", "state"),
+    Index("dataset_versions_digest", "digest"),
+)
+
+dataset_tags = Table(
+    "dataset_tags",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Column("version_id", Text, nullable=False),
+    Index("dataset_tags_version", "version_id"),
+)
+
+# A reference is written before its object is, and goes after it: so no object is ever without one.
+dataset_objects = Table(
+    "dataset_objects",
+    metadata,
+    Column("version_id", Text, primary_key=True),
+    Column("object", Text, primary_key=True),
+    Index("dataset_objects_object", "object"),
+)
+
+dataset_prefetches = Table(
+    "dataset_prefetches",
+    metadata,
+    Column("version_id", Text, primary_key=True),
+    Column("state", Text, nullable=False),  # fetching | ready | failed
+    Column("progress", Text, nullable=False, server_default="{}"),  # JSON
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Column("asked_at", Float(53), nullable=False),
+)

@@ -1,0 +1,145 @@
+"""The wire of tus 1.0 (tus.io/protocols/resumable-upload): what its headers say, and what every answer carries."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from core.domain.uploads import ALGORITHMS, Checksum
+from core.errors import BadRequest, Invalid, TruncatedUpload
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+PATH = "/v1/uploads"
+VERSION = "1.0.0"
+EXTENSIONS = (
+    "creation",
+    "creation-with-upload",
+    "creation-defer-length",
+    "checksum",
+    "expiration",
+    "termination",
+    "concatenation",
+)
+MEDIA_TYPE = "application/offset+octet-stream"
+#: What a client that can only POST may mean (X-HTTP-Method-Override).
+METHODS = frozenset({"HEAD", "GET", "POST", "PATCH", "DELETE", "OPTIONS"})
+#: Characters of an Upload-Metadata header.
+LONGEST_METADATA = 4096
+#: A read waits until it has all it asked for, so what a thin line brings is asked for in small pieces: what was read
+#: when a process dies counts, and what waits in a read does not.
+LEAST, MOST = 1 << 10, 1 << 16
+#: Seconds that one read should take at most.
+READ = 0.1
+_DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
+_KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]{1,255}")
+_UPLOAD = re.compile(rf"(?:.*?{PATH}/)?([0-9a-z]{{26}})/?")
+
+
+def number(name: str, text: str | None) -> int | None:
+    """Read a header that holds bytes; None where it is missing."""
+    if text is None:
+        return None
+    if not _DIGITS.fullmatch(text.strip()):
+        raise BadRequest(f"{name} is a whole number of bytes, not {text[:40]!r}.")
+    return int(text)
+
+
+def metadata(text: str) -> dict[str, str | None]:
+    """Read an Upload-Metadata header: ``key base64,key base64,key``; an empty one stands for none."""
+    if len(text) > LONGEST_METADATA:
+        raise BadRequest(f"Upload-Metadata has at most {LONGEST_METADATA:,} characters.")
+    found: dict[str, str | None] = {}
+    for pair in filter(None, (part.strip(" ") for part in text.split(","))):
+        key, space, value = pair.partition(" ")
+        if not _KEY.fullmatch(key):
+            raise BadRequest("Upload-Metadata: a key is printable ASCII without spaces and commas.")
+        if key in found:
+            raise BadRequest(f"Upload-Metadata: the key {key[:40]!r} is there twice.")
+        found[key] = _decoded(key, value.strip(" ")) if space else None
+    return found
+
+
+def _decoded(key: str, value: str) -> str:
+    try:
+        return base64.b64decode(value, validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        raise BadRequest(f"Upload-Metadata: the value of {key[:40]!r} is not base64.") from None
+
+
+def checksum(text: str | None) -> Checksum | None:
+    """Read an Upload-Checksum header: ``sha1 base64``."""
+    if text is None:
+        return None
+    algorithm, _, value = text.strip().partition(" ")
+    if algorithm not in ALGORITHMS:
+        raise BadRequest(f"Upload-Checksum: there are {' and '.join(ALGORITHMS)}, not {algorithm[:40]!r}.")
+    try:
+        return Checksum(algorithm, base64.b64decode(value.strip(), validate=True))
+    except (binascii.Error, ValueError):
+        raise BadRequest("Upload-Checksum: the digest is not base64.") from None
+
+
+def upload_id(reference: str) -> str:
+    """Return the upload that an id or an address names."""
+    match = _UPLOAD.fullmatch(reference)
+    if match is None:
+        raise Invalid(f"{reference[:200]!r} is no upload's id or address.")
+    return match[1]
+
+
+def concat(text: str | None) -> tuple[str, list[str]]:
+    """Read an Upload-Concat header: the kind of upload, and of a final one the partial ones it is made of."""
+    if text is None:
+        return "whole", []
+    kind, semicolon, rest = text.strip().partition(";")
+    if kind == "partial" and not semicolon:
+        return "partial", []
+    if kind != "final" or not rest.split():
+        raise BadRequest("Upload-Concat is `partial`, or `final;` and the addresses of partial uploads.")
+    return "final", [upload_id(reference) for reference in rest.split()]
+
+
+def received(stream: IO[bytes], length: int | None, clock: Callable[[], float]) -> Iterator[bytes]:
+    """Yield a body as it comes, and end where it ends: where it should or where the connection broke.
+
+    A server's stream cannot tell the two apart; whoever sent it can, for the offset says what arrived.
+    """
+    left, size = length, MOST
+    while left is None or left > 0:
+        began = clock()
+        try:
+            chunk = stream.read(size if left is None else min(size, left))
+        except (OSError, TruncatedUpload):
+            return
+        if not chunk:
+            return
+        if left is not None:
+            left -= len(chunk)
+        size = max(LEAST, size // 4) if clock() - began > READ else min(MOST, size * 2)
+        yield chunk
+
+
+class Tus:
+    """WSGI middleware for the addresses of uploads: other methods by header, and the version on every answer."""
+
+    def __init__(self, app: "WSGIApplication") -> None:
+        self._app = app
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path != PATH and not path.startswith(f"{PATH}/"):
+            return self._app(environ, start_response)
+        meant = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").strip().upper()
+        if meant in METHODS:
+            environ["REQUEST_METHOD"] = meant
+
+        def answer(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+            headers = [*headers, ("Tus-Resumable", VERSION)]
+            if meant == "HEAD":  # the server knows of no HEAD, and would announce a body that does not come
+                headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
+            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+
+        return self._app(environ, answer)

@@ -1,0 +1,402 @@
+"""Uploads that can be resumed: bytes are durable part by part, and the offset says exactly how many.
+
+A part is an object of its own; its row and the offset move in one transaction, by compare-and-set on the offset and
+the writer. So a process may die at any moment and nothing is lost or doubled, several may serve one upload, and there
+are no locks: whoever comes later takes the upload over, and the one before learns it at its next part.
+"""
+
+import errno
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from core.domain.ids import new_id
+from core.domain.uploads import Checksum, Intake, Upload
+from core.errors import (
+    ChecksumMismatch,
+    FinalUpload,
+    Gone,
+    InUse,
+    Invalid,
+    OffsetMismatch,
+    StorageFull,
+    TooLarge,
+    TooManyUploads,
+    UnknownUpload,
+    UploadsBusy,
+    UploadUnfinished,
+)
+from core.store import uploads as store
+from core.store.database import Connection, Database
+from datasets.stores.base import ObjectStore
+
+PROJECT = "default"
+FOLDER = "uploads"
+#: Uploads that may wait for bytes at once.
+MOST_UNFINISHED = 1000
+#: Requests that may bring bytes to one process at once: each holds a thread for as long as its client likes.
+MOST_AT_ONCE = 256
+#: Partial uploads that may be put together.
+MOST_SOURCES = 10_000
+#: Seconds a writer may stand still before a client that asks for the offset is believed to have lost it.
+STILL = 0.5
+#: Seconds such a client waits for a writer that moves: what is left in the buffers of a connection that is gone.
+MOVING = 3.0
+#: Seconds between two searches for objects that belong to no upload.
+COMBING = 3600.0
+
+logger = logging.getLogger(__name__)
+
+
+class Uploads:
+    """What a person does with uploads, and what other services do with finished ones."""
+
+    def __init__(
+        self, database: Database, objects: ObjectStore, *, ttl: float = 86_400.0, largest: int = 64 << 30
+    ) -> None:
+        self._database = database
+        self._objects = objects
+        self._ttl = ttl
+        self.largest = largest
+        self._busy: dict[str, str] = {}  # upload -> the writer in this process
+        self._lock = threading.Lock()
+        self._combed_at: float | None = None
+
+    # -- make
+
+    def create(self, length: int | None, metadata: str = "", *, partial: bool = False) -> Upload:
+        """Make an upload of so many bytes, or of a number that will be told later."""
+        self._fits(length)
+        kind = "partial" if partial else "whole"
+        return self._add({"kind": kind, "length": length, "metadata": metadata}, [])
+
+    def concatenate(self, ids: Sequence[str], metadata: str, sources: str) -> Upload:
+        """Make a finished upload of partial ones, in order; it refers to their bytes and outlives them."""
+        if not 1 <= len(ids) <= MOST_SOURCES:
+            raise Invalid(f"A final upload is made of 1 to {MOST_SOURCES:,} partial ones.")
+        return self._add({"kind": "final", "metadata": metadata, "sources": sources}, ids)
+
+    def _add(self, values: dict[str, Any], ids: Sequence[str]) -> Upload:
+        moment = datetime.now(UTC)
+        values |= {"id": new_id(moment), "project": PROJECT}
+
+        def write(c: Connection) -> Any:
+            now = self._database.now(c)
+            length = values.get("length")
+            if values["kind"] == "final":
+                length = self._refer(c, values["id"], ids, now)
+            elif store.unfinished(c, PROJECT, now) >= MOST_UNFINISHED:
+                raise TooManyUploads()
+            offset = length if values["kind"] == "final" else 0
+            given = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + self._ttl}
+            return store.add(c, given)
+
+        return _record(self._database.write(write))
+
+    def _refer(self, c: Connection, id: str, ids: Sequence[str], now: float) -> int:
+        found = store.lock(c, set(ids))
+        start = 0
+        for source in ids:
+            row = found.get(source)
+            if row is None or (row.expires_at <= now and row.held_until <= now):
+                raise Invalid(f"There is no upload {source[:100]!r} to put together with others.")
+            if row.kind != "partial":
+                raise Invalid(f"Upload {source} was not made as a partial one (`Upload-Concat: partial`).")
+            if row.length != row.offset:
+                raise UploadUnfinished(f"Upload {source} still waits for bytes; finish it first.")
+            store.refer(c, id, source, start)
+            start += row.offset
+        self._fits(start)
+        return start
+
+    def _fits(self, length: int | None) -> None:
+        if length is not None and length > self.largest:
+            raise TooLarge(f"An upload has at most {self.largest:,} bytes.")
+
+    # -- look
+
+    def get(self, id: str) -> Upload:
+        """Return an upload as it stands."""
+        return _record(self._find(id))
+
+    def _find(self, id: str) -> Any:
+        with self._database.read() as c:
+            row = store.find(c, id)
+            now = self._database.now(c)
+        if row is None:
+            raise UnknownUpload()
+        if row.expires_at <= now and row.held_until <= now:
+            raise Gone("This upload was left alone for too long and is being deleted. Begin a new one.")
+        return row
+
+    def settled(self, id: str) -> Upload:
+        """Return an upload with an offset that a client can go on from, whatever became of its last request.
+
+        A request whose connection was cut may still be storing what had arrived: it is waited for. One that hangs
+        half-open is fenced off: it cannot move the offset any more.
+        """
+        began = still_since = time.monotonic()
+        before = None
+        while (row := self._find(id)).writer is not None:
+            now = time.monotonic()
+            if (mark := (row.writer, row.offset)) != before:
+                before, still_since = mark, now
+            elif now - still_since > STILL:
+                self._release(id, row.writer, row.offset)
+                continue
+            if now - began > MOVING:
+                break  # it lives: somebody only wants to know how far it has come
+            time.sleep(0.02)
+        return _record(row)
+
+    def list(self, *, after: str | None = None, limit: int = 50) -> tuple[list[Upload], str | None]:
+        """Return a page, newest first, and the cursor of the next."""
+        with self._database.read() as c:
+            rows = store.page(c, PROJECT, after=after, limit=limit + 1)
+        found = [_record(row) for row in rows[:limit]]
+        return found, found[-1].id if len(rows) > limit else None
+
+    # -- write
+
+    def append(
+        self,
+        id: str,
+        offset: int,
+        chunks: Iterable[bytes],
+        *,
+        announced: int | None = None,
+        length: int | None = None,
+        checksum: Checksum | None = None,
+    ) -> Upload:
+        """Add bytes at the offset, and return how far that came; what is there when they end early is kept.
+
+        ``announced`` is how many bytes come, ``length`` tells an upload's length that was left open. With a
+        ``checksum`` it is all of them or none.
+        """
+        writer = secrets.token_hex(8)
+        with self._at_work(id, writer):
+            upload = self._take(id, offset, writer, announced, length)
+            try:
+                room = (self.largest if upload.length is None else upload.length) - offset
+                intake = Intake(chunks, room, algorithm=checksum.algorithm if checksum else None, pace=checksum is None)
+                if checksum is not None:
+                    return self._all_or_nothing(upload, writer, intake, checksum)
+                return self._part_by_part(upload, writer, intake)
+            except OSError as error:
+                if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                    raise StorageFull() from error
+                raise
+            finally:
+                self._release(id, writer)
+
+    @contextmanager
+    def _at_work(self, id: str, writer: str) -> Iterator[None]:
+        """Count the requests that write; one that was taken over and hangs does not count any more."""
+        with self._lock:
+            if id not in self._busy and len(self._busy) >= MOST_AT_ONCE:
+                raise UploadsBusy()
+            self._busy[id] = writer
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._busy.get(id) == writer:
+                    del self._busy[id]
+
+    def _take(self, id: str, offset: int, writer: str, announced: int | None, length: int | None) -> Upload:
+        row = self._find(id)
+        if row.kind == "final":
+            raise FinalUpload()
+        whole = row.length if row.length is not None else length
+        self._fits(whole)
+        if length is not None and (whole != length or length < offset):
+            raise Invalid(f"The upload has another length than {length}.")
+        if row.offset == offset and announced is not None:
+            if offset + announced > (self.largest if whole is None else whole):
+                raise TooLarge(f"{announced} bytes from {offset} on are more than the upload has room for.")
+        taken = self._database.write(lambda c: store.take(c, id, offset, writer, length), durable=length is not None)
+        if taken is None:
+            at = self._find(id).offset
+            raise OffsetMismatch(
+                f"The upload stands at {at}, not at {offset}. Ask for its offset, then go on.", offset=at
+            )
+        return _record(taken)
+
+    def _part_by_part(self, upload: Upload, writer: str, intake: Intake) -> Upload:
+        for chunks in intake.parts():
+            start = upload.offset
+            part = self._keep(upload.id, start, chunks)
+            upload = self._advance(upload, writer, [part], over=intake.ended)
+        return upload
+
+    def _all_or_nothing(self, upload: Upload, writer: str, intake: Intake, checksum: Checksum) -> Upload:
+        stored: list[tuple[int, int, str]] = []
+        to = upload.offset
+        try:
+            for chunks in intake.parts():
+                stored.append(self._keep(upload.id, to, chunks))
+                to += stored[-1][1]
+            if intake.digest() != checksum.digest:
+                raise ChecksumMismatch()
+        except BaseException:
+            self._discard(stored)
+            raise
+        return self._advance(upload, writer, stored, over=True)
+
+    def _keep(self, id: str, start: int, chunks: Iterator[bytes]) -> tuple[int, int, str]:
+        key = f"{FOLDER}/{id}/{start:014}-{secrets.token_hex(8)}"
+        return start, self._objects.put(key, chunks), key
+
+    def _advance(self, upload: Upload, writer: str, stored: Sequence[tuple[int, int, str]], *, over: bool) -> Upload:
+        since, to = upload.offset, upload.offset + sum(size for _, size, _ in stored)
+
+        def write(c: Connection) -> Any:
+            until = self._database.now(c) + self._ttl
+            return store.advance(
+                c, upload.id, writer, stored, since=since, to=to, expires_at=until, over=over or to == upload.length
+            )
+
+        row = self._database.write(write)
+        if row is None:
+            self._discard(stored)
+            at = self._find(upload.id).offset
+            raise OffsetMismatch("Another request went on with this upload; this one ends here.", offset=at)
+        return _record(row)
+
+    def _discard(self, stored: Iterable[tuple[int, int, str]]) -> None:
+        """Delete what no row will refer to; where that fails the next combing does it."""
+        for _, _, key in stored:
+            with suppress(OSError):
+                self._objects.delete(key)
+
+    def _release(self, id: str, writer: str, offset: int | None = None) -> None:
+        with self._database.read() as c:
+            row = store.find(c, id)
+        if row is not None and row.writer == writer:
+            self._database.write(lambda c: store.release(c, id, writer, offset), durable=False)
+
+    # -- use
+
+    def content(self, id: str) -> Iterator[bytes]:
+        """Yield the bytes of a finished upload; raise UploadUnfinished before the first where it is not."""
+        return self._pieces(id, 0, self._whole(id))
+
+    def read(self, id: str, start: int, length: int) -> bytes:
+        """Return some bytes of a finished upload; fewer where it ends before."""
+        return b"".join(self._pieces(id, start, min(start + length, self._whole(id))))
+
+    def _whole(self, id: str) -> int:
+        row = self._find(id)
+        if row.length != row.offset:
+            raise UploadUnfinished(f"Upload {id} has {row.offset} of its bytes; finish it first.", offset=row.offset)
+        return int(row.offset)
+
+    def _pieces(self, id: str, position: int, stop: int) -> Iterator[bytes]:
+        while position < stop:
+            with self._database.read() as c:
+                parts = store.parts_from(c, id, position)
+            if not parts:
+                raise Gone("This upload was deleted while it was read.")
+            for part in parts:
+                skip = position - part.start
+                take = min(part.bytes - skip, stop - position)
+                if take <= 0:
+                    return
+                yield from self._objects.get(part.object, skip, take)
+                position += take
+
+    def hold(self, id: str, seconds: float = 3600.0) -> Upload:
+        """Keep a finished upload for at least so long, also against its owner; hold it again before that is over."""
+        self._whole(id)
+
+        def write(c: Connection) -> bool:
+            return store.hold(c, id, self._database.now(c) + seconds)
+
+        if not self._database.write(write):
+            raise UnknownUpload()
+        return self.get(id)
+
+    def let_go(self, id: str) -> None:
+        """Hold an upload no longer; harmless if it is gone."""
+        self._database.write(lambda c: store.hold(c, id, 0.0), durable=False)
+
+    # -- the end
+
+    def delete(self, id: str) -> None:
+        """Delete an upload, finished or not; bytes that a final one refers to stay until that goes too."""
+        self._find(id)
+
+        def write(c: Connection) -> list[str] | None:
+            row = store.lock(c, [id]).get(id)
+            if row is not None and row.held_until > self._database.now(c):
+                raise InUse("Something is being made of this upload at this moment. Try again when that is done.")
+            return store.remove(c, id)
+
+        objects = self._database.write(write)
+        if objects is None:
+            raise UnknownUpload()
+        self._clear(id, objects)
+
+    def sweep(self) -> int:
+        """Delete what has expired, and now and then objects that belong to nothing; return how many uploads went."""
+        gone = 0
+        while ids := self._expired():
+            for id in ids:
+                objects = self._database.write(lambda c, id=id: self._remove_expired(c, id))  # type: ignore[misc]
+                if objects is not None:
+                    self._clear(id, objects)
+                    gone += 1
+        now = time.monotonic()
+        if self._combed_at is None or now - self._combed_at > COMBING:
+            self._combed_at = now
+            self.comb()
+        return gone
+
+    def _expired(self) -> Sequence[str]:
+        with self._database.read() as c:
+            return store.expired(c, self._database.now(c))
+
+    def _remove_expired(self, c: Connection, id: str) -> Sequence[str] | None:
+        row = store.lock(c, [id]).get(id)
+        now = self._database.now(c)
+        if row is None or row.expires_at > now or row.held_until > now:
+            return None  # somebody came back to it after all
+        return store.remove(c, id)
+
+    def comb(self) -> None:
+        """Delete objects that no upload refers to: what processes left that were killed between an object and its row.
+
+        Those of an upload that is not finished are let be, for one of them may be about to get its row.
+        """
+        for id, group in groupby(self._objects.list(f"{FOLDER}/"), lambda key: key.split("/")[1]):
+            keys = list(group)
+            with self._database.read() as c:
+                row = store.find(c, id)
+            if row is None or row.length == row.offset:
+                self._clear(id, keys)
+
+    def _clear(self, id: str, objects: Sequence[str]) -> None:
+        keys = sorted({*objects, *self._objects.list(f"{FOLDER}/{id}/")})
+        with self._database.read() as c:
+            orphans = store.unreferenced(c, keys)
+        for key in orphans:
+            self._objects.delete(key)
+
+
+def _record(row: Any) -> Upload:
+    return Upload(
+        id=row.id,
+        kind=row.kind,
+        length=row.length,
+        offset=row.offset,
+        metadata=row.metadata,
+        sources=row.sources,
+        created_at=datetime.fromtimestamp(row.created_at, UTC),
+        expires_at=datetime.fromtimestamp(row.expires_at, UTC),
+    )
