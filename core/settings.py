@@ -24,24 +24,34 @@ PARSE: Mapping[Any, Callable[[str], Any]] = {
 class Settings:
     """An empty URL means: embedded, under ``home``. Durations are given in seconds, sizes in bytes."""
 
+    #: Where everything lies that the platform keeps on this machine.
     home: Path = Path("var")
+    #: The address served; any other than loopback needs a token.
     host: str = "127.0.0.1"
+    #: Where people and their clients ask.
     port: int = 5000
     #: Where couriers lease and report; a listener of its own, so that streams cannot starve it.
     drivers_port: int = 5001
+    #: SQLAlchemy's URL: SQLite or PostgreSQL (``postgresql+psycopg://``).
     database_url: str = ""
+    #: The bell and the jobs' queue.
     redis_url: str = ""
+    #: ``file:///folder``, or ``s3://bucket/prefix?endpoint=http://host:port``, with the two keys below.
     object_store_url: str = ""
+    #: Never part of the URL, which is shown.
     object_store_access_key: str = ""
+    #: As above.
     object_store_secret_key: str = field(default="", repr=False)
     #: The object storage that datasets may be registered from, with its credentials: JSON, readable by its owner alone.
     #: Empty: ``connections.json`` under ``home``.
     connections: str = ""
+    #: What runs launches.
     executor: str = "local"
     #: Player and host pairs at work at once; 0 is one for each core.
     workers: int = 0
     #: Event and result streams open at once; the next is answered 503.
     streams: int = 1000
+    #: The largest body of one request that is no resumable upload.
     max_upload: int = 4 << 30
     #: The largest resumable upload.
     max_resumable: int = 64 << 30
@@ -53,23 +63,27 @@ class Settings:
     scs_nodes: tuple[str, ...] = ()
     #: The zone this node lies in; nodes of the same zone are asked.
     scs_zone: str = ""
+    #: The cache service's bucket for staged files.
     scs_bucket: str = "private"
     #: A file with the bearer token for the cache service; read again when it changes.
     scs_token_file: str = ""
-    #: Where this machine's own cache service listens, and what it is told; without a configuration it is not started.
+    #: Where this machine's own cache service listens; 0: it is not started.
     scs_port: int = 5080
+    #: Its configuration, a JSON file; empty: a laptop's.
     scs_config: str = ""
     #: Further host names this server answers for.
     names: tuple[str, ...] = ()
     #: What every request must bring as its bearer token; needed as soon as others than this machine can reach it.
     token: str = field(default="", repr=False)
-    #: "auto": the strongest the machine allows, refusing code where that is weak; "none": no sandbox at all.
+    #: ``auto``: the strongest the machine allows, refusing code where that is weak; ``none``: no sandbox at all.
     sandbox: str = "auto"
+    #: How long a lease lives without a beat.
     lease_ttl: timedelta = timedelta(seconds=10)
     #: How often the dispatcher looks when no bell rings.
     dispatch_interval: timedelta = timedelta(seconds=1)
-    #: How often each warm process is kept in stock: kinds of crew, most recently used first.
+    #: Kinds of crew of which a spare one is kept warm, most recently used first.
     warm_crews: int = 2
+    #: Of the JSON logs under ``home/logs``.
     log_level: str = "INFO"
 
     @classmethod

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.settings import Settings
+from scripts import settings as page
 
 
 def test_a_laptop_needs_no_settings() -> None:
@@ -38,3 +39,8 @@ def test_nobody_is_served_beyond_this_machine_without_a_token() -> None:
     with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
         Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0"})
     assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": "secret"}).token == "secret"
+
+
+def test_every_setting_is_documented_as_it_is() -> None:
+    assert all(page.said().values()), "a setting has no words"
+    assert page.PAGE.read_text() == page.page(), "run `python -m scripts.settings`"
