@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
 from core.store.migrate import migrate
+from tests.stores import minio as minio  # a fixture is found by its name in here
+from tests.stores import own_minio as own_minio
 
 # How long an example takes is the machine's affair: no test fails for a neighbour's load.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,122 @@
+"""Real S3 servers for tests: MinIO built from its pinned sources, and swift from the package index."""
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.system.house import die_with, free_ports
+
+ROOT = Path(__file__).parent.parent
+#: Seconds until a server that was just started must answer, on a machine with more to do than that.
+READY = 60.0
+
+
+class S3Server:
+    """An S3 server in a folder, on a port that stays the same over restarts, with keys nobody else knows."""
+
+    def __init__(
+        self, folder: Path, command: list[str], *, health: str, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.access_key = "tests"
+        self.secret_key = secrets.token_hex(16)
+        self.port = free_ports(1)[0]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.region = "us-east-1"
+        self.printed = folder / "server.log"
+        self._command = command
+        self._environ = dict(environ or {})
+        self._health = health
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def url(self, bucket: str, prefix: str = "") -> str:
+        """Return the URL that names a bucket of this server as an object store."""
+        path = f"{bucket}/{prefix}" if prefix else bucket
+        return f"s3://{path}?endpoint={self.endpoint}&region={self.region}"
+
+    def start(self) -> "S3Server":
+        """Start it, or start it again, and wait until it answers."""
+        parent = os.getpid()
+        keys = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key}
+        told = {"address": f"127.0.0.1:{self.port}", "folder": str(self.folder)}
+        with open(self.printed, "ab") as output:
+            self._process = subprocess.Popen(
+                [word.format(**told) for word in self._command],
+                env={**os.environ, **self._environ, **keys},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: die_with(parent),
+            )
+        deadline = time.monotonic() + READY
+        while not self.answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{self._command[0]} does not start: {self.printed.read_text()[-3000:]}")
+            time.sleep(0.05)
+        return self
+
+    def answers(self) -> bool:
+        """Tell whether it serves."""
+        try:
+            return httpx.get(self.endpoint + self._health, timeout=5.0, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """End it at once, as a crash would; what it has acknowledged must be there when it starts again."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def freeze(self) -> None:
+        """Let it accept connections and answer nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+def tool(name: str) -> str:
+    """Return the path of a program that scripts/tools makes; the first to ask waits for its making."""
+    made = subprocess.run([ROOT / "scripts" / "tools" / name], stdout=subprocess.PIPE, text=True, timeout=900)
+    assert made.returncode == 0, f"scripts/tools/{name} fails; run it by hand to see why"
+    return made.stdout.strip()
+
+
+def minio_server(folder: Path) -> S3Server:
+    """Describe a MinIO server that keeps what it has in a folder; it is not started yet."""
+    command = [tool("minio"), "server", "--quiet", "--address", "{address}", "{folder}/disk"]
+    quiet = {"MINIO_BROWSER": "off", "MINIO_CI_CD": "1", "MINIO_UPDATE": "off"}  # CI: the root disk will do
+    return S3Server(folder, command, health="/minio/health/ready", environ=quiet)
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Start a real MinIO for this test session; buckets are the tests' own. Nobody may stop it."""
+    server = minio_server(tmp_path_factory.mktemp("minio")).start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def own_minio(tmp_path: Path) -> Iterator[S3Server]:
+    """Start a real MinIO for one test, which may kill it and start it again."""
+    server = minio_server(tmp_path / "minio").start()
+    try:
+        yield server
+    finally:
+        server.kill()
