@@ -1,0 +1,94 @@
+"""Which node keeps which key."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.ring import HashRing, Maglev, Ring
+
+NAMES = st.sets(st.text("abcdefgh0123456789-.", min_size=1, max_size=12), min_size=1, max_size=40)
+KEYS = [f"/v1/objects/private/sha256/{number:064x}" for number in range(5000)]
+
+
+def nodes(count: int) -> list[str]:
+    return [f"http://scs-{number}.scs:5080" for number in range(count)]
+
+
+@given(names=NAMES, slots=st.sampled_from([251, 1009, 4099]))
+def test_slots_are_shared_evenly_give_or_take_one(names: set[str], slots: int) -> None:
+    owned = Counter(Maglev(names, slots).table)
+    assert sum(owned.values()) == slots and len(owned) == len(names)
+    assert max(owned.values()) - min(owned.values()) <= 1  # so within 1/floor(M/N) of each other
+
+
+@settings(max_examples=20)
+@given(names=NAMES, order=st.randoms())
+def test_the_order_of_the_members_does_not_matter(names: set[str], order: object) -> None:
+    shuffled = sorted(names)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert Maglev(shuffled, 1009).table == Maglev(sorted(names), 1009).table
+
+
+@pytest.mark.parametrize("leaver", [0, 17, 49])
+def test_a_leaver_moves_its_own_keys_and_few_of_others(leaver: int) -> None:
+    names = nodes(50)
+    before, after = Maglev(names), Maglev(names[:leaver] + names[leaver + 1 :])
+    moved = [key for key in KEYS if before.owner(key) != after.owner(key)]
+    own = [key for key in KEYS if before.owner(key) == names[leaver]]
+    assert set(own) <= set(moved)
+    assert len(moved) - len(own) < 0.03 * len(KEYS)
+
+
+def test_on_a_hash_ring_a_leaver_moves_its_own_keys_only() -> None:
+    names = nodes(50)
+    before, after = HashRing(names), HashRing(names[1:])
+    assert all(before.owner(key) in (after.owner(key), names[0]) for key in KEYS)
+
+
+@pytest.mark.parametrize("ring", [Maglev(nodes(7)), HashRing(nodes(7))])
+def test_a_walk_begins_at_the_owner_and_meets_every_node_once(ring: Ring) -> None:
+    for key in KEYS[:200]:
+        walk = list(ring.walk(key))
+        assert walk[0] == ring.owner(key)
+        assert sorted(walk) == nodes(7)
+
+
+def test_the_keys_of_a_node_that_is_down_spread_over_all_others() -> None:
+    ring = Maglev(nodes(5))
+    seconds = Counter(list(ring.walk(key))[1] for key in KEYS if ring.owner(key) == nodes(5)[2])
+    assert len(seconds) == 4
+    assert max(seconds.values()) < 2 * min(seconds.values())
+
+
+def test_a_node_of_three_times_the_weight_owns_three_times_the_slots() -> None:
+    owned = Counter(Maglev({"small": 1, "large": 3, "odd": 0.5}, 9001).table)
+    large, odd, small = owned[0], owned[1], owned[2]
+    assert large == pytest.approx(3 * small, abs=3)
+    assert small == pytest.approx(2 * odd, abs=3)
+
+
+def test_one_node_owns_everything() -> None:
+    assert set(Maglev(["only"]).table) == {0}
+    assert HashRing(["only"]).owner("any") == "only"
+
+
+@pytest.mark.parametrize("make", [Maglev, HashRing])
+def test_a_ring_without_nodes_or_with_a_weightless_one_is_an_error(make: type[Maglev] | type[HashRing]) -> None:
+    with pytest.raises(ValueError, match="needs a node"):
+        make([])
+    with pytest.raises(ValueError, match="above 0"):
+        make({"a": 1.0, "b": 0.0})
+
+
+@pytest.mark.parametrize("slots", [0, 1, 65_536, 65_535])
+def test_a_table_whose_size_is_not_prime_is_an_error(slots: int) -> None:
+    with pytest.raises(ValueError, match="prime"):
+        Maglev(["a"], slots)
+
+
+def test_a_table_is_what_it_always_was() -> None:
+    # every client must agree, whichever release it runs: a change here empties every cache once
+    ring = Maglev(nodes(3))
+    assert "".join(ring.owner(key)[11] for key in KEYS[:24]) == "100021102100021110121122"
