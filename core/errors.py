@@ -72,6 +72,12 @@ class UnknownArtifact(NotFound):
     slug = "unknown-artifact"
 
 
+class UnknownFile(NotFound):
+    """This version of the dataset holds no file of that path. `GET .../files` lists them."""
+
+    slug = "unknown-file"
+
+
 class NotAcceptable(PlatformError):
     """None of the formats you accept can be given here."""
 
@@ -248,6 +254,26 @@ class StoreUnavailable(PlatformError):
 
     slug = "store-unavailable"
     status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class OriginFailed(PlatformError):
+    """The object storage that holds this does not give it, after several tries; see the detail for bucket and key."""
+
+    slug = "origin-failed"
+    status = HTTPStatus.BAD_GATEWAY
+
+
+class OriginChanged(Conflict):
+    """An object was changed since it was registered. Register a new version of the dataset."""
+
+    slug = "origin-changed"
+
+
+class NodeFull(PlatformError):
+    """This node's cache cannot hold this beside what running simulations need."""
+
+    slug = "node-full"
+    status = HTTPStatus.INSUFFICIENT_STORAGE
 
 
 class Corrupt(PlatformError):

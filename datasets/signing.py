@@ -1,0 +1,54 @@
+"""Signatures for S3 (AWS Signature Version 4), cheap enough to sign ten thousand small requests in a breath."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping
+from urllib.parse import quote
+
+#: The digest of no body at all: every request signed here is a GET.
+EMPTY = hashlib.sha256(b"").hexdigest()
+
+
+def quoted(key: str) -> str:
+    """Return a key as it stands in a path: each part percent-encoded once, as S3 canonicalises it."""
+    return quote(key, safe="/-._~")
+
+
+class Signer:
+    """Signs requests to one host with one pair of keys; may be used by several threads at once."""
+
+    def __init__(self, access_key: str, secret_key: str, region: str, host: str) -> None:
+        self._access_key = access_key
+        self._secret_key = secret_key
+        self._region = region
+        self._host = host
+        self._day: tuple[str, bytes] = ("", b"")
+
+    def headers(self, path: str, now: float, signed: Mapping[str, str]) -> list[str]:
+        """Return the header lines of a GET of an encoded path; ``signed``: more headers, in lower case, to go along."""
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        day = stamp[:8]
+        sent = {**signed, "host": self._host, "x-amz-content-sha256": EMPTY, "x-amz-date": stamp}
+        names = sorted(sent)
+        lines = "".join(f"{name}:{sent[name]}\n" for name in names)
+        request = f"GET\n{path}\n\n{lines}\n{';'.join(names)}\n{EMPTY}"
+        scope = f"{day}/{self._region}/s3/aws4_request"
+        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+        signature = hmac.digest(self._key(day), text.encode(), "sha256").hex()
+        credential = f"Credential={self._access_key}/{scope}"
+        del sent["host"]  # the client writes it itself
+        return [
+            *(f"{name}: {value}" for name, value in sent.items()),
+            f"Authorization: AWS4-HMAC-SHA256 {credential}, SignedHeaders={';'.join(names)}, Signature={signature}",
+        ]
+
+    def _key(self, day: str) -> bytes:
+        """Return the key of a day; it is made once a day, not once a request."""
+        known, key = self._day
+        if known != day:
+            key = f"AWS4{self._secret_key}".encode()
+            for part in (day, self._region, "s3", "aws4_request"):
+                key = hmac.digest(key, part.encode(), "sha256")
+            self._day = day, key
+        return key
