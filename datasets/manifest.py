@@ -38,12 +38,26 @@ def decode(line: bytes) -> Entry:
     return Entry(*_decoder.decode(line))
 
 
+class Digest:
+    """The digest of what a version holds, wherever its bytes lie: of paths, sizes and contents, in order."""
+
+    def __init__(self) -> None:
+        self._hasher = hashlib.sha256()
+
+    def add(self, entry: Entry) -> None:
+        """Take the next entry."""
+        self._hasher.update(_encoder.encode((entry.path, entry.size, entry.digest)) + b"\n")
+
+    def __str__(self) -> str:
+        return "sha256:" + self._hasher.hexdigest()
+
+
 def digest_of(entries: Iterable[Entry]) -> str:
-    """Return the digest of what a version holds, wherever its bytes lie: of paths, sizes and contents, in order."""
-    hasher = hashlib.sha256()
+    """Return the digest of a version with these entries."""
+    digest = Digest()
     for entry in entries:
-        hasher.update(_encoder.encode((entry.path, entry.size, entry.digest)) + b"\n")
-    return "sha256:" + hasher.hexdigest()
+        digest.add(entry)
+    return str(digest)
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,0 +1,20 @@
+"""Archives that strangers send, read as streams: every member becomes a name and bytes, nothing is ever unpacked."""
+
+from collections.abc import Iterator
+
+from core.errors import BadArchive
+from datasets.archives import tar, zip
+from datasets.archives.streams import Blob, inflated, sniffed
+from datasets.packing import File
+
+__all__ = ["Blob", "files_of"]
+
+
+def files_of(blob: Blob) -> Iterator[File]:
+    """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive where it is none, or hostile."""
+    kind = sniffed(blob)
+    if kind == "zip":
+        return zip.files(blob)
+    if kind is None:
+        raise BadArchive("This is neither a zip nor a tar (plain, or packed by gzip, bzip2, xz or zstd).")
+    return tar.files(inflated(blob, kind))
