@@ -1,0 +1,514 @@
+"""The loop: one epoll thread that parses, answers and sends; what would make it wait is done by pools of threads."""
+
+import logging
+import os
+import resource
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+
+from datasets.scs import metrics
+from datasets.scs.config import Config
+from datasets.scs.connection import Connection, Request, State
+from datasets.scs.intake import Outcome, receive
+from datasets.scs.pages import Pages
+from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
+from datasets.scs.service import Intake, Part, Review, Service
+from datasets.scs.store import Store, scrubbing
+
+logger = logging.getLogger(__name__)
+IN, OUT = select.EPOLLIN, select.EPOLLOUT
+READING, WRITING, AWAY = State.READING, State.WRITING, State.AWAY
+#: Bytes read at once, and so the most that a connection may have waiting here.
+_TAKE = 64 << 10
+#: Bodies up to this size are read and sent at once; larger go from the page cache to the socket by themselves.
+SMALL = 32 << 10
+#: Bytes sent before it is asked again whether the next lie in memory, and windows sent before others have their turn.
+_WINDOW, _TURNS = 1 << 20, 4
+#: Bytes and seconds that a refused body is still read, so that the client gets to read why.
+_LINGER, _LINGER_TIME = 64 << 20, 5.0
+#: Seconds a stop waits for answers under way.
+_GRACE = 5.0
+
+
+class Server:
+    """One process's loop. `run` returns after `stop`, which any thread or signal may call."""
+
+    def __init__(self, config: Config, store: Store, reviewer: TokenReviewer, listener: socket.socket) -> None:
+        self._config, self._limits, self._store, self._reviewer = config, config.limits, store, reviewer
+        self.counts = metrics.Counts()
+        self.service = Service(config, store, self.counts)
+        self._listener = listener
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._calls: deque[Callable[[], None]] = deque()
+        self._connections: dict[int, Connection] = {}
+        self._reviewing: dict[bytes, list[Connection]] = {}
+        self._intakes = 0
+        self._stopping = threading.Event()
+        self._stopped_at = 0.0
+        self._scratch = bytearray(SMALL + (4 << 10))
+        self._view = memoryview(self._scratch)
+        self._pages = Pages(store.folder / "temp")
+        self._writers = ThreadPoolExecutor(self._limits.writers, "write")
+        self._readers = ThreadPoolExecutor(4, "read")
+        self._askers = ThreadPoolExecutor(4, "review")
+        self._keeper = ThreadPoolExecutor(1, "keep")  # one thread: what is counted is read in the order it is written
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = max(8, min(self._limits.connections, (descriptors - 128) // 2))
+
+    def stop(self) -> None:
+        """Ask for an end."""
+        self._stopping.set()
+        os.eventfd_write(self._bell, 1)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the loop's thread do something, from any other."""
+        self._calls.append(function)
+        os.eventfd_write(self._bell, 1)
+
+    def run(self) -> None:
+        """Serve until asked to stop, then finish what is under way."""
+        self._listener.setblocking(False)
+        listening, bell = self._listener.fileno(), self._bell
+        self._epoll.register(listening, IN)
+        self._epoll.register(bell, IN)
+        scrubber = threading.Thread(target=self._scrub, name="scrub", daemon=True)
+        scrubber.start()
+        due = time.monotonic() + 1.0
+        connections = self._connections
+        while not self._over():
+            for fd, event in self._epoll.poll(max(0.0, due - time.monotonic())):
+                if fd == listening:
+                    self._accept()
+                elif fd == bell:
+                    self._answer_bell()
+                elif (connection := connections.get(fd)) is not None:
+                    try:
+                        self._turn(connection, event)
+                    except OSError:
+                        self._close(connection)
+            if (now := time.monotonic()) >= due:
+                due = now + 1.0
+                self._sweep(now)
+                self._note()
+        for connection in self._connections.values():
+            if connection.state is AWAY:  # a thread that waits for its client waits no longer
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+        for pool in (self._writers, self._readers, self._askers, self._keeper):
+            pool.shutdown(cancel_futures=True)
+        for connection in list(connections.values()):
+            self._close(connection)
+        scrubber.join()
+        self._store.note(self._store.taken(), self.counts.take())
+        self._epoll.close()
+        os.close(self._bell)
+
+    def _over(self) -> bool:
+        if not self._stopping.is_set():
+            return False
+        if not self._stopped_at:
+            self._stopped_at = time.monotonic()
+            self._epoll.unregister(self._listener.fileno())
+            self._listener.close()
+        busy = any(one.state in (WRITING, AWAY) for one in self._connections.values())
+        return not busy or time.monotonic() - self._stopped_at > _GRACE
+
+    # -- turns of the loop
+
+    def _accept(self) -> None:
+        for _ in range(64):
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            sock.setblocking(False)
+            if len(self._connections) >= self._most:
+                self.counts.add("scs_refusals_total", 'status="503"')
+                refusal = self.service.refuse(Request(), 503, time.time(), detail="All connections are taken.")
+                sock.send(refusal)
+                sock.close()
+                continue
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(sock, self._limits)
+            connection.deadline = time.monotonic() + self._limits.head_time
+            self._connections[connection.fd] = connection
+            self._watch(connection, IN)
+
+    def _answer_bell(self) -> None:
+        os.eventfd_read(self._bell)
+        while self._calls:
+            self._calls.popleft()()
+
+    def _turn(self, connection: Connection, event: int) -> None:
+        """Take what came, or send what could not be sent."""
+        if connection.state is WRITING:
+            if self._pump(connection):
+                self._serve(connection)
+            return
+        if connection.state is not READING:
+            self._discard(connection)
+            return
+        try:
+            data = connection.sock.recv(_TAKE)
+        except BlockingIOError:
+            return
+        if not data:
+            self._close(connection)
+            return
+        partial_before = connection.partial
+        connection.feed(data, time.perf_counter())
+        if not connection.partial:
+            self._serve(connection)
+        elif not partial_before:
+            connection.deadline = time.monotonic() + self._limits.head_time
+
+    def _serve(self, connection: Connection) -> None:
+        """Answer what has been asked, one after the other, as far as it goes."""
+        asked = connection.asked
+        while asked and connection.state is READING:
+            self._respond(connection, asked.popleft())
+        if connection.state is READING:
+            connection.deadline = time.monotonic() + self._limits.idle
+            self._watch(connection, IN)
+
+    def _respond(self, connection: Connection, request: Request) -> None:
+        connection.method, connection.since = request.method, request.arrived
+        answer = self.service.answer(request, time.time())
+        if type(answer) is Part:
+            self._open(connection, request, answer)
+        elif type(answer) is bytes:
+            self._reply(connection, request, answer)
+        elif type(answer) is Review:
+            self._review(connection, request, answer)
+        elif type(answer) is Intake:
+            self._take(connection, request, answer)
+        else:
+            self._scrape(connection, request)
+
+    # -- answers
+
+    def _reply(self, connection: Connection, request: Request, answer: bytes) -> None:
+        if request.method == b"HEAD" and not answer.endswith(b"\r\n\r\n"):
+            answer = answer[: answer.index(b"\r\n\r\n") + 4]
+        connection.out = answer
+        connection.closing = not request.keep_alive
+        connection.unread = bool(request.fault) or not request.whole
+        self._pump(connection)
+
+    def _open(self, connection: Connection, request: Request, part: Part) -> None:
+        try:
+            file = os.open(part.found.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._again(connection, request, part, "its file is gone")
+            return
+        size, head = part.end - part.start, part.head
+        connection.closing = not request.keep_alive
+        if size > SMALL:
+            connection.out, connection.file = head, file
+            connection.at = connection.warm = part.start
+            connection.end = part.end
+            self._pump(connection)
+            return
+        length = len(head)
+        self._scratch[:length] = head
+        body = self._view[length : length + size]
+        got = self._pages.read(file, body, part.start)
+        if got == size:
+            os.close(file)
+            connection.out = self._view[: length + size]
+            if not self._pump(connection) and connection.out:
+                connection.out = bytes(connection.out)  # the scratch belongs to the next answer
+            return
+        self._leave(connection)
+        self._readers.submit(self._read_cold, connection, request, part, file)
+
+    def _read_cold(self, connection: Connection, request: Request, part: Part, file: int) -> None:
+        """Wait for a disk, in a thread."""
+        try:
+            body = os.pread(file, part.end - part.start, part.start)
+        except OSError as error:
+            logger.error("%s cannot be read: %s", part.found.path, error)
+            body = b""
+        finally:
+            os.close(file)
+        self.call(partial(self._has_read, connection, request, part, body))
+
+    def _has_read(self, connection: Connection, request: Request, part: Part, body: bytes) -> None:
+        connection.state = READING
+        if len(body) == part.end - part.start:
+            connection.out = part.head + body
+            self._guard(connection, partial(self._pump, connection))
+        else:
+            self._again(connection, request, part, "its file is too short")
+        self._guard(connection, partial(self._serve, connection))
+
+    def _again(self, connection: Connection, request: Request, part: Part, why: str) -> None:
+        """Look once more for what was remembered and is not there."""
+        self._store.lost(part.found, request.target, why)
+        self.service.uncount(part)
+        connection.asked.appendleft(request)
+
+    def _pump(self, connection: Connection) -> bool:
+        """Send what is pending; return whether all is out and the connection is ready for the next request."""
+        try:
+            while (out := connection.out) and (sent := connection.sock.send(out, _more(connection))) < len(out):
+                connection.out = out[sent:]
+            connection.out = b""
+            if connection.file >= 0 and not self._send_file(connection):
+                return False
+        except BlockingIOError:
+            return self._wait_for(connection)
+        except OSError:
+            self._close(connection)
+            return False
+        if connection.since:
+            self.counts.time(_METHODS.get(connection.method, "other"), time.perf_counter() - connection.since)
+        if connection.closing:
+            self._hang_up(connection)
+            return False
+        connection.state = READING
+        return True
+
+    def _send_file(self, connection: Connection) -> bool:
+        for _ in range(_TURNS):
+            if connection.at >= connection.warm:
+                window = min(connection.end, connection.at + _WINDOW)
+                if not self._pages.resident(connection.file, connection.at, window):
+                    self._leave(connection)
+                    self._readers.submit(self._warm, connection, connection.file, connection.at, window)
+                    return False
+                connection.warm = window
+            while connection.at < connection.warm:
+                sent = os.sendfile(connection.fd, connection.file, connection.at, connection.warm - connection.at)
+                if not sent:  # shorter than its row says: the scrub or the next whole read finds why
+                    self._close(connection)
+                    return False
+                connection.at += sent
+            if connection.at >= connection.end:
+                os.close(connection.file)
+                connection.file = -1
+                return True
+        return self._wait_for(connection)
+
+    def _wait_for(self, connection: Connection) -> bool:
+        connection.state = WRITING
+        connection.deadline = time.monotonic() + self._limits.stall
+        self._watch(connection, OUT)
+        return False
+
+    def _warm(self, connection: Connection, file: int, start: int, end: int) -> None:
+        """Bring a window of a file into memory, in a thread."""
+        self._pages.warm(file, start, end)
+        self.call(partial(self._has_warmed, connection, end))
+
+    def _has_warmed(self, connection: Connection, end: int) -> None:
+        connection.warm = end
+        connection.state = WRITING
+        if self._guard(connection, partial(self._pump, connection)):
+            self._guard(connection, partial(self._serve, connection))
+
+    # -- what threads do
+
+    def _review(self, connection: Connection, request: Request, review: Review) -> None:
+        connection.asked.appendleft(request)
+        self._leave(connection)
+        waiting = self._reviewing.setdefault(review.key, [])
+        waiting.append(connection)
+        if len(waiting) == 1:
+            self._askers.submit(self._ask, review)
+
+    def _ask(self, review: Review) -> None:
+        try:
+            identity: Identity | Unavailable | None = self._reviewer.review(review.token)
+        except Unavailable as error:
+            logger.warning("a token could not be reviewed: %s", error)
+            identity = error
+        except Exception:
+            logger.exception("the reviewer failed")
+            identity = Unavailable()
+        self.call(partial(self._has_asked, review.key, identity))
+
+    def _has_asked(self, key: bytes, identity: Identity | Unavailable | None) -> None:
+        failed = isinstance(identity, Unavailable)
+        if not isinstance(identity, Unavailable):
+            self.service.reviewed(key, identity, time.time())
+        for connection in self._reviewing.pop(key):
+            connection.asked[0].unreviewed = failed
+            connection.state = READING
+            self._guard(connection, partial(self._serve, connection))
+
+    def _take(self, connection: Connection, request: Request, intake: Intake) -> None:
+        if self._intakes >= self._limits.writers * 16:
+            self._reply(connection, request, self.service.refuse(request, 503, time.time()))
+            return
+        self._intakes += 1
+        self._leave(connection)
+        self._writers.submit(self._receive, connection, request, intake)
+
+    def _receive(self, connection: Connection, request: Request, intake: Intake) -> None:
+        outcome = receive(self._store, connection.sock, request, intake, self._limits)
+        self.call(partial(self._has_received, connection, request, intake, outcome))
+
+    def _has_received(self, connection: Connection, request: Request, intake: Intake, outcome: Outcome) -> None:
+        self._intakes -= 1
+        connection.state = READING
+        now = time.time()
+        if outcome.lost:
+            self._close(connection)
+            return
+        if outcome.made is not None:
+            if not request.whole:
+                connection.renew()
+            request.whole = True
+            answer = self.service.stored(request, intake, outcome.made, outcome.evicted, now)
+        else:
+            answer = self.service.refuse(request, outcome.status, now, detail=outcome.detail)
+        self._guard(connection, partial(self._reply, connection, request, answer))
+        self._guard(connection, partial(self._serve, connection))
+
+    def _scrape(self, connection: Connection, request: Request) -> None:
+        self._leave(connection)
+        counted, used = self.counts.take(), self._store.taken()
+        self._keeper.submit(self._gather, connection, request, used, counted, len(self._connections))
+
+    def _gather(
+        self,
+        connection: Connection,
+        request: Request,
+        used: dict[bytes, float],
+        counted: dict[metrics.Key, float],
+        connections: int,
+    ) -> None:
+        written = self._write_down(used, counted)
+        ledger = self._store.ledger
+        gauges: dict[metrics.Key, float] = {("scs_connections", ""): connections}
+        for name, account in ledger.accounts().items():
+            gauges["scs_used_bytes", f'bucket="{name}"'] = account.bytes
+            gauges["scs_objects", f'bucket="{name}"'] = account.objects
+        for bucket in self._config.buckets.values():
+            gauges["scs_quota_bytes", f'bucket="{bucket.name}"'] = bucket.quota
+        page = metrics.text([ledger.counters(), gauges, {} if written else counted])
+        self.call(partial(self._has_gathered, connection, request, page))
+
+    def _has_gathered(self, connection: Connection, request: Request, page: bytes) -> None:
+        connection.state = READING
+        answer = self.service.plain(request, page, b"text/plain; version=0.0.4; charset=utf-8", time.time())
+        self._guard(connection, partial(self._reply, connection, request, answer))
+        self._guard(connection, partial(self._serve, connection))
+
+    def _note(self) -> None:
+        self._keeper.submit(self._write_down, self._store.taken(), self.counts.take())
+
+    def _write_down(self, used: dict[bytes, float], counted: dict[metrics.Key, float]) -> bool:
+        try:
+            self._store.note(used, counted)
+        except Exception as error:
+            logger.error("the ledger cannot be written: %s", error)
+            self.call(partial(self._not_noted, counted))
+            return False
+        self.service.ready = True
+        return True
+
+    def _not_noted(self, counted: dict[metrics.Key, float]) -> None:
+        self.service.ready = False
+        for (name, labels), value in counted.items():
+            self.counts.add(name, labels, value)
+
+    def _scrub(self) -> None:
+        """Read all objects over and over, in one process of all, to find flipped bits before a client does."""
+        while self._config.scrub and not self._stopping.wait(1.0):
+            if (held := scrubbing(self._store.folder)) is None:
+                self._stopping.wait(30.0)
+                continue
+            try:
+                for sound in self._store.verify(self._stopping, rate=self._config.scrub, start=os.urandom(16)):
+                    labels = f'found="{"sound" if sound else "damaged"}"'
+                    self.call(partial(self.counts.add, "scs_scrubbed_total", labels))
+            except Exception:
+                logger.exception("the scrub failed; it begins again")
+            finally:
+                os.close(held)
+            self._stopping.wait(60.0)
+
+    # -- connections
+
+    def _guard(self, connection: Connection, step: Callable[[], bool | None]) -> bool:
+        """Take a step on a connection that came back from a thread; return what it returns, False if it broke."""
+        try:
+            return connection.state is not State.CLOSED and bool(step())
+        except OSError:
+            self._close(connection)
+            return False
+
+    def _watch(self, connection: Connection, mask: int) -> None:
+        if mask == connection.mask:
+            return
+        if not connection.mask:
+            self._epoll.register(connection.fd, mask)
+        elif mask:
+            self._epoll.modify(connection.fd, mask)
+        else:
+            self._epoll.unregister(connection.fd)
+        connection.mask = mask
+
+    def _leave(self, connection: Connection) -> None:
+        """Give a connection to a thread; nobody else may touch it until it is called back."""
+        connection.state = AWAY
+        self._watch(connection, 0)
+
+    def _hang_up(self, connection: Connection) -> None:
+        """Close; where something unread may still come, only our side first, or the client never reads the answer."""
+        if not connection.unread:
+            self._close(connection)
+            return
+        connection.sock.shutdown(socket.SHUT_WR)
+        connection.asked.clear()
+        connection.state = State.LINGERING
+        connection.deadline = time.monotonic() + _LINGER_TIME
+        self._watch(connection, IN)
+
+    def _discard(self, connection: Connection) -> None:
+        data = connection.sock.recv_into(self._scratch)
+        connection.discarded += data
+        if not data or connection.discarded > _LINGER:
+            self._close(connection)
+
+    def _sweep(self, now: float) -> None:
+        """Close what has waited too long for its client."""
+        for connection in list(self._connections.values()):
+            if connection.state is AWAY or connection.deadline > now:
+                continue
+            if connection.state is READING and connection.partial:
+                request = Request()
+                request.fault = 408
+                self._guard(connection, partial(self._respond, connection, request))
+            else:
+                self._close(connection)
+
+    def _close(self, connection: Connection) -> None:
+        if connection.state is State.CLOSED:
+            return
+        self._watch(connection, 0)
+        if connection.file >= 0:
+            os.close(connection.file)
+            connection.file = -1
+        self._connections.pop(connection.fd, None)
+        connection.state = State.CLOSED
+        connection.asked.clear()
+        connection.sock.close()
+        del connection.parser  # it knows the connection, and so each would keep the other
+
+
+_METHODS = {b"GET": "GET", b"HEAD": "HEAD", b"PUT": "PUT"}
+
+
+def _more(connection: Connection) -> int:
+    return socket.MSG_MORE if connection.file >= 0 else 0

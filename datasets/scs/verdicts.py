@@ -1,0 +1,49 @@
+"""What reviewers said lately, kept briefly, so that not every read asks them."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from datasets.scs.reviewers.base import Identity
+
+#: Seconds a yes and a no are believed; a yes at most as long as its token lives.
+YES, NO = 60.0, 5.0
+#: Verdicts kept; then those that are over go, and if none is, all.
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reviewer said, and until when it is believed."""
+
+    identity: Identity | None
+    until: float
+
+
+class Verdicts:
+    """Keyed by digests under a key of the process's own: no token stays in memory for it."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._kept: dict[bytes, Verdict] = {}
+
+    def key(self, token: bytes) -> bytes:
+        """Return what stands for a token."""
+        return hashlib.blake2b(token, key=self._key, digest_size=16).digest()
+
+    def get(self, key: bytes, now: float) -> Verdict | None:
+        """Return a verdict that still holds."""
+        found = self._kept.get(key)
+        return found if found is not None and found.until > now else None
+
+    def keep(self, key: bytes, identity: Identity | None, now: float) -> Verdict:
+        """Keep what a reviewer said."""
+        until = now + (NO if identity is None else YES)
+        if identity is not None and identity.expires is not None:
+            until = min(until, max(identity.expires, now + 1.0))  # clocks differ; a verdict holds for its own answer
+        if len(self._kept) >= _MOST:
+            self._kept = {known: verdict for known, verdict in self._kept.items() if verdict.until > now}
+            if len(self._kept) >= _MOST:
+                self._kept.clear()
+        verdict = self._kept[key] = Verdict(identity, until)
+        return verdict
