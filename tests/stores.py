@@ -88,6 +88,11 @@ class S3Server:
         self._process.send_signal(signal.SIGCONT)
 
 
+def fresh_bucket() -> str:
+    """Return a name no bucket has yet."""
+    return f"tests-{secrets.token_hex(8)}"
+
+
 def tool(name: str) -> str:
     """Return the path of a program that scripts/tools makes; the first to ask waits for its making."""
     made = subprocess.run([ROOT / "scripts" / "tools" / name], stdout=subprocess.PIPE, text=True, timeout=900)

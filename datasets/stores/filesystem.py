@@ -1,16 +1,18 @@
 """Objects as files under one folder: written beside, fsynced, renamed into place, the folder fsynced."""
 
 import os
-import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
 from core.errors import NotFound
+from datasets.stores.base import check_key
 
 CHUNK = 1 << 20
-_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+#: Seconds after which half an object is nobody's work any more.
+ABANDONED = 86_400.0
 
 
 class FilesystemStore:
@@ -20,9 +22,10 @@ class FilesystemStore:
         self.root = Path(root)
         self._partial = self.root / ".partial"
         self._partial.mkdir(parents=True, exist_ok=True)
+        self._sweep()
 
     def put(self, key: str, chunks: Iterable[bytes]) -> int:
-        """Store an object; a crash leaves at most a file in ``.partial``, which ``sweep`` removes."""
+        """Store an object; a crash leaves at most a file in ``.partial``, swept after a day."""
         target = self._path(key)
         draft = self._partial / f"{os.getpid()}-{secrets.token_hex(8)}"
         size = 0
@@ -76,20 +79,43 @@ class FilesystemStore:
         self._path(key).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Walk only the folder the prefix leads to."""
-        base = self.root / prefix.rpartition("/")[0]
-        for folder, names, files in os.walk(base):
-            names[:] = sorted(name for name in names if name != self._partial.name)
-            for name in sorted(files):
-                key = os.path.relpath(os.path.join(folder, name), self.root)
+        """Walk only the folder the prefix leads to, holding one folder's names at a time."""
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            check_key(folder)
+        return self._walk(self.root / folder, f"{folder}/" if folder else "", prefix)
+
+    def _walk(self, folder: Path, before: str, prefix: str) -> Iterator[str]:
+        try:
+            with os.scandir(folder) as found:
+                # A folder sorts as its keys do: with the slash, which comes after "-" and "." and before letters.
+                names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in found)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name in names:
+            key = before + name
+            if not key.endswith("/"):
                 if key.startswith(prefix):
                     yield key
+            elif not name.startswith(".") and (key.startswith(prefix) or prefix.startswith(key)):
+                yield from self._walk(folder / name, key, prefix)
+
+    def link(self, key: str, *, seconds: int, verb: str = "GET", filename: str | None = None) -> str | None:
+        """Nobody else can reach a folder of this machine."""
+        check_key(key)
+        return None
 
     def _path(self, key: str) -> Path:
-        parts = key.split("/")
-        if not all(_PART.fullmatch(part) for part in parts):
-            raise ValueError(f"not an object key: {key!r}")
-        return self.root.joinpath(*parts)
+        return self.root / check_key(key)
+
+    def _sweep(self) -> None:
+        with os.scandir(self._partial) as drafts:
+            for draft in drafts:
+                try:
+                    if draft.stat(follow_symlinks=False).st_mtime < time.time() - ABANDONED:
+                        os.unlink(draft.path)
+                except FileNotFoundError:
+                    continue  # its writer, or another sweeper, was quicker
 
     def _make_folder(self, folder: Path) -> None:
         if folder.is_dir():
