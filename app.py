@@ -5,11 +5,12 @@ Each factory imports what it alone needs: the drivers' process stays without Fla
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
 from core.store.database import Database
-from datasets.stores import open_store
+from datasets.stores import ObjectStore, open_store
 from runtimes.harness import sandbox
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
     from core.services.platform import build
+    from datasets import connections
     from workers.queue import RedisBell, embedded
 
     return build(
         Database(settings.database),
-        open_store(settings.objects),
+        store_of(settings),
         RedisBell(settings.redis_url or embedded(settings.run_dir)),
         home=settings.home.resolve(),
         cores=settings.cores,
@@ -35,7 +37,14 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         lease_ttl=settings.lease_ttl.total_seconds(),
         upload_ttl=settings.upload_ttl.total_seconds(),
         max_resumable=settings.max_resumable,
+        connections=connections.load(Path(settings.connections or settings.home / "connections.json")),
+        cache_capacity=settings.cache_capacity or None,
     )
+
+
+def store_of(settings: Settings) -> ObjectStore:
+    """Open the object store that the settings name, with their credentials."""
+    return open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
 
 
 def confinement_here(settings: Settings) -> dict[str, Any]:
@@ -100,4 +109,4 @@ def create_drivers() -> "WSGIApplication":
     settings = Settings.from_env(os.environ)
     bell = RedisBell(settings.redis_url or embedded(settings.run_dir))
     ttl = settings.lease_ttl.total_seconds()
-    return launches.create(Leases(Database(settings.database), open_store(settings.objects), bell, ttl=ttl))
+    return launches.create(Leases(Database(settings.database), store_of(settings), bell, ttl=ttl))

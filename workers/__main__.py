@@ -214,8 +214,8 @@ def jobs(settings: Settings) -> int:
 
 def agent(settings: Settings) -> int:
     """Hold this machine's crews."""
+    from app import store_of
     from datasets.catalogue import datasets
-    from datasets.stores import open_store
     from runtimes.harness import sandbox
     from workers.agent import Agent
     from workers.crews import Kind
@@ -229,7 +229,7 @@ def agent(settings: Settings) -> int:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await Agent(
             home=settings.home.resolve(),
-            store=open_store(settings.objects),
+            store=store_of(settings),
             cores=settings.cores,
             kinds=settings.warm_crews,
             sandbox=level.number if level is not None else None,
