@@ -1,38 +1,327 @@
-"""Bring an object near: verified by digest on arrival, visible only when whole, fetched once however many ask."""
+"""Staging: bring datasets and models to this node, once however many ask, and keep them while somebody needs them.
 
-import fcntl
-import hashlib
+Threads and processes of a node agree by locks and files alone, so that any of them may die at any moment.
+"""
+
+import contextlib
+import json
+import logging
 import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
-from core.errors import Corrupt
+from core.errors import BadName, Corrupt, NodeFull, OriginChanged, OriginFailed, PlatformError, StoreUnavailable
+from datasets import manifest
+from datasets.cache import Near
+from datasets.connections import Connection
+from datasets.drafts import Draft, full, sound
+from datasets.locks import locked
+from datasets.manifest import Entry
+from datasets.shelf import Marker, Shelf
 from datasets.stores.base import ObjectStore
+from datasets.transfer import PACE, THREADS, Patience, Progress, Tally, Transfer
+
+__all__ = ["NodeCache", "Progress", "stage"]
+
+logger = logging.getLogger(__name__)
+
+#: What those who waited for a download are told when it fails, instead of all trying it again in turn.
+SHARED = {each.slug: each for each in (OriginFailed, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)}
 
 
 def stage(store: ObjectStore, key: str, digest: str, folder: Path) -> Path:
-    """Return a read-only file with the content that ``digest`` (``sha256:<hex>``) names.
+    """Return a model's file, from the cache in this folder."""
+    return NodeCache(folder, store).object(key, digest)
 
-    Fetched if it is not there yet.
+
+def silent(progress: Progress) -> None:
+    """Hear of the progress, and do nothing."""
+
+
+class NodeCache:
+    """Trees (a dataset's version each) and objects (a model each), whole or not there, named by digest.
+
+    ``capacity`` in bytes; None: as much as the disk holds.
     """
-    target = folder / digest.removeprefix("sha256:")
-    if target.exists():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / f".{target.name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # freed by the kernel, also by kill -9
-        if target.exists():
-            return target
-        draft = folder / f".{target.name}.partial"
-        hasher = hashlib.sha256()
-        with open(draft, "wb") as file:
-            for chunk in store.get(key):
-                hasher.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        if "sha256:" + hasher.hexdigest() != digest:
-            draft.unlink()
-            raise Corrupt(f"The object {key} does not have the digest {digest}; it was not used.")
-        draft.chmod(0o444)
-        draft.rename(target)
-    return target
+
+    def __init__(
+        self,
+        folder: Path,
+        store: ObjectStore,
+        connections: Mapping[str, Connection] | None = None,
+        *,
+        capacity: int | None = None,
+        near: Near | None = None,
+        threads: int = THREADS,
+        patience: Patience | None = None,
+    ) -> None:
+        self._store = store
+        self._shelf = Shelf(folder, capacity)
+        self._transfer = Transfer(store, connections or {}, near=near, threads=threads, patience=patience)
+
+    def ready(self, digest: str) -> Path | None:
+        """Return a version's tree if it lies here whole. To use it, ``hold`` it first."""
+        id = _id(digest)
+        return self._shelf.tree(id) if self._shelf.whole(id) else None
+
+    def hold(self, digest: str, holder: str) -> None:
+        """Keep a tree or object on this node, there or not yet, until the holder lets go."""
+        self._shelf.pin(_id(digest), holder)
+
+    def release(self, holder: str) -> None:
+        """Let go of all that a holder held."""
+        self._shelf.release(holder)
+
+    def sweep(self, alive: Callable[[set[str]], set[str]]) -> None:
+        """Release for the holders that ``alive`` leaves out, and clear away what the dead left half done."""
+        holders = self._shelf.holders()
+        for holder in holders - alive(holders) if holders else ():
+            self._shelf.release(holder)
+        self._shelf.sweep()
+
+    def object(self, key: str, digest: str, *, holder: str | None = None) -> Path:
+        """Return a read-only file with the content that ``digest`` (``sha256:<hex>``) names; fetched if need be."""
+        id = _id(digest)
+        path = self._shelf.object(id)
+        if holder is not None:
+            self._shelf.pin(id, holder)
+        if path.exists():
+            self._shelf.touch(id)
+            return path
+        with self._alone(id, silent):
+            if not path.exists():
+                self._make_object(id, key, digest)
+        return path
+
+    def tree(
+        self,
+        digest: str,
+        entries: Callable[[], Iterator[Entry]],
+        *,
+        holder: str,
+        say: Callable[[Progress], None] = silent,
+    ) -> Path:
+        """Return a version's files as a read-only folder, whole and verified; held for ``holder`` until released.
+
+        ``entries`` gives the version's manifest, sorted; it is read once, and checked against ``digest``. ``say`` is
+        called a few times a second, in this thread, also while another one does the work.
+        """
+        self.hold(digest, holder)
+        if (path := self.ready(digest)) is not None:
+            return path
+        id = _id(digest)
+        with self._alone(id, say):
+            if (path := self.ready(digest)) is None:
+                path = self._make_tree(id, digest, entries, say)
+        return path
+
+    def verify(self, digest: str) -> list[str]:
+        """Read a whole tree or object, mend from the origin what is damaged, and return what was.
+
+        Raise what the origin failed of; then the tree is not ready any more.
+        """
+        id = _id(digest)
+        with locked(self._shelf.lock(id)):
+            if (object := self._shelf.object(id)).exists() and not sound(object, object.stat().st_size, digest):
+                logger.warning("the staged object %s was damaged; it is fetched again when needed", digest)
+                object.unlink()
+                return [digest]
+            marker = self._shelf.marker(id)
+            return self._mend(id, digest, marker) if marker is not None and self._shelf.whole(id) else []
+
+    # -- alone
+
+    def _alone(self, id: str, say: Callable[[Progress], None]) -> "_Alone":
+        return _Alone(self._shelf, id, say)
+
+    def _make_object(self, id: str, key: str, digest: str) -> None:
+        entry = Entry(id, self._store.size(key), digest, f"store:{key}")
+        draft = Draft(self._shelf.partial(id, "object"))
+        self._shelf.reserve(id, entry.size)
+        try:
+            with _room():
+                self._transfer.fetch([entry], draft, Tally(1, entry.size), silent)
+                target = self._shelf.object(id)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _sync(draft.folder / id)  # an object has no marker that says in which boot it was written
+                os.rename(draft.folder / id, target)
+        finally:
+            draft.discard()
+            self._shelf.settle(id)
+
+    def _make_tree(
+        self, id: str, digest: str, entries: Callable[[], Iterator[Entry]], say: Callable[[Progress], None]
+    ) -> Path:
+        self._shelf.reclaim(id)
+        folder = self._shelf.partial(id, "tree")
+        resumed = folder.exists()
+        with _room():
+            files, size = self._copy_manifest(id, digest, entries())
+            self._shelf.reserve(id, size)
+        try:
+            with _room():
+                draft = Draft(folder)
+                tally = Tally(files, size)
+                told = _Teller(self._shelf.partial(id, "progress"), say)
+                self._transfer.fetch(self._missing(id, draft, tally, resumed), draft, tally, told)
+                draft.seal()
+                path = self._shelf.publish(id, folder, self._shelf.partial(id, "manifest"), files, size)
+        except NodeFull:
+            draft.discard()  # others need the room
+            raise
+        finally:
+            self._shelf.settle(id)
+        say(tally.progress())
+        return path
+
+    def _copy_manifest(self, id: str, digest: str, entries: Iterator[Entry]) -> tuple[int, int]:
+        """Write the manifest beside the draft and return its files and bytes: what is fetched is what was checked."""
+        path = self._shelf.partial(id, "manifest")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = manifest.Digest()
+        files = size = 0
+        with open(path, "wb") as file:
+            for entry in entries:
+                if entry.size < 0 or entry.offset < 0:
+                    raise Corrupt("The dataset's manifest has a negative size in it.")
+                found.add(entry)
+                file.write(manifest.encode(entry))
+                files += 1
+                size += entry.size
+        if str(found) != digest:
+            raise Corrupt(f"The dataset's manifest is not the one that {digest} names; nothing was fetched.")
+        return files, size
+
+    def _missing(self, id: str, draft: Draft, tally: Tally, resumed: bool) -> Iterator[Entry]:
+        for entry in _entries(self._shelf.partial(id, "manifest")):
+            if resumed and draft.keeps(entry):
+                tally.add(entry.size, cached=True)
+            else:
+                yield entry
+
+    def _mend(self, id: str, digest: str, marker: Marker) -> list[str]:
+        tree = self._shelf.tree(id)
+        damaged = [
+            entry
+            for entry in _entries(self._shelf.manifest(id))
+            if not sound(tree / entry.path, entry.size, entry.digest)
+        ]
+        if not damaged:
+            return []
+        names = [entry.path for entry in damaged]
+        logger.warning("the staged dataset %s was damaged in %d files, first %r", digest, len(names), names[0])
+        self._shelf.withdraw(id)
+        draft = Draft(self._shelf.partial(id, "mended"))
+        try:
+            tally = Tally(len(damaged), sum(entry.size for entry in damaged))
+            self._transfer.fetch(damaged, draft, tally, silent)
+            for entry in damaged:
+                target = tree / entry.path
+                with _writable(target.parent):
+                    os.replace(draft.path(entry), target)
+        finally:
+            draft.discard()
+        self._shelf.mark(id, marker)
+        return names
+
+
+class _Alone:
+    """The lock of one tree or object; who waited for somebody who failed, fails alike."""
+
+    def __init__(self, shelf: Shelf, id: str, say: Callable[[Progress], None]) -> None:
+        self._shelf = shelf
+        self._failure = shelf.partial(id, "failure")
+        self._progress = shelf.partial(id, "progress")
+        self._say = say
+        self._said = time.monotonic()
+        self._since = time.time()
+        self._lock = locked(shelf.lock(id), self._meanwhile)
+
+    def __enter__(self) -> None:
+        if self._lock.__enter__():
+            try:
+                self._share()
+            except BaseException:
+                self._lock.__exit__(None, None, None)
+                raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self._progress.unlink(missing_ok=True)
+            if isinstance(error, PlatformError) and error.slug in SHARED:
+                self._failure.write_text(json.dumps([time.time(), error.slug, error.detail]))
+            else:
+                self._failure.unlink(missing_ok=True)
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    def _meanwhile(self) -> None:
+        if time.monotonic() - self._said >= PACE:
+            self._said = time.monotonic()
+            try:
+                self._say(Progress(**json.loads(self._progress.read_bytes())))
+            except (OSError, ValueError, TypeError):
+                return
+
+    def _share(self) -> None:
+        try:
+            at, slug, detail = json.loads(self._failure.read_bytes())
+        except (OSError, ValueError):
+            return
+        if at >= self._since:
+            raise SHARED[slug](detail)
+
+
+class _Teller:
+    """Tells of the progress, and writes it down for those who wait."""
+
+    def __init__(self, path: Path, say: Callable[[Progress], None]) -> None:
+        self._path = path
+        self._say = say
+
+    def __call__(self, progress: Progress) -> None:
+        draft = self._path.with_suffix(".saying")
+        draft.write_text(json.dumps(asdict(progress)))
+        draft.rename(self._path)
+        self._say(progress)
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Say in words that the disk is full, wherever it was noticed."""
+    try:
+        yield
+    except OSError as error:
+        if full(error):
+            raise NodeFull("This node's disk is full; nothing of what was being staged is used.") from None
+        raise
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Let files of a sealed folder be replaced, for who is not root."""
+    folder.chmod(0o755)
+    try:
+        yield
+    finally:
+        folder.chmod(0o555)
+
+
+def _id(digest: str) -> str:
+    id = digest.removeprefix("sha256:")
+    if len(id) != 64 or not set(id) <= set("0123456789abcdef"):
+        raise ValueError(f"not a digest: {digest!r}")
+    return id
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    with open(path, "rb") as file:
+        for line in file:
+            yield manifest.decode(line)
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
