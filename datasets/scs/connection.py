@@ -13,7 +13,7 @@ SINGLE = frozenset(
     {b"host", b"authorization", b"range", b"content-length", b"transfer-encoding", b"if-range", b"expect"}
     | {b"content-digest", b"if-modified-since", b"if-unmodified-since", b"content-encoding", b"content-range"}
 )
-LISTS = frozenset({b"if-match", b"if-none-match"})
+LISTS = frozenset({b"if-match", b"if-none-match", b"connection"})
 #: What only a browser sends: no page has anything to do here, see docs/scs.md.
 BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 _KNOWN = SINGLE | LISTS | BROWSERS
@@ -171,7 +171,10 @@ class Connection:
         request, parser = self._current, self.parser
         headers = request.headers
         request.method = parser.get_method()
-        request.keep_alive = parser.should_keep_alive() and parser.get_http_version() == "1.1"
+        # asking for the version costs more than all the rest, and only these two ever need it
+        request.keep_alive = parser.should_keep_alive() and (
+            b"connection" not in headers or parser.get_http_version() == "1.1"
+        )
         length = headers.get(b"content-length")
         if length is not None:
             if not length.isdigit() or len(length) > 19:
@@ -179,7 +182,7 @@ class Connection:
             else:
                 request.length = int(length)
         chunked = b"transfer-encoding" in headers
-        if (chunked and length is not None) or (b"host" not in headers and parser.get_http_version() != "1.0"):
+        if (chunked and length is not None) or (b"host" not in headers and parser.get_http_version() == "1.1"):
             request.fault = request.fault or 400
         if request.method != b"PUT" and (request.length or chunked):
             request.fault = request.fault or 400

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datasets.scs.config import Limits
 from datasets.scs.connection import Request
 from datasets.scs.service import Intake
-from datasets.scs.store import BadDigest, Cut, Exists, Full, Object, Store, TooLarge
+from datasets.scs.store import BadDigest, Cut, Full, Object, Store, TooLarge, Unmet
 
 logger = logging.getLogger(__name__)
 _CHUNK = 256 << 10
@@ -35,14 +35,14 @@ def receive(store: Store, sock: socket.socket, request: Request, intake: Intake,
             intake.size,
             lambda: _body(sock, request, intake.size, limits),
             digest=intake.digest,
-            only_new=intake.only_new,
+            condition=intake.condition,
         )
         return Outcome(made=made, evicted=evicted)
     except TooLarge as error:
         return Outcome(status=413, detail=str(error))
     except Full as error:
         return Outcome(status=507, detail=f"{error}.".capitalize())
-    except Exists:
+    except Unmet:
         return Outcome(status=412)
     except BadDigest:
         return Outcome(status=400, detail="The body is not what its Content-Digest announces. Nothing was kept.")

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 from datasets.scs.config import Bucket, Config
 
 T = TypeVar("T")
+#: Tells by the digest (None: there is none) and the time of what is there, whether it may be replaced.
+Condition = Callable[[bytes | None, float], bool]
 Step = Callable[[sqlite3.Connection], T]
 
 #: What a full bucket gives up first, as an SQL sort key that is an index. Two policies are more than a key: ``random``,
@@ -55,8 +57,8 @@ class TooLarge(Full):
     """The object is larger than its bucket could ever hold."""
 
 
-class Exists(Exception):
-    """There is an object of this key already."""
+class Unmet(Exception):
+    """The object that is there is not one that may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +257,13 @@ class Ledger:
 
         return self.write(step)
 
-    def keep(self, bucket: Bucket, key: bytes, row: Row, *, only_new: bool) -> str | None:
-        """Make an announced file an object; return the file that it takes the place of."""
+    def keep(self, bucket: Bucket, key: bytes, row: Row, condition: Condition | None) -> str | None:
+        """Make an announced file an object; return the file that it takes the place of; raise Unmet if it may not."""
 
         def step(connection: sqlite3.Connection) -> str | None:
-            old = connection.execute("select file,size from objects where name=?", (row.name,)).fetchone()
-            if old and only_new:
-                raise Exists
+            old = connection.execute("select file,size,digest,added from objects where name=?", (row.name,)).fetchone()
+            if condition and not condition(*(old[2:] if old else (None, 0.0))):
+                raise Unmet
             connection.execute("delete from intents where file=?", (row.file,))
             connection.execute(
                 "insert or replace into objects values(?,?,?,?,?,?,?,?)",

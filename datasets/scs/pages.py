@@ -7,6 +7,9 @@ bytes are taken to be in memory.
 import os
 from pathlib import Path
 
+#: What the kernel reads ahead at once, as a rule.
+_NEAR = 128 << 10
+
 
 class Pages:
     """Reads that do not wait, as far as the file system of ``folder`` allows."""
@@ -32,12 +35,14 @@ class Pages:
             return 0
 
     def resident(self, file: int, start: int, end: int) -> bool:
-        """Tell whether a window lies in memory, as its first and last bytes do."""
+        """Tell whether a window lies in memory, as its last byte does and, where that is far away, its first."""
         if not self._flags:
             return True
         one = bytearray(1)
         try:
-            return os.preadv(file, [one], start, self._flags) == 1 == os.preadv(file, [one], end - 1, self._flags)
+            if end - start > _NEAR and os.preadv(file, [one], start, self._flags) != 1:
+                return False
+            return os.preadv(file, [one], end - 1, self._flags) == 1
         except OSError:
             return False
 

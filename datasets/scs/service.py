@@ -2,13 +2,15 @@
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from datasets.scs import answers
 from datasets.scs.config import Bucket, Config
 from datasets.scs.connection import BROWSERS, Request
+from datasets.scs.ledger import Condition, name_of
 from datasets.scs.metrics import Counts
 from datasets.scs.reviewers import Identity
-from datasets.scs.store import Object, Store, http_date
+from datasets.scs.store import Object, Store, etag_of, http_date
 from datasets.scs.verdicts import Verdicts
 
 PREFIX = b"/v1/objects/"
@@ -43,7 +45,7 @@ class Intake:
     key: bytes
     size: int
     digest: bytes | None
-    only_new: bool
+    condition: Condition | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Service:
                 return barred
             if found is None:
                 found = self.store.find(bucket, key, target)
-            return self._read(request, bucket, found, now)
+            return self._read(request, bucket, key, found, now)
         if method == b"PUT":
             if (barred := self._barred(request, bucket, now)) is not None:
                 return barred
@@ -172,22 +174,24 @@ class Service:
 
     # -- what
 
-    def _read(self, request: Request, bucket: Bucket, found: Object | None, now: float) -> Answer:
+    def _read(self, request: Request, bucket: Bucket, key: bytes, found: Object | None, now: float) -> Answer:
         headers, label = request.headers, self._labels[bucket.name]
+        conditional = len(headers) > 2 and not answers.CONDITIONS.isdisjoint(headers)
+        if found is not None and (conditional or request.method == b"HEAD" or not found.size):
+            found = self.store.current(found, key or self._key(request.target), request.target)
         if found is None:
             self.counts.add("scs_misses_total", label)
             return self.refuse(request, 404, now)
         self.counts.add("scs_hits_total", label)
         self.store.touch(found, now)
         start, end, head = 0, found.size, found.head
-        if len(headers) > 2:  # more than Host and Authorization
-            if not answers.CONDITIONS.isdisjoint(headers):
-                status = answers.unmet(headers, found.etag, found.modified, reading=True)
-                if status == 412:
-                    return self.refuse(request, 412, now)
-                if status == 304:
-                    tag = b"ETag: %b\r\nLast-Modified: %b\r\n" % (found.etag, http_date(found.modified))
-                    return answers.empty(304, self.date(now), tag, close=not request.keep_alive)
+        if conditional:
+            status = answers.unmet(headers, found.etag, found.modified, reading=True)
+            if status == 412:
+                return self.refuse(request, 412, now)
+            if status == 304:
+                tag = b"ETag: %b\r\nLast-Modified: %b\r\n" % (found.etag, http_date(found.modified))
+                return answers.empty(304, self.date(now), tag, close=not request.keep_alive)
         given = headers.get(b"range")
         if given is not None and request.method == b"GET":
             wanted = answers.span(given, found.size)
@@ -225,13 +229,14 @@ class Service:
             return self.refuse(request, 400, now, detail="The Content-Digest cannot be read.")
         if request.length > min(bucket.quota, self.config.capacity):
             return self.refuse(request, 413, now)
+        condition = None
         if not answers.CONDITIONS.isdisjoint(headers):
-            found = self.store.find(bucket, key, request.target)
-            etag, modified = (found.etag, found.modified) if found is not None else (None, 0)
-            if answers.unmet(headers, etag, modified, reading=False) is not None:
+            condition = partial(_may_replace, headers)
+            row = self.store.ledger.look(name_of(bucket.name, key))
+            # here so that no body comes in vain, and again when it takes the other's place
+            if not condition(row.digest if row else None, row.added if row else 0.0):
                 return self.refuse(request, 412, now)
-        only_new = headers.get(b"if-none-match", b"").strip() == b"*"
-        return Intake(bucket, key, request.length, digest, only_new)
+        return Intake(bucket, key, request.length, digest, condition)
 
     def stored(self, request: Request, intake: Intake, made: Object, evicted: int, now: float) -> bytes:
         """Say that an object was stored; 201 whether it is new or not, for that is what clients wait for."""
@@ -241,6 +246,11 @@ class Service:
         if evicted:
             self.counts.add("scs_evictions_total", label, evicted)
         return answers.empty(201, self.date(now), b"ETag: %b\r\n" % made.etag, close=not request.keep_alive)
+
+
+def _may_replace(headers: answers.Headers, digest: bytes | None, added: float) -> bool:
+    etag = etag_of(digest) if digest is not None else None
+    return answers.unmet(headers, etag, int(added), reading=False) is None
 
 
 def _origin_form(target: bytes) -> bytes:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.scs.config import Bucket, Config
-from datasets.scs.ledger import Exists, Full, Ledger, Row, TooLarge, name_of
+from datasets.scs.ledger import Condition, Full, Ledger, Row, TooLarge, Unmet, name_of
 
-__all__ = ["BadDigest", "Cut", "Exists", "Full", "Store", "TooLarge"]
+__all__ = ["BadDigest", "Cut", "Full", "Object", "Store", "TooLarge", "Unmet", "etag_of", "http_date"]
 
 logger = logging.getLogger(__name__)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -102,6 +102,13 @@ class Store:
         """Return an object that was found lately."""
         return self._hot.get(target)
 
+    def current(self, found: Object, key: bytes, target: bytes) -> Object | None:
+        """Return an object if its file is still there, else what has taken its place: for answers that open no file."""
+        if os.access(found.path, os.F_OK):
+            return found
+        self.lost(found, target, "its file is gone")
+        return self.find(found.bucket, key, target)
+
     def lost(self, found: Object, target: bytes, why: str) -> None:
         """Take note that a file is not what was remembered: replaced by now, or else damaged, and then drop its row."""
         self._hot.pop(target, None)
@@ -123,11 +130,11 @@ class Store:
         body: Callable[[], Iterable[bytes | memoryview]],
         *,
         digest: bytes | None = None,
-        only_new: bool = False,
+        condition: Condition | None = None,
     ) -> tuple[Object, int]:
         """Store an object; return it, and how many others had to go.
 
-        ``body`` is called once there is room. Raises Full, TooLarge, Exists, Cut or BadDigest, and then nothing has
+        ``body`` is called once there is room. Raises Full, TooLarge, Unmet, Cut or BadDigest, and then nothing has
         changed but for what had to go.
         """
         name = name_of(bucket.name, key)
@@ -147,7 +154,7 @@ class Store:
             if self.config.fsync:
                 _sync_folder(final.parent)
             row = Row(name, file, size, found, self._clock())
-            old = self.ledger.keep(bucket, key, row, only_new=only_new)
+            old = self.ledger.keep(bucket, key, row, condition)
         except BaseException as error:
             for path in (temp, final):
                 path.unlink(missing_ok=True)
@@ -279,13 +286,18 @@ def scrubbing(folder: Path) -> int | None:
 
 
 def _object(row: Row, bucket: Bucket, path: str) -> Object:
-    etag = b'"' + row.digest.hex().encode() + b'"'
+    etag = etag_of(row.digest)
     modified = int(row.added)
     head = (
         b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\nETag: %b\r\n"
         b"Last-Modified: %b\r\nAccept-Ranges: bytes\r\n" % (row.size, etag, http_date(modified))
     )
     return Object(row.name, path, row.size, etag, modified, bucket, head)
+
+
+def etag_of(digest: bytes) -> bytes:
+    """Return the entity tag of a content."""
+    return b'"' + digest.hex().encode() + b'"'
 
 
 def http_date(seconds: float) -> bytes:

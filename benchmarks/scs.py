@@ -1,0 +1,155 @@
+"""The cache service beside nginx: the same files, one worker each, in turn; only the cache service has anything to do
+besides: a token's verdict, the bucket's rule, the object's row, its use, its ETag and the counts."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import spread
+from benchmarks.results import aim, number, spanned, table
+
+SIZES = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20}
+CONNECTIONS = (16, 64)
+#: Of nginx's rate, what a prototype reached.
+AIMS = {"4 KiB": 0.7, "64 KiB": 1.0, "1 MiB": 1.0}
+FILES, ROUNDS, SECONDS = 64, 5, 3
+TOKEN = "of-this-benchmark"
+NGINX = """
+worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000;
+  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen 127.0.0.1:{port}; root {folder}/files; default_type application/octet-stream; }}
+}}
+"""
+WRK = """
+local turn = 0
+request = function()
+  turn = (turn + 1) % {files}
+  return wrk.format("GET", "{prefix}/" .. turn)
+end
+"""
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def process(command: list[str], port: int) -> Iterator[None]:
+    """Run a server until the block ends; begin once it listens."""
+    with tempfile.TemporaryFile() as said:
+        server = subprocess.Popen(command, stdout=said, stderr=said)
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                    break
+                except OSError:
+                    if server.poll() is not None or time.monotonic() > deadline:
+                        said.seek(0)
+                        raise RuntimeError(f"{command[0]} does not start: {said.read()[-2000:]!r}") from None
+                    time.sleep(0.05)
+            yield
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, str]]:
+    """Have both serve the same objects; yield the prefix of each one's addresses."""
+    files = folder / "files"
+    buckets = [{"Name": "private", "BucketQuota": "10Gi", "AllowNamespaces": ["bench"]}]
+    tokens = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "bench"}]}
+    ours, theirs = free_port(), free_port()
+    (folder / "scs.json").write_text(json.dumps({"Bucket": buckets, "Reviewer": tokens}))
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=theirs))
+    command = [sys.executable, "-m", "datasets.scs", "--config", str(folder / "scs.json")]
+    command += ["--port", str(ours), "--directory", str(folder / "scs")]
+    nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+    with process(command, ours), process([nginx, "-c", str(folder / "nginx.conf")], theirs):
+        for size in SIZES.values():
+            (files / str(size)).mkdir(parents=True)
+            for number_ in range(FILES):
+                content = os.urandom(size)
+                (files / str(size) / str(number_)).write_bytes(content)
+                address = f"http://127.0.0.1:{ours}/v1/objects/private/{size}/{number_}"
+                request = urllib.request.Request(address, content, {"Authorization": f"Bearer {TOKEN}"}, method="PUT")
+                urllib.request.urlopen(request).close()
+        files.chmod(0o755)
+        folder.chmod(0o755)  # nginx serves as another user
+        yield {"scs": f"http://127.0.0.1:{ours}/v1/objects/private", "nginx": f"http://127.0.0.1:{theirs}"}
+
+
+def wrk(prefix: str, size: int, connections: int, seconds: float, folder: Path) -> float:
+    """Return requests a second; anything but whole 200s is an error of the measure."""
+    host, _, path = prefix.removeprefix("http://").partition("/")
+    script = folder / "wrk.lua"
+    script.write_text(WRK.format(files=FILES, prefix=f"/{path}/{size}" if path else f"/{size}"))
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
+    command += ["-H", f"Authorization: Bearer {TOKEN}", f"http://{host}/"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", said)
+    if rate is None or "Non-2xx" in said or "Socket errors" in said:
+        raise RuntimeError(said)
+    return float(rate[1])
+
+
+def measure(rounds: int = ROUNDS, seconds: float = SECONDS) -> dict[str, Any]:
+    """Measure each size and number of connections, in turn, as often as asked."""
+    if missing := [name for name in ("wrk", "nginx") if not shutil.which(name, path=f"{os.defpath}:/usr/sbin")]:
+        raise RuntimeError(f"missing: {', '.join(missing)}; apt-get install wrk nginx-light")
+    figures: dict[str, Any] = {"seconds": seconds, "files": FILES, "rates": {}}
+    with tempfile.TemporaryDirectory() as made, served(Path(made)) as prefixes:
+        for name, size in SIZES.items():
+            for connections in CONNECTIONS:
+                rates: dict[str, list[float]] = {who: [] for who in prefixes}
+                for prefix in prefixes.values():
+                    wrk(prefix, size, connections, 1, Path(made))
+                for _ in range(rounds):
+                    for who, prefix in prefixes.items():
+                        rates[who].append(wrk(prefix, size, connections, seconds, Path(made)))
+                ratios = [ours / theirs for ours, theirs in zip(rates["scs"], rates["nginx"], strict=True)]
+                found = {who: spread(each) for who, each in rates.items()} | {"ratio": spread(ratios)}
+                figures["rates"][f"{name}, {connections} connections"] = {"size": name, **found}
+                print(f"{name} -c{connections}: {found}", flush=True)
+    return figures
+
+
+def show(found: dict[str, Any]) -> str:
+    """Write the section of the page of results."""
+    rows = [
+        [name, spanned(each["scs"]), spanned(each["nginx"]), spanned(each["ratio"])]
+        for name, each in found["rates"].items()
+    ]
+    met = all(each["ratio"]["median"] >= AIMS[each["size"]] for each in found["rates"].values())
+    wanted = " / ".join(number(share) for share in AIMS.values())
+    return "\n\n".join(
+        [
+            f"`wrk -t1`, {found['files']} objects of each size, {found['seconds']} s a run, one worker each, in turn. "
+            "The cache service checks a token, the bucket's rule and the object's row, notes the use, sends an ETag "
+            "and counts; nginx sends files.",
+            table(["GET, requests/s", "cache service", "nginx", "ratio"], rows),
+            aim(f"{wanted} of nginx at {', '.join(AIMS)}", met),
+        ]
+    )

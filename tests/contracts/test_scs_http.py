@@ -1,0 +1,433 @@
+"""What the cache service promises on the wire; docs/scs.md is the same in prose."""
+
+import base64
+import hashlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from datasets.scs.config import Limits
+from datasets.scs.reviewers import Identity, Unavailable
+from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
+
+BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
+    with running(told(tmp_path_factory.mktemp("scs"))) as made:
+        yield made
+
+
+def test_a_miss_is_404_a_put_is_201_and_then_it_is_a_hit(cache: Cache) -> None:
+    assert cache.get("first").status == 404
+    assert cache.put("first", b"content").status == 201
+    found = cache.get("first")
+    assert (found.status, found.body) == (200, b"content")
+    assert cache.put("first", b"other").status == 201, "a PUT is 201 whether there was something or not"
+    assert cache.get("first").body == b"other"
+
+
+@pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 200_000, len(BIG)])
+def test_bodies_of_every_size_come_back_as_they_were(cache: Cache, size: int) -> None:
+    assert cache.put(f"sized/{size}", BIG[:size]).status == 201
+    found = cache.get(f"sized/{size}")
+    assert found.body == BIG[:size] and found.headers["content-length"] == str(size)
+
+
+def test_a_key_is_the_raw_target_and_nothing_else(cache: Cache) -> None:
+    keys = [
+        "a.b",
+        "a%2eb",
+        "a%2Eb",
+        "x/../y",
+        "y",
+        "x//z",
+        "x/z",
+        "/x/z",
+        "q?a=1",
+        "q?a=2",
+        "q",
+        "c#d",
+        "c",
+        "%C3%A4",
+        "%c3%a4",
+        "a/./b",
+    ]
+    keys += [
+        "file:///tmp/x/a.bin",
+        "s3://undefined/bucket/key",
+        "../../../../etc/passwd",
+        "..%2f..%2fetc",
+        "n" * 10_000,
+    ]
+    for number, key in enumerate(keys):
+        assert cache.put(key, b"%d" % number).status == 201, key[:40]
+    assert [cache.get(key).body for key in keys] == [b"%d" % number for number in range(len(keys))]
+    outside = {path for path in cache.config.directory.parent.rglob("*") if cache.config.directory not in path.parents}
+    assert outside <= {cache.config.directory}, "no key leaves the folder"
+
+
+def test_an_absolute_target_is_the_same_object(cache: Cache) -> None:
+    cache.put("absolute", b"same")
+    assert cache.ask("GET", f"http://127.0.0.1:{cache.port}/v1/objects/private/absolute").body == b"same"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "/v1/objects", "/v1/objects/", "/v1/objects/private", "/v1/objects/private/", "/v1/objects/nobody/x", "*"],
+)
+def test_what_is_no_object_is_404(cache: Cache, target: str) -> None:
+    found = cache.ask("GET", target)
+    assert found.status == 404 and found.headers["content-type"] == "application/problem+json"
+    assert json.loads(found.body)["status"] == 404
+
+
+def test_a_head_is_a_get_without_a_body(cache: Cache) -> None:
+    cache.put("headed", b"12345")
+    line = cache.line()
+    for key, status in [("headed", 200), ("nothing", 404)]:
+        line.send(f"HEAD /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        assert line.answer(head_only=True).status == status
+    line.send(f"GET /v1/objects/private/headed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+    assert line.answer().body == b"12345", "the connection is in step"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "body", "content_range"),
+    [
+        ("bytes=0-3", 206, b"0123", "bytes 0-3/10"),
+        ("bytes=8-", 206, b"89", "bytes 8-9/10"),
+        ("bytes=-3", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-99", 206, b"0123456789", "bytes 0-9/10"),
+        ("bytes=5-" + "9" * 5000, 206, b"56789", "bytes 5-9/10"),
+        ("bytes=10-", 416, None, "bytes */10"),
+        ("bytes=" + "9" * 5000 + "-", 416, None, "bytes */10"),
+        ("bytes=-0", 416, None, "bytes */10"),
+        ("bytes=5-2", 200, b"0123456789", None),
+        ("bytes=--5", 200, b"0123456789", None),
+        ("bytes=-5-7", 200, b"0123456789", None),
+        ("bytes=0-3,2-5", 200, b"0123456789", None),
+        ("bytes=0-0," * 2000, 200, b"0123456789", None),
+        ("seconds=1-2", 200, b"0123456789", None),
+    ],
+)
+def test_a_range_is_one_range_or_none(
+    cache: Cache, asked: str, status: int, body: bytes | None, content_range: str | None
+) -> None:
+    cache.put("ranged", b"0123456789")
+    found = cache.get("ranged", headers=f"{AUTHORIZED}Range: {asked}\r\n")
+    assert (found.status, found.headers.get("content-range")) == (status, content_range)
+    assert body is None or found.body == body
+
+
+def test_a_range_of_a_large_object_is_exact(cache: Cache) -> None:
+    cache.put("large", BIG)
+    found = cache.get("large", headers=f"{AUTHORIZED}Range: bytes=1000000-2500000\r\n")
+    assert found.body == BIG[1_000_000:2_500_001]
+
+
+def test_conditions_hold_in_their_order(cache: Cache) -> None:
+    etag = cache.put("conditional", b"0123456789").headers["etag"]
+    assert etag == f'"{hashlib.sha256(b"0123456789").hexdigest()}"'
+    date = cache.get("conditional").headers["last-modified"]
+    long_ago = "Sun, 06 Nov 1994 08:49:37 GMT"
+    for asked, status in [
+        (f"If-None-Match: {etag}", 304),
+        (f'If-None-Match: "x", W/{etag}', 304),
+        ("If-None-Match: *", 304),
+        ('If-None-Match: "x"', 200),
+        (f'If-None-Match: "x"\r\nIf-None-Match: {etag}', 304),
+        (f"If-Match: {etag}", 200),
+        (f"If-Match: W/{etag}", 412),
+        ('If-Match: "x"', 412),
+        (f"If-Modified-Since: {date}", 304),
+        (f"If-Modified-Since: {long_ago}", 200),
+        ("If-Modified-Since: yesterday", 200),
+        (f"If-Unmodified-Since: {long_ago}", 412),
+        (f'If-None-Match: "x"\r\nIf-Modified-Since: {date}', 200),
+        (f"Range: bytes=0-3\r\nIf-Range: {etag}", 206),
+        (f"Range: bytes=0-3\r\nIf-Range: W/{etag}", 200),
+        (f"Range: bytes=0-3\r\nIf-Range: {date}", 206),
+        (f"Range: bytes=0-3\r\nIf-Range: {long_ago}", 200),
+    ]:
+        found = cache.get("conditional", headers=f"{AUTHORIZED}{asked}\r\n")
+        assert found.status == status, asked
+        assert status not in (200, 206, 304) or found.headers["etag"] == etag
+
+
+def test_a_put_may_be_for_a_new_object_only_or_for_a_known_one(cache: Cache) -> None:
+    new = f"{AUTHORIZED}If-None-Match: *\r\n"
+    etag = cache.put("once", b"1", headers=new).headers["etag"]
+    assert cache.put("once", b"2", headers=new).status == 412
+    assert cache.put("once", b"2", headers=f"{AUTHORIZED}If-Match: {etag}\r\n").status == 201
+    assert cache.put("once", b"3", headers=f"{AUTHORIZED}If-Match: {etag}\r\n").status == 412
+    assert cache.get("once").body == b"2"
+
+
+def test_what_is_replaced_is_not_remembered(cache: Cache) -> None:
+    old = cache.put("replaced", b"old").headers["etag"]
+    assert cache.ask("HEAD", "/v1/objects/private/replaced").headers["etag"] == old
+    new = cache.put("replaced", b"new").headers["etag"]
+    assert cache.ask("HEAD", "/v1/objects/private/replaced").headers["etag"] == new
+    assert cache.get("replaced", headers=f"{AUTHORIZED}If-None-Match: {old}\r\n").status == 200
+
+
+def test_an_announced_digest_is_checked(cache: Cache) -> None:
+    digest = base64.b64encode(hashlib.sha256(b"whole").digest()).decode()
+    assert cache.put("digested", b"whole", headers=f"{AUTHORIZED}Content-Digest: sha-256=:{digest}:\r\n").status == 201
+    assert cache.put("flipped", b"whale", headers=f"{AUTHORIZED}Content-Digest: sha-256=:{digest}:\r\n").status == 400
+    assert cache.put("flipped", b"whole", headers=f"{AUTHORIZED}Content-Digest: sha-256=:%%:\r\n").status == 201
+    assert cache.put("broken", b"whole", headers=f"{AUTHORIZED}Content-Digest: sha-256=:abcd:\r\n").status == 400
+
+
+@pytest.mark.parametrize(
+    ("bucket", "method", "token", "status"),
+    [
+        ("public", "GET", "", 200),
+        ("public", "PUT", "", 401),
+        ("public", "PUT", "Authorization: Bearer stranger\r\n", 403),
+        ("public", "PUT", AUTHORIZED, 201),
+        ("private", "GET", "", 401),
+        ("private", "GET", "Authorization: Bearer nobody-knows\r\n", 401),
+        ("private", "GET", "Authorization: Basic Z29vZDp0b2tlbg==\r\n", 401),
+        ("private", "GET", "Authorization: Bearer\r\n", 401),
+        ("private", "GET", "Authorization: Bearer two words\r\n", 401),
+        ("private", "GET", "Authorization: Bearer stranger\r\n", 403),
+        ("private", "GET", AUTHORIZED, 200),
+        ("private", "GET", AUTHORIZED.replace("Bearer", "bearer"), 200),
+    ],
+)
+def test_who_may_do_what(cache: Cache, bucket: str, method: str, token: str, status: int) -> None:
+    cache.put("guarded", b"x", bucket=bucket)
+    found = cache.ask(method, f"/v1/objects/{bucket}/guarded", headers=token)
+    assert found.status == status
+    assert (found.headers.get("www-authenticate", "").startswith("Bearer")) == (status == 401)
+
+
+@pytest.mark.parametrize("header", ["Origin: https://elsewhere.example", "Origin: null", "Sec-Fetch-Site: cross-site"])
+def test_no_web_page_has_anything_to_do_here(cache: Cache, header: str) -> None:
+    assert cache.get("anything", bucket="public", headers=f"{header}\r\n").status == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PATCH", "OPTIONS"])
+def test_other_methods_are_405_and_say_which_there_are(cache: Cache, method: str) -> None:
+    found = cache.ask(method, "/v1/objects/private/x")
+    assert (found.status, found.headers["allow"]) == (405, "GET, HEAD, PUT")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        ("GET /v1/objects/private/x HTTP/1.1\r\n\r\n", 400),
+        ("GET /v1/objects/private/x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (f"GET /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}{AUTHORIZED}\r\n", 400),
+        ("GET /v1/objects/public/x HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nRange: bytes=0-2\r\n\r\n", 400),
+        ("GET /v1/objects/public/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 400),
+        (f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Transfer-Encoding: chunked\r\n\r\n", 411),
+        (
+            f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}"
+            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Content-Length: -1\r\n\r\n", 400),
+        (f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Content-Length: 1, 1\r\n\r\n", 400),
+        (
+            f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}"
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+            400,
+        ),
+        (f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Content-Length: 99999999999\r\n\r\n", 413),
+        (f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Content-Length: {'9' * 400}\r\n\r\n", 400),
+        (f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Content-Length: 1\r\nExpect: tea\r\n\r\n", 400),
+        (f"GET /v1/objects/public/{'n' * 17_000} HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+        (f"GET /v1/objects/public/x HTTP/1.1\r\nHost: a\r\nX: {'y' * 60_000}\r\n\r\n", 431),
+        ("GET /v1/objects/public/x HTTP/1.1\r\nHost: a\r\n" + f"X: {'y' * 1000}\r\n" * 70, 431),
+        ("GET /v1/objects/public/a b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /v1/objects/public/ä HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /v1/objects/public/x HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+        ("GET /v1/objects/public/x HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", 400),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    ],
+)
+def test_what_contradicts_itself_is_refused_and_the_line_is_cut(cache: Cache, raw: str, status: int) -> None:
+    line = cache.line().send(raw.encode("latin-1"))
+    found = line.answer()
+    assert (found.status, found.headers["connection"]) == (status, "close")
+    assert line.ended()
+
+
+def test_a_put_needs_a_length(cache: Cache) -> None:
+    line = cache.line().send(f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}\r\n".encode())
+    assert line.answer().status == 411
+
+
+def test_requests_may_come_in_one_piece_or_byte_by_byte(cache: Cache) -> None:
+    cache.put("piped", b"small")
+    cache.put("piped-large", BIG)
+    gets = "".join(
+        f"GET /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n" for key in ("piped", "piped-large")
+    )
+    line = cache.line()
+    threading.Thread(target=line.send, args=(gets.encode() * 20,)).start()
+    for _ in range(20):
+        assert line.answer().body == b"small"
+        assert line.answer().body == BIG
+    for number in range(len(gets)):
+        line.send(gets[number : number + 1].encode())
+    assert (line.answer().body, line.answer().body) == (b"small", BIG)
+
+
+def test_a_put_in_the_middle_of_a_pipeline_keeps_its_place(cache: Cache) -> None:
+    line = cache.line()
+    put = f"PUT /v1/objects/private/order HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: %d\r\n\r\n"
+    get = f"GET /v1/objects/private/order HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
+    line.send((put % 3).encode() + b"one" + get + (put % len(BIG)).encode() + BIG[:1000])
+    assert line.answer().status == 201
+    assert line.answer().body == b"one"
+    line.send(BIG[1000:] + get)
+    assert line.answer().status == 201
+    assert line.answer().body == BIG
+
+
+def test_continue_is_said_only_where_the_body_is_wanted(cache: Cache) -> None:
+    head = (
+        "PUT /v1/objects/private/expected HTTP/1.1\r\nHost: here\r\n%sContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    )
+    line = cache.line().send((head % AUTHORIZED).encode())
+    assert line.answer().status == 100
+    assert line.send(b"hello").answer().status == 201
+    assert cache.line().send((head % "").encode()).answer().status == 401
+    assert cache.get("expected").body == b"hello"
+
+
+def test_a_refused_body_is_read_to_its_end_so_that_the_client_learns_why(cache: Cache) -> None:
+    line = cache.line()
+    head = f"PUT /v1/objects/private/much HTTP/1.1\r\nHost: here\r\nContent-Length: {len(BIG) * 8}\r\n\r\n"
+    line.send(head.encode())
+    for _ in range(8):
+        line.send(BIG)
+    assert line.answer().status == 401
+
+
+def test_a_body_that_is_cut_off_leaves_nothing(cache: Cache) -> None:
+    before = cache.store.ledger.accounts()["private"]
+    line = cache.line()
+    line.send(
+        f"PUT /v1/objects/private/cut HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 9999\r\n\r\n".encode()
+    )
+    line.send(b"some")
+    line.close()
+    assert cache.get("cut").status == 404
+    eventually(lambda: cache.store.ledger.accounts()["private"] == before)
+    assert list((cache.config.directory / "temp").iterdir()) == []
+
+
+def test_http_1_0_is_answered_once(cache: Cache) -> None:
+    cache.put("old", b"x", bucket="public")
+    line = cache.line().send(b"GET /v1/objects/public/old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    found = line.answer()
+    assert (found.status, found.headers["connection"]) == (200, "close") and line.ended()
+
+
+def test_an_upgrade_is_declined_by_answering(cache: Cache) -> None:
+    cache.put("upgraded", b"x", bucket="public")
+    asked = "GET /v1/objects/public/upgraded HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    assert cache.line().send(asked.encode()).answer().body == b"x"
+
+
+def test_health_and_metrics_need_no_token(cache: Cache) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    assert cache.ask("GET", "/healthz", headers="").status == cache.ask("GET", "/readyz", headers="").status == 200
+    before = samples(cache, text_string_to_metric_families)
+    cache.put("counted", b"12345", bucket="public")
+    cache.get("counted", bucket="public")
+    cache.get("not-counted", bucket="public")
+    after = samples(cache, text_string_to_metric_families)
+    grown = {key: after[key] - before.get(key, 0) for key in after}
+    assert grown["scs_hits_total", "public"] == grown["scs_misses_total", "public"] == 1
+    assert grown["scs_sent_bytes_total", "public"] == grown["scs_used_bytes", "public"] == 5
+    assert after["scs_quota_bytes", "public"] == 1 << 20
+
+
+def samples(cache: Cache, parse: object) -> dict[tuple[str, str], float]:
+    """Return every sample that has a bucket, by name and bucket."""
+    assert callable(parse)
+    page = cache.ask("GET", "/metrics", headers="").body.decode()
+    return {
+        (sample.name, sample.labels["bucket"]): sample.value
+        for family in parse(page)
+        for sample in family.samples
+        if "bucket" in sample.labels
+    }
+
+
+def eventually(true: object) -> None:
+    """Wait until something holds."""
+    assert callable(true)
+    deadline = time.monotonic() + 30.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Slow:
+    """A reviewer that is asked about one token at a time, and knows all but one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def review(self, token: str) -> Identity | None:
+        self.asked += 1
+        time.sleep(0.2)
+        if token == "down":
+            raise Unavailable("nobody there")
+        return Identity("team", "x", expires=time.time() - 1.0)
+
+
+def test_one_token_is_reviewed_once_for_all_who_bring_it_at_a_time(tmp_path: Path) -> None:
+    reviewer = Slow()
+    with running(told(tmp_path), reviewer) as cache:
+        lines = [cache.line() for _ in range(20)]
+        for line in lines:
+            line.send(f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        assert [line.answer().status for line in lines] == [404] * 20
+        assert reviewer.asked == 1
+        found = cache.get("x", headers="Authorization: Bearer down\r\n")
+        assert (found.status, found.headers["retry-after"]) == (503, "1")
+
+
+def test_those_who_dawdle_are_hung_up_on(tmp_path: Path) -> None:
+    limits = Limits(idle=1.0, head_time=1.0, stall=1.0, slowest=1 << 20)
+    with running(replace(told(tmp_path), limits=limits)) as cache:
+        cache.put("big", BIG * 8)
+        silent, half = cache.line(), cache.line().send(b"GET /v1/objects/private/x HTTP/1.1\r\nHos")
+        stuck = cache.line()
+        stuck.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.send(f"GET /v1/objects/private/big HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        sending = cache.line()
+        head = f"PUT /v1/objects/private/y HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 99\r\n\r\n"
+        sending.send(head.encode())
+        assert silent.ended()
+        assert half.answer().status == 408
+        assert sending.ended()
+        eventually(lambda: not [one for one in cache.server._connections.values() if one.file >= 0])
+
+
+def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
+    with running(replace(told(tmp_path), limits=Limits(connections=8))) as cache:
+        held = [cache.line() for _ in range(8)]
+        for line in held:
+            assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
+        assert cache.line().answer().status == 503
+        held[0].close()
+        eventually(lambda: len(cache.server._connections) < 8)
+        assert cache.ask("GET", "/healthz").status == 200
