@@ -1,7 +1,7 @@
 """Downloads by single byte ranges (RFC 9110, 14): Range, If-Range, ETag, If-None-Match, 206, 304 and 416."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flask import Response, request
 
@@ -48,6 +48,18 @@ def same_tag(header: str, etag: str) -> bool:
     return any(tag in {"*", etag} for tag in tags)
 
 
+def begun(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Begin a body before its head is sent, so that a store that does not answer is still answered as a problem."""
+    rest = iter(pieces)
+    return _begun(next(rest, b""), rest)
+
+
+def _begun(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
 def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
     """Answer this GET or HEAD with a content of known size, whole or in part, in constant memory."""
     tag = quoted(etag)
@@ -65,5 +77,5 @@ def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping
     fixed["Content-Length"] = str(stop - start)
     if part:
         fixed["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-    body = () if request.method == "HEAD" else read(start, stop)
+    body = () if request.method == "HEAD" else begun(read(start, stop))
     return Response(body, 206 if part else 200, headers=fixed, content_type=media_type, direct_passthrough=True)

@@ -1,5 +1,6 @@
 """Answers that go on: NDJSON and server-sent events, with heartbeats so that a hang-up is noticed."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -7,7 +8,9 @@ from flask import Response, request
 
 from api.context import context, services
 from core.domain.records import Event
-from core.errors import TooManyStreams
+from core.errors import PlatformError, TooManyStreams
+
+logger = logging.getLogger(__name__)
 
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
@@ -36,6 +39,15 @@ def told(events: Iterable[Event | None]) -> Iterator[bytes]:
         else:
             body = {"at": event.at, **event.body}
             yield frame(msgspec.json.encode(body, enc_hook=str), event=event.type, id=event.seq)
+
+
+def honest(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass lines of results on; where no more can be had, say so in a last line, for the status was sent long ago."""
+    try:
+        yield from lines
+    except PlatformError as error:
+        logger.warning("results end before their time: %s", error.detail)
+        yield msgspec.json.encode({"incomplete": error.detail}) + b"\n"
 
 
 def alive(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -10,9 +10,9 @@ from api.blueprint import BINARY, EVENT, TEXT, Blueprint, header, nothing
 from api.context import context, services
 from api.escaping import escaped
 from api.negotiation import choose
-from api.ranges import serve
+from api.ranges import begun, serve
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, RangeHeaders, ResultSchema, ResultsQuery
-from api.streams import LIVE, NDJSON, SSE, alive, as_events, room, stream, told
+from api.streams import LIVE, NDJSON, SSE, alive, as_events, honest, room, stream, told
 from api.tables import PARQUET, as_csv
 from core.errors import Invalid, NotAcceptable, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
@@ -33,7 +33,7 @@ UNCHANGED = {"description": "Unchanged since the ETag."}
 def follow(id: str, skip: int, format: str) -> Response:
     """Stream results in order of arrival until the end."""
     room()
-    lines = services().results.follow(id, skip=skip, heartbeat=context().heartbeat)
+    lines = honest(services().results.follow(id, skip=skip, heartbeat=context().heartbeat))
     return stream(as_events(lines, skip) if format == "sse" else alive(lines), FOLLOWED[format])
 
 
@@ -41,7 +41,7 @@ def table(id: str, start: int, format: str) -> Response:
     """Give what results there are, in task order."""
     results = services().results
     if format == "ndjson":
-        return Response(results.lines(id, start=start), content_type=NDJSON, direct_passthrough=True)
+        return Response(honest(begun(results.lines(id, start=start))), content_type=NDJSON, direct_passthrough=True)
     if start:
         raise Invalid("`from` is for NDJSON; a CSV or Parquet file holds all results.")
     attachment = {"Content-Disposition": f'attachment; filename="{id}.{format}"'}
@@ -51,7 +51,7 @@ def table(id: str, start: int, format: str) -> Response:
         return results.lines(id)
 
     if format == "csv":
-        body = as_csv(lines)
+        body = begun(as_csv(lines))
         return Response(body, headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
     from api.parquet import as_parquet  # few ask for it, and every process is smaller without
 
@@ -78,7 +78,7 @@ class Results(MethodView):
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results
 
-        In task order, of what is there; or with `follow`, in order of arrival until the end. A followed stream that
+        In task order, of what is there; or with `follow`, in order of arrival until the end. A stream of lines that
         cannot be complete ends with a line `{"incomplete": reason}`.
         """
         if query["follow"]:
@@ -130,6 +130,7 @@ class Logs(MethodView):
         """Read what models and simulators wrote"""
         room()
         lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
-        body = alive(lines) if query["raw"] else escaped(alive(lines))
+        lines = alive(lines if query["follow"] else begun(lines))
+        body = lines if query["raw"] else escaped(lines)
         headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}
         return stream(body, "text/plain; charset=utf-8", headers=headers)

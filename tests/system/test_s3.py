@@ -1,0 +1,127 @@
+"""The whole platform over a real S3 server: all of it lies there, and losing the server for a while loses nothing."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets.stores import ObjectStore, open_store
+from tests.stores import S3Server, fresh_bucket, minio_server
+from tests.system.house import MODELS, Platform, until, untimed, whole
+
+LOAD: dict[str, Any] = {
+    "model": MODELS / "echo.py",
+    "dataset": "noop",
+    "scenarios": {"range": [0, 6000]},
+    "params": {"work_us": 1000},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A MinIO of this file's own: one test kills it."""
+    started = minio_server(tmp_path_factory.mktemp("minio")).start()
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+@pytest.fixture(scope="module")
+def url(server: S3Server) -> str:
+    return server.url(fresh_bucket(), "platform")
+
+
+@pytest.fixture(scope="module")
+def platform(
+    prepared: None, server: S3Server, url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Platform]:
+    """A platform that keeps its objects there."""
+    told = {
+        "OBJECT_STORE_URL": url,
+        "OBJECT_STORE_ACCESS_KEY": server.access_key,
+        "OBJECT_STORE_SECRET_KEY": server.secret_key,
+        "LEASE_TTL": "3",
+    }
+    started = Platform(tmp_path_factory.mktemp("platform"), settings=told)
+    try:
+        yield started.start()
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def store(server: S3Server, url: str) -> ObjectStore:
+    """The platform's bucket, seen past the platform."""
+    return open_store(url, (server.access_key, server.secret_key))
+
+
+def test_all_that_a_simulation_leaves_lies_in_the_bucket_until_it_is_deleted(
+    platform: Platform, store: ObjectStore
+) -> None:
+    asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 3]}, "record": "all"}
+    ended = platform.run(**asked)
+    id = ended["id"]
+    assert ended["state"] == "succeeded", ended["reason"]
+    assert whole(platform.results(id), 3)
+    archive = platform.http.get(f"/v1/simulations/{id}/archive")
+    part = platform.http.get(f"/v1/simulations/{id}/archive", headers={"Range": "bytes=100-299"})
+    assert (part.status_code, part.content) == (206, archive.content[100:300])
+    with zipfile.ZipFile(io.BytesIO(archive.content)) as opened:
+        assert opened.testzip() is None
+    one = platform.http.get(f"/v1/simulations/{id}/artifacts").json()["items"][0]
+    artifact = platform.http.get(f"/v1/simulations/{id}/artifacts/{one['task']}/{one['name']}")
+    assert artifact.status_code == 200 and len(artifact.content) == one["size"]
+    until(
+        lambda: platform.http.get(f"/v1/simulations/{id}/tasks/0/replay").status_code == 200, 60.0, "no replay is made"
+    )
+    assert list(store.list(f"results/{id}/")) and list(store.list(f"replays/{id}/")) and list(store.list("models/"))
+    assert not list((platform.home / "objects").glob("*"))
+    assert platform.http.delete(f"/v1/simulations/{id}").status_code == 204
+    until(lambda: not [key for key in store.list("") if id in key], 30.0, "objects remain")
+
+
+def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: Platform) -> None:
+    assert platform.run(runtime="python", dataset="cartpole", scenarios={"range": [0, 4]})["state"] == "succeeded"
+    sent = platform.http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
+    assert sent.status_code == 201, sent.text
+    ended = platform.run(model=sent.json()["digest"], dataset="noop", scenarios={"range": [0, 300]})
+    assert ended["state"] == "succeeded", ended["reason"]
+    assert whole(platform.results(ended["id"]), 300)
+
+
+def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(platform: Platform, server: S3Server) -> None:
+    calm = platform.run(**LOAD)
+    assert calm["state"] == "succeeded", calm["reason"]
+    id = platform.submit(**LOAD)["id"]
+    until(lambda: platform.get(id)["tasks"]["done"] > 0, 60.0, "nothing is played")
+    server.kill()
+    answer = platform.http.get(f"/v1/simulations/{calm['id']}/results")
+    assert answer.status_code == 503, answer.text[:500]
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json()["type"] == "/problems/store-unavailable"
+    assert server.endpoint not in answer.text and str(server.port) not in answer.text
+    assert platform.post(**LOAD).status_code == 503  # a model that cannot be kept is not taken
+    assert platform.get(id)["state"] == "running"
+    server.start()
+    ended = platform.ended(id, 150.0)
+    assert ended["state"] == "succeeded", ended["reason"]
+    assert whole(platform.results(id), ended["tasks"]["total"])
+    assert [untimed(line) for line in platform.lines(id)] == [untimed(line) for line in platform.lines(calm["id"])]
+    assert platform.summary(id)["results_digest"] == platform.summary(calm["id"])["results_digest"]
+
+
+def test_the_keys_of_the_store_are_in_nothing_that_anybody_reads(platform: Platform, server: S3Server) -> None:
+    assert server.secret_key not in platform.said()
+    for path in _files(platform.home):
+        assert server.secret_key.encode() not in path.read_bytes(), path
+
+
+def _files(home: Path) -> Iterator[Path]:
+    for path in home.rglob("*"):
+        if path.is_file() and not path.is_symlink() and "environments" not in path.parts:
+            yield path
