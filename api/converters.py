@@ -44,17 +44,29 @@ class FileConverter(BaseConverter):
     regex = r"(?!.*(?:^|/)\.{1,2}(?:/|$))[^/\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,254}"
 
 
+class PathConverter(FileConverter):
+    """A path in a dataset."""
+
+    regex = r"(?!.*(?:^|/)\.{1,2}(?:/|$))[^/\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,1023}"
+
+
 SCHEMAS: Mapping[type[BaseConverter], Mapping[str, Any]] = {
     IdConverter: {"type": "string", "pattern": SIMULATION_ID, "example": "01jd0000000000000000000000"},
     NameConverter: {"type": "string", "pattern": NAME, "example": "car_street"},
     ReferenceConverter: {"type": "string", "pattern": REFERENCE, "example": "idm"},
     TaskConverter: {"type": "integer", "minimum": -1, "maximum": 999_999_999, "example": 0},
     FileConverter: {"type": "string", "minLength": 1, "maxLength": 255, "example": "trace.npz"},
+    PathConverter: {"type": "string", "minLength": 1, "maxLength": 1024, "example": "dataset.json"},
 }
 
 
 def register(app: Flask) -> None:
     """Make the converters known to an application's addresses."""
     app.url_map.converters.update(
-        id=IdConverter, name=NameConverter, ref=ReferenceConverter, task=TaskConverter, file=FileConverter
+        id=IdConverter,
+        name=NameConverter,
+        ref=ReferenceConverter,
+        task=TaskConverter,
+        file=FileConverter,
+        path=PathConverter,
     )

@@ -1,4 +1,4 @@
-"""Packs: files laid one after the other into objects of a useful size, so that a million small files are few objects."""
+"""Packs: files one after the other in objects of a useful size, so that a million small files are few objects."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator

@@ -239,6 +239,7 @@ def extended(built_in: Dataset, *, name: str, version: str, digest: str, said: M
         "tasks": said["tasks"],
         "max_tasks": said["tasks"],
         "scenarios": SCENARIOS,
+        "listed": said["scenarios"],
         "files": [],
         "extends": built_in.name,
     }

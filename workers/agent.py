@@ -21,7 +21,7 @@ from typing import Any
 
 from core.domain.launches import Phase, Sighting
 from core.errors import PlatformError, Unsafe
-from datasets.staging import stage
+from datasets.staging import NodeCache
 from datasets.stores.base import ObjectStore
 from workers.crews import Crew, Kind, kit_for
 
@@ -65,8 +65,9 @@ class Agent:
         promised: Kind | None,
     ) -> None:
         self._launches = home / "launches"
-        self._models = home / "cache" / "models"
+        self._cache = NodeCache(home / "cache", store)
         self._environments = home / "environments"
+        self._plays = home / "plays"
         self._run = home / "run"
         self._store = store
         self._cores = cores
@@ -138,12 +139,10 @@ class Agent:
         folder = self._launches / id
         if id in self._running or folder.exists():
             return
-        kind = Kind(launch["runtime"], launch["format"], launch["dataset"], launch["version"])
+        kind = Kind(launch["runtime"], launch["format"], launch["dataset"], launch["version"], launch["play"])
         self._running[id] = running = Running(launch["workers"], folder)
         try:
-            model = await asyncio.to_thread(
-                stage, self._store, launch["model_key"], launch["model_digest"], self._models
-            )
+            model = await asyncio.to_thread(self._cache.object, launch["model_key"], launch["model_digest"])
             if self._running.get(id) is running:  # not cancelled meanwhile
                 self._start(launch, kind, running, model)
         except BaseException:
@@ -263,7 +262,7 @@ class Agent:
                 logger.info("a crew is warm for %s on %s", kind.runtime, kind.dataset)
 
     def _muster(self, kind: Kind, workers: int) -> Crew | None:
-        kit = kit_for(kind, self._environments, self._sandbox)
+        kit = kit_for(kind, self._environments, self._sandbox, self._plays)
         if kit is None:
             return None
         self._made += 1

@@ -30,9 +30,10 @@ class Kind:
     format: str
     dataset: str
     version: str
+    play: str = ""  # a registered dataset's folder, among those that staging laid out
 
 
-def kit_for(kind: Kind, folder: Path, sandbox: int | None) -> Kit | None:
+def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Kit | None:
     """Return what it takes to start such a crew, or None while an environment is not ready (or no longer known)."""
     dataset = datasets().get(kind.dataset)
     runtime = catalogue.runtimes().get(kind.runtime)
@@ -41,14 +42,15 @@ def kit_for(kind: Kind, folder: Path, sandbox: int | None) -> Kit | None:
     format = runtime.formats[kind.format]
     host = environments.ready(format.environment, folder)
     player = environments.ready(catalogue.simulators()[dataset.simulator], folder)
-    if host is None or player is None:
+    seen = plays / kind.play if kind.play else dataset.folder
+    if host is None or player is None or not seen.is_dir():
         return None
     # A world that is there to measure the platform says so; elsewhere what a runtime needs is what holds.
     isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
     return Kit(
         python=base_interpreter(),
         harness=str(HARNESS),
-        dataset=str(dataset.folder),
+        dataset=str(seen),
         player_site=str(player),
         host_site=str(host),
         format=kind.format,

@@ -199,10 +199,15 @@ class Dispatcher:
                 self._launch(one)
 
     def _tidy(self) -> None:
-        """What is left to do for simulations that have ended, and for what has expired."""
+        """What is left to do for simulations that have ended, for datasets, and for what has expired."""
         if time.monotonic() - self._swept_at >= SWEEP:
             self._swept_at = time.monotonic()
             self._platform.bell.enqueue("sweep", "expired")
+        registering, fetching = self._platform.datasets.waiting()
+        for id in registering:
+            self._again_and_again(id, lambda id: self._platform.bell.enqueue("register", id))
+        for id in fetching:
+            self._again_and_again(id, lambda id: self._platform.bell.enqueue("prefetch", id))
         for id in self._dispatch.unfinished():
             self._again_and_again(id, self._dispatch.collect)
         for id in self._dispatch.deleted():

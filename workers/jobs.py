@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 #: Downloads at once. They take minutes, and what ends in milliseconds must not wait for them.
 DOWNLOADS = 2
+#: Datasets that are registered at once; each takes a core while it hashes.
+REGISTRATIONS = 2
 
 
 class Jobs:
@@ -26,56 +28,71 @@ class Jobs:
         self._environments = environments_folder
         self._sandbox = sandbox
         self._downloads = ThreadPoolExecutor(DOWNLOADS, "stage")
-        self._staging: set[str] = set()
+        self._registrations = ThreadPoolExecutor(REGISTRATIONS, "register")
         self._sweeps = ThreadPoolExecutor(1, "sweep")
-        self._sweeping = threading.Lock()
+        self._busy: set[str] = set()
         self._lock = threading.Lock()
 
     @property
     def table(self) -> Mapping[str, Callable[[str], None]]:
         """Return each job by its name."""
-        return {"stage": self.stage, "collect": self.collect, "replay": self.replay, "sweep": self.sweep}
+        return {
+            "stage": self.stage,
+            "collect": self.collect,
+            "replay": self.replay,
+            "register": self.register,
+            "prefetch": self.prefetch,
+            "sweep": self.sweep,
+        }
 
     def stage(self, id: str) -> None:
-        """Make a simulation's environments and files ready, beside the other jobs."""
-        with self._lock:
-            if id in self._staging:
-                return  # the bell rings again while a download goes on
-            self._staging.add(id)
-        self._downloads.submit(self._stage, id)
+        """Make a simulation's environments and files ready."""
+        self._beside(self._downloads, self._platform.staging.stage, id)
 
-    def _stage(self, id: str) -> None:
-        try:
-            self._platform.staging.stage(id)
-        except Exception:
-            logger.exception("staging failed; it is rung for again", extra={"simulation": id})
-        finally:
-            with self._lock:
-                self._staging.discard(id)
+    def prefetch(self, id: str) -> None:
+        """Bring a version of a dataset near."""
+        self._beside(self._downloads, self._platform.staging.prefetch, id)
+
+    def register(self, id: str) -> None:
+        """Make a version of a dataset."""
+        self._beside(self._registrations, self._platform.registering.register, id)
 
     def sweep(self, what: str) -> None:
-        """Delete what has expired, beside the other jobs; one sweep at a time."""
-        if self._sweeping.acquire(blocking=False):
-            self._sweeps.submit(self._sweep)
+        """Delete what has expired, and what nobody needs any more."""
+        self._beside(self._sweeps, self._sweep, what)
 
-    def _sweep(self) -> None:
+    def _sweep(self, what: str) -> None:
+        self._platform.uploads.sweep()
+        self._platform.staging.sweep()
+
+    def _beside(self, pool: ThreadPoolExecutor, work: Callable[[str], object], id: str) -> None:
+        """Do what may take long beside the other jobs, and not twice at once."""
+        with self._lock:
+            if id in self._busy:
+                return  # the bell rings again while it goes on
+            self._busy.add(id)
+        pool.submit(self._do, work, id)
+
+    def _do(self, work: Callable[[str], object], id: str) -> None:
         try:
-            self._platform.uploads.sweep()
+            work(id)
         except Exception:
-            logger.exception("a sweep failed; it is rung for again")
+            logger.exception("a job failed; it is rung for again", extra={"job": work.__name__, "id": id})
         finally:
-            self._sweeping.release()
+            with self._lock:
+                self._busy.discard(id)
 
     def collect(self, id: str) -> None:
         """Sum a simulation up and end it."""
         self._platform.collecting.collect(id)
+        self._platform.staging.release(id)
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task``, unless it is there."""
         id, _, task = name.partition(":")
         if self._platform.replays.made(id, int(task)):
             return
-        dataset, play, trace = self._platform.replays.inputs(id, int(task))
+        frozen, dataset, play, trace = self._platform.replays.inputs(id, int(task))
         site = environments.ready(catalogue.simulators()[dataset.simulator], self._environments)
         if site is None:
             logger.warning("no replay: the simulator's environment is not ready", extra={"simulation": id})
@@ -83,7 +100,7 @@ class Jobs:
         kit = Kit(
             python=base_interpreter(),
             harness=str(HARNESS),
-            dataset=str(dataset.folder),
+            dataset=str(self._platform.staging.folder(frozen, f"replay-{id}")),
             player_site=str(site),
             host_site="",  # nobody drives
             format="",

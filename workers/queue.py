@@ -22,7 +22,7 @@ from workers.valkey import embedded as embedded
 logger = logging.getLogger(__name__)
 
 #: The jobs there are. Whoever could write to Redis could name any function otherwise.
-JOBS = ("stage", "collect", "replay", "sweep")
+JOBS = ("stage", "collect", "replay", "register", "prefetch", "sweep")
 NEWS = "windtunnel:news"
 QUEUE = "windtunnel"
 #: Seconds Redis may take to answer what does not block.

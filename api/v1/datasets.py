@@ -1,38 +1,151 @@
-"""/v1/datasets: what can be simulated."""
+"""/v1/datasets: what can be simulated: register it, look at it, compare versions, bring it near, delete it."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from flask import Response
 from flask.views import MethodView
+from marshmallow import ValidationError
 
-from api.blueprint import Blueprint
+from api.blueprint import BINARY, Blueprint, header, reply
+from api.body import json_body
 from api.context import services
 from api.paging import LINK, page
-from api.schemas.catalogue import DatasetListSchema, DatasetSchema, ScenarioPageSchema
-from api.schemas.pages import NumberedPageQuery
-from core.errors import UnknownDataset
+from api.problems import invalid
+from api.schemas.datasets import (
+    ChangeSchema,
+    DatasetPageSchema,
+    DatasetSchema,
+    DiffQuery,
+    FilePageQuery,
+    FilePageSchema,
+    PrefetchSchema,
+    RegistrationSchema,
+    ScenarioPageSchema,
+    TagSchema,
+)
+from api.schemas.pages import NumberedPageQuery, PageQuery
+from api.schemas.results import RangeHeaders
+from api.streams import NDJSON
+from api.v1.artifacts import TAGGED, download
+from api.v1.results import PART, UNCHANGED
+from core.errors import (
+    BadName,
+    Conflict,
+    Gone,
+    InUse,
+    Invalid,
+    NotFound,
+    NotPlayable,
+    NotReady,
+    RangeNotSatisfiable,
+    UnknownDataset,
+    UnknownFile,
+    UnknownUpload,
+    UnsupportedMedia,
+)
 
-blueprint = Blueprint("datasets", __name__, url_prefix="/v1/datasets", description="Sets of scenarios.")
+blueprint = Blueprint("datasets", __name__, url_prefix="/v1/datasets", description="Sets of scenarios, and of files.")
+
+REFUSED = (Invalid, BadName, UnknownUpload, Gone, Conflict, UnsupportedMedia)
+FOUND = (UnknownDataset, NotReady)
+PLACE = {"Location": header("Where the version is described, and how far it has come.")}
+#: Lines of a difference that are sent at once.
+GATHERED = 500
+
+
+def asked(schema: type[RegistrationSchema] | type[TagSchema]) -> dict[str, Any]:
+    """Read this request's JSON by a schema."""
+    try:
+        return dict(schema().load(json_body()))
+    except ValidationError as error:
+        raise invalid(error.messages) from None
 
 
 @blueprint.at("")
 class Datasets(MethodView):
     """All datasets."""
 
-    @blueprint.operation("list_datasets", DatasetListSchema, plain=True, description="Every dataset.")
-    def get(self) -> dict[str, Any]:
+    @blueprint.takes(PageQuery)
+    @blueprint.operation("list_datasets", DatasetPageSchema, description="A page of datasets.", headers=LINK)
+    def get(self, query: dict[str, Any]) -> Response:
         """List datasets"""
-        return {"items": services().catalogue.datasets()}
+        return page(*services().datasets.page(**query))
+
+    @blueprint.operation(
+        "register_dataset",
+        DatasetSchema,
+        status=202,
+        description="It is being registered; look at its address to see how far it is.",
+        headers=PLACE,
+        body={"application/json": RegistrationSchema},
+        leads={"get_dataset": {"dataset": "$response.body#/id"}},
+        fails=REFUSED,
+    )
+    def post(self) -> Response:
+        """Register a dataset, or its next version
+
+        The same content again is the same version.
+        """
+        made = services().datasets.register(**asked(RegistrationSchema))
+        return reply(made, 202, {"Location": f"/v1/datasets/{made['id']}"})
 
 
 @blueprint.at("/<ref:dataset>")
 class OneDataset(MethodView):
-    """One dataset."""
+    """One dataset: by its name (the latest version), `name@version`, `name@tag`, id or digest."""
 
     @blueprint.operation("get_dataset", DatasetSchema, plain=True, description="The dataset.", fails=[UnknownDataset])
     def get(self, dataset: str) -> dict[str, Any]:
         """Describe a dataset, with its interface, metrics and parameters"""
-        return services().catalogue.dataset(dataset)
+        return services().datasets.get(dataset)
+
+    @blueprint.operation(
+        "delete_dataset", status=204, description="It is gone.", fails=[UnknownDataset, InUse, Invalid]
+    )
+    def delete(self, dataset: str) -> None:
+        """Delete a version, or by its bare name all of a dataset"""
+        services().datasets.delete(dataset)
+
+
+@blueprint.at("/<name:name>/versions")
+class Versions(MethodView):
+    """The versions of a dataset."""
+
+    @blueprint.takes(PageQuery)
+    @blueprint.operation(
+        "list_versions",
+        DatasetPageSchema,
+        description="A page of versions, newest first.",
+        headers=LINK,
+        fails=[UnknownDataset],
+    )
+    def get(self, query: dict[str, Any], name: str) -> Response:
+        """List the versions of a dataset, also those on their way"""
+        return page(*services().datasets.versions(name, **query))
+
+
+@blueprint.at("/<name:name>/tags/<name:tag>")
+class Tags(MethodView):
+    """A name for a version, that moves."""
+
+    @blueprint.operation(
+        "put_tag",
+        DatasetSchema,
+        plain=True,
+        description="The version it means now.",
+        body={"application/json": TagSchema},
+        fails=(*FOUND, Invalid, UnsupportedMedia),
+    )
+    def put(self, name: str, tag: str) -> dict[str, Any]:
+        """Have a tag mean a version"""
+        return services().datasets.tag(name, tag, asked(TagSchema)["version"])
+
+    @blueprint.operation("delete_tag", status=204, description="It is gone.", fails=[NotFound])
+    def delete(self, name: str, tag: str) -> None:
+        """Forget a tag"""
+        services().datasets.untag(name, tag)
 
 
 @blueprint.at("/<ref:dataset>/scenarios")
@@ -41,8 +154,92 @@ class Scenarios(MethodView):
 
     @blueprint.takes(NumberedPageQuery)
     @blueprint.operation(
-        "list_scenarios", ScenarioPageSchema, description="A page of scenarios.", headers=LINK, fails=[UnknownDataset]
+        "list_scenarios",
+        ScenarioPageSchema,
+        description="A page of scenarios.",
+        headers=LINK,
+        fails=(*FOUND, NotPlayable),
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the scenarios of a dataset"""
-        return page(*services().catalogue.scenarios(dataset, **query))
+        return page(*services().datasets.scenarios(dataset, **query))
+
+
+@blueprint.at("/<ref:dataset>/files")
+class Files(MethodView):
+    """The files of a version."""
+
+    @blueprint.takes(FilePageQuery)
+    @blueprint.operation(
+        "list_files", FilePageSchema, description="A page of files, by path.", headers=LINK, fails=FOUND
+    )
+    def get(self, query: dict[str, Any], dataset: str) -> Response:
+        """List the files of a version"""
+        return page(*services().datasets.files(dataset, **query))
+
+
+@blueprint.at("/<ref:dataset>/files/<path:file>")
+class OneFile(MethodView):
+    """A file of a version."""
+
+    @blueprint.takes(RangeHeaders, location="headers")
+    @blueprint.operation(
+        "get_file",
+        description="The file.",
+        media={"*/*": BINARY},
+        headers=TAGGED,
+        also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
+        fails=(*FOUND, UnknownFile, RangeNotSatisfiable),
+    )
+    def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:
+        """Download a file of a version, whole or a range of it"""
+        return download(services().datasets.file(dataset, file), file)
+
+
+@blueprint.at("/<name:name>/diff")
+class Diff(MethodView):
+    """What two versions do not have alike."""
+
+    @blueprint.takes(DiffQuery)
+    @blueprint.operation(
+        "diff_dataset",
+        description="One line of JSON for each file that was added, removed or changed, by path.",
+        media={NDJSON: ChangeSchema},
+        fails=FOUND,
+    )
+    def get(self, query: dict[str, Any], name: str) -> Response:
+        """Compare two versions"""
+        changes = services().datasets.diff(name, query["old"], query["new"])
+        return Response(_lines(changes), content_type=NDJSON, direct_passthrough=True)
+
+
+def _lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    gathered: list[bytes] = []
+    for change in changes:
+        gathered.append(msgspec.json.encode(change) + b"\n")
+        if len(gathered) >= GATHERED:
+            yield b"".join(gathered)
+            gathered = []
+    yield b"".join(gathered)
+
+
+@blueprint.at("/<ref:dataset>/prefetch")
+class Prefetch(MethodView):
+    """A version on its way to this node."""
+
+    @blueprint.operation("get_prefetch", PrefetchSchema, plain=True, description="How far.", fails=(*FOUND, NotFound))
+    def get(self, dataset: str) -> dict[str, Any]:
+        """Tell how far a prefetch has come"""
+        return services().datasets.fetched(dataset)
+
+    @blueprint.operation(
+        "prefetch_dataset",
+        PrefetchSchema,
+        status=202,
+        plain=True,
+        description="It is being brought here; look again to see how far it is.",
+        fails=FOUND,
+    )
+    def post(self, dataset: str) -> dict[str, Any]:
+        """Bring a version to this node before it is played"""
+        return services().datasets.prefetch(dataset)

@@ -15,11 +15,12 @@ class Launch:
     workers: int
     runtime: str
     format: str
-    dataset: str
+    dataset: str  # the built-in one whose files a player sees
     version: str
     model_digest: str
     model_key: str  # in the object store
     token: str = field(repr=False)
+    play: str = ""  # a registered dataset's folder on the node, where its own scenarios lie beside those files
 
 
 class Phase(StrEnum):

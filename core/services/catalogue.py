@@ -1,4 +1,4 @@
-"""The catalogue: which runtimes, simulators and datasets there are, and what a model sees and answers in each."""
+"""The catalogue: which runtimes, simulators and built-in datasets there are, and what a simulation plays."""
 
 import difflib
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 from core.errors import UnknownDataset
 from datasets.catalogue import Dataset, datasets
+from datasets.scenarios import extended
 from runtimes import catalogue, environments
 
 
@@ -45,26 +46,9 @@ class Catalogue:
         """Tell whether an environment lies prepared on this machine."""
         return environments.ready(spec, self._environments) is not None
 
-    def datasets(self) -> list[dict[str, Any]]:
-        """Return every dataset, without the long parts."""
-        return [
-            {key: described[key] for key in ("name", "version", "digest", "title", "description", "simulator", "tasks")}
-            for described in (self.dataset(name) for name in sorted(datasets()))
-        ]
-
-    def dataset(self, ref: str, version: str | None = None) -> dict[str, Any]:
-        """Return one dataset with its interface, metrics and parameters."""
-        found = find_dataset(ref, version)
-        return dict(found.definition) | {"digest": found.digest}
-
-    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int | None]:
-        """Return a page of scenarios and where the next begins."""
-        rows = list(find_dataset(ref).scenarios(after, limit + 1))
-        return rows[:limit], after + limit if len(rows) > limit else None
-
 
 def find_dataset(ref: str, version: str | None = None) -> Dataset:
-    """Return the dataset that ``name`` or ``name@version`` refers to, or raise UnknownDataset with the nearest."""
+    """Return the built-in dataset that ``name`` or ``name@version`` names, or raise UnknownDataset with the nearest."""
     name, _, pinned = ref.partition("@")
     version = version or pinned or None
     found: Mapping[str, Dataset] = datasets()
@@ -76,3 +60,22 @@ def find_dataset(ref: str, version: str | None = None) -> Dataset:
     if version not in {None, "latest", dataset.version}:
         raise UnknownDataset(f"The dataset {name} has no version {version!r:.80}; it has {dataset.version}.")
     return dataset
+
+
+def played(dataset: Mapping[str, Any]) -> Dataset:
+    """Return what a simulation plays, as its provenance froze it: it needs no row, so that none can be missing."""
+    if "extends" not in dataset:
+        return find_dataset(dataset["name"], dataset["version"])
+    return extended(
+        built_in(dataset),
+        name=dataset["name"],
+        version=dataset["version"],
+        digest=dataset["digest"],
+        said=dataset["said"],
+    )
+
+
+def built_in(dataset: Mapping[str, Any]) -> Dataset:
+    """Return the built-in dataset whose files a player sees: the one that is played, or the one it extends."""
+    shipped = dataset.get("extends", dataset)
+    return find_dataset(shipped["name"], shipped["version"])

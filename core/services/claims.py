@@ -3,7 +3,7 @@
 import logging
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from core.domain.states import State
@@ -24,6 +24,13 @@ def claimed(database: Database, id: str, state: State) -> Iterator[bool]:
     def take() -> bool:
         return database.write(lambda c: simulations.claim(c, id, state, who, TERM, database.now(c)))
 
+    with held(take, f"simulation {id}") as ours:
+        yield ours
+
+
+@contextmanager
+def held(take: Callable[[], bool], what: str) -> Iterator[bool]:
+    """Hold whatever ``take`` takes for ``TERM`` seconds while the block runs; False if it cannot be had."""
     if not take():
         yield False
         return
@@ -35,7 +42,7 @@ def claimed(database: Database, id: str, state: State) -> Iterator[bool]:
                 if not take():
                     return  # it has moved on, or we were away for too long: the move itself will tell
             except Exception:
-                logger.exception("the claim on simulation %s was not renewed; next try in %s s", id, TERM / 3)
+                logger.exception("the claim on %s was not renewed; next try in %s s", what, TERM / 3)
 
     renewing = threading.Thread(target=renew, name="claim", daemon=True)
     renewing.start()

@@ -6,9 +6,9 @@ import msgspec
 
 from core.domain.statistics import paired
 from core.errors import Invalid
+from core.services.catalogue import played
 from core.services.results import Results
 from core.services.simulations import Simulations
-from datasets.catalogue import datasets
 
 
 class _Line(msgspec.Struct):
@@ -35,7 +35,7 @@ class Comparison:
         ours, theirs = self._simulations.get(id), self._simulations.get(to)
         if ours.dataset.digest != theirs.dataset.digest:
             raise Invalid("The two simulations did not play the same version of the same dataset.")
-        definition = datasets()[ours.dataset.name].definition
+        definition = played(ours.provenance["dataset"]).definition
         worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
         mine, other = self._values(id, worst), self._values(to, worst)
         metrics = {

@@ -174,6 +174,8 @@ class Dispatch:
         """Write a launch down and return it with its token, this once; the row commits before anyone is asked."""
         token = new_token()
         provenance = one.provenance
+        dataset = provenance["dataset"]
+        shipped = dataset.get("extends", dataset)
 
         def add(c: Connection) -> str:
             name = f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
@@ -201,8 +203,9 @@ class Dispatch:
             workers=one.cores,
             runtime=provenance["runtime"]["name"],
             format=provenance["model"]["format"],
-            dataset=provenance["dataset"]["name"],
-            version=provenance["dataset"]["version"],
+            dataset=shipped["name"],
+            version=shipped["version"],
+            play=dataset["digest"].removeprefix("sha256:") if "extends" in dataset else "",
             model_digest=provenance["model"]["digest"],
             model_key=key_of(provenance["model"]["digest"]),
             token=token,

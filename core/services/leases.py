@@ -16,7 +16,7 @@ from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
 from core.errors import BadRequest, Gone, Unauthorized
 from core.services.bells import Bell
-from core.services.catalogue import find_dataset
+from core.services.catalogue import played
 from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Driver, Place, Segment
@@ -116,7 +116,7 @@ class Leases:
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
-        definition = find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"]).definition
+        definition = played(provenance["dataset"]).definition
         model = {"digest": row.digest, "format": provenance["model"]["format"]}
         return {
             "launch": launch.id,

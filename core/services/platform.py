@@ -3,21 +3,28 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from core.services.bells import Bell
 from core.services.catalogue import Catalogue
 from core.services.collecting import Collecting
 from core.services.comparison import Comparison
+from core.services.datasets import Datasets
 from core.services.hub import Hub
 from core.services.leases import Leases
 from core.services.models import Models
+from core.services.registering import Registering
 from core.services.replays import Replays
 from core.services.results import Results
 from core.services.simulations import Simulations
+from core.services.sources import Sources
 from core.services.staging import Staging
 from core.services.uploads import Uploads
 from core.store.database import Database
+from datasets.cache import Near
+from datasets.connections import Connection
+from datasets.staging import NodeCache
 from datasets.stores.base import ObjectStore
 
 
@@ -39,6 +46,8 @@ class Platform:
     staging: Staging
     collecting: Collecting
     uploads: Uploads
+    datasets: Datasets
+    registering: Registering
 
 
 def build(
@@ -53,11 +62,17 @@ def build(
     lease_ttl: float = 10.0,
     upload_ttl: float = 86_400.0,
     max_resumable: int = 64 << 30,
+    connections: Mapping[str, Connection] = MappingProxyType({}),
+    cache_capacity: int | None = None,
+    near: Near | None = None,
 ) -> Platform:
     """Put the services together. ``sandbox`` is what provenance says of this machine's."""
     hub = Hub(database, bell, slots=streams)
     models = Models(database, store, home / "scratch")
-    simulations = Simulations(database, store, models, bell, hub, cores=cores, sandbox=sandbox)
+    uploads = Uploads(database, store, ttl=upload_ttl, largest=max_resumable)
+    sources = Sources(store, connections)
+    datasets = Datasets(database, store, bell, uploads, sources)
+    simulations = Simulations(database, store, models, datasets, bell, hub, cores=cores, sandbox=sandbox)
     results = Results(database, store, hub)
     return Platform(
         database=database,
@@ -71,7 +86,16 @@ def build(
         comparison=Comparison(simulations, results),
         replays=Replays(database, store, bell, results),
         leases=Leases(database, store, bell, ttl=lease_ttl),
-        staging=Staging(database, store, bell, environments_folder=home / "environments", cache=home / "cache"),
+        staging=Staging(
+            database,
+            bell,
+            datasets,
+            NodeCache(home / "cache", store, connections, capacity=cache_capacity, near=near),
+            environments_folder=home / "environments",
+            plays=home / "plays",
+        ),
         collecting=Collecting(database, store, bell, results),
-        uploads=Uploads(database, store, ttl=upload_ttl, largest=max_resumable),
+        uploads=uploads,
+        datasets=datasets,
+        registering=Registering(database, store, uploads, sources, datasets, home / "scratch"),
     )

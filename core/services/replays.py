@@ -9,7 +9,7 @@ import msgspec
 
 from core.errors import NotFound, UnknownArtifact
 from core.services.bells import Bell
-from core.services.catalogue import find_dataset
+from core.services.catalogue import played
 from core.services.results import Blob, Results
 from core.store import simulations
 from core.store.database import Database
@@ -41,14 +41,14 @@ class Replays:
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
         return Blob(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
 
-    def inputs(self, id: str, task: int) -> tuple[Dataset, Mapping[str, Any], bytes]:
-        """Return what a player needs: the dataset, its set-up, and the trace."""
+    def inputs(self, id: str, task: int) -> tuple[Mapping[str, Any], Dataset, Mapping[str, Any], bytes]:
+        """Return what a player needs: which dataset as provenance has it, the dataset, its set-up, and the trace."""
         with self._database.read() as c:
             provenance = json.loads(simulations.find(c, id).provenance)
         blob = self._results.artifact(id, task, TRACE)
         trace = b"".join(blob.read(0, blob.size))
-        dataset = find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"])
-        return dataset, provenance["play"] | {"definition": dict(dataset.definition)}, trace
+        dataset = played(provenance["dataset"])
+        return provenance["dataset"], dataset, provenance["play"] | {"definition": dict(dataset.definition)}, trace
 
     def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
         """Store a replay; twice is harmless."""

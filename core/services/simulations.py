@@ -25,7 +25,7 @@ from core.errors import (
     UnknownFormat,
 )
 from core.services.bells import Bell
-from core.services.catalogue import find_dataset
+from core.services.datasets import Datasets
 from core.services.hub import Hub
 from core.services.models import PROJECT, Models
 from core.services.retries import Inheritance, inherit
@@ -51,6 +51,7 @@ class Simulations:
         database: Database,
         store: ObjectStore,
         models: Models,
+        datasets: Datasets,
         bell: Bell,
         hub: Hub,
         *,
@@ -60,6 +61,7 @@ class Simulations:
         self._database = database
         self._store = store
         self._models = models
+        self._datasets = datasets
         self._bell = bell
         self._hub = hub
         self._cores = cores
@@ -84,7 +86,7 @@ class Simulations:
         """
         if key is not None and (replayed := self._replayed(principal, key, request_digest or "")) is not None:
             return replayed, True
-        dataset = find_dataset(submission.dataset)
+        dataset = self._datasets.find(submission.dataset)
         runtime, model = self._resolve(submission, model, dataset)
         plan = self._plan(submission, dataset)
         total = 1 if submission.dry_run else count(plan)
@@ -123,6 +125,7 @@ class Simulations:
                     if known.digest != request_digest:
                         raise IdempotencyMismatch()
                     return str(known.simulation_id)
+            self._datasets.keep(c, dataset)
             store.add(c, row | {"created_at": now}, stage)
             if inheritance is not None:
                 inheritance.apply(c, id, f"{id}.0", total)
@@ -152,7 +155,7 @@ class Simulations:
         if model is None:
             if runtime is None:
                 raise Invalid("Name a model, or a runtime whose baseline is to drive.")
-            baseline = runtime.baselines.get(dataset.name)
+            baseline = runtime.baselines.get(dataset.definition.get("extends", dataset.name))
             if baseline is None:
                 raise Invalid(f"The runtime {runtime.name} brings no baseline for {dataset.name}; send a model.")
             model = self._models.get(baseline)
@@ -210,7 +213,7 @@ class Simulations:
         return {
             "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
             "runtime": {"name": runtime.name, "environment": format.environment.digest},
-            "dataset": {"name": dataset.name, "version": dataset.version, "digest": dataset.digest},
+            "dataset": self._datasets.frozen(dataset),
             "simulator": {"name": dataset.simulator, "environment": catalogue.simulators()[dataset.simulator].digest},
             "platform": {"windtunnel": VERSION, "machine": platform.machine(), "sandbox": dict(self._sandbox)},
             "play": {

@@ -2,21 +2,25 @@
 
 import json
 import logging
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from core.domain.states import State
 from core.errors import Conflict, PlatformError
 from core.services.bells import Bell
-from core.services.catalogue import find_dataset
-from core.services.claims import claimed
+from core.services.catalogue import built_in
+from core.services.claims import TERM, claimed, held
+from core.services.datasets import Datasets
 from core.services.models import key_of
+from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
-from datasets.staging import stage
-from datasets.stores.base import ObjectStore
+from datasets import playing
+from datasets.staging import NodeCache, Progress, silent
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
@@ -29,17 +33,91 @@ class Staging:
     """Makes ready what is not; both kinds of thing are content-addressed, and usually there already."""
 
     def __init__(
-        self, database: Database, store: ObjectStore, bell: Bell, *, environments_folder: Path, cache: Path
+        self,
+        database: Database,
+        bell: Bell,
+        datasets: Datasets,
+        cache: NodeCache,
+        *,
+        environments_folder: Path,
+        plays: Path,
     ) -> None:
         self._database = database
-        self._store = store
         self._bell = bell
+        self._datasets = datasets
         self._environments = environments_folder
         self._cache = cache
+        self._plays = plays
 
     def ready(self, provenance: dict[str, Any]) -> bool:
         """Tell whether nothing is left to be done, so that the dispatcher can go on by itself."""
+        dataset = provenance["dataset"]
+        if "extends" in dataset and not playing.ready(self._plays, dataset["digest"]):
+            return False
         return all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance))
+
+    def folder(self, dataset: Mapping[str, Any], holder: str, say: Callable[[Progress], None] = silent) -> Path:
+        """Return the folder that a player sees of what a provenance names; its files are here first, all of them."""
+        shipped = built_in(dataset)
+        if "extends" not in dataset:
+            return shipped.folder
+        digest = dataset["digest"]
+        if not playing.ready(self._plays, digest):
+            tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, say=say)
+            playing.lay_out(self._plays, digest, shipped, tree / dataset["said"]["scenarios"])
+        return playing.place(self._plays, digest)
+
+    def prefetch(self, id: str) -> None:
+        """Bring a version of a dataset to this node, before anybody plays it."""
+        who = secrets.token_hex(8)
+
+        def take() -> bool:
+            return self._database.write(
+                lambda c: store.claim_prefetch(c, id, who, TERM, self._database.now(c)), durable=False
+            )
+
+        with held(take, f"the prefetch of {id}") as ours:
+            if not ours:
+                return
+            state, progress = "ready", {}
+            try:
+                progress = self._fetch(id)
+            except PlatformError as error:
+                state, progress = "failed", {"reason": error.detail}
+            self._database.write(lambda c: store.tell_prefetch(c, id, state, progress))
+
+    def _fetch(self, id: str) -> dict[str, Any]:
+        """Bring a version's files here, and say how far that is; return how much it was."""
+        digest = self._datasets.get(id)["digest"]
+        last: dict[str, Any] = {}
+
+        def say(progress: Progress) -> None:
+            nonlocal last
+            last = told(progress)
+            self._database.write(lambda c: store.tell_prefetch(c, id, "fetching", last), durable=False)
+
+        holder = f"prefetch-{id}"
+        try:
+            self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, say=self._paced(say))
+        finally:
+            self._cache.release(holder)
+        return last
+
+    def release(self, id: str) -> None:
+        """A simulation has ended: let go of what it held."""
+        self._cache.release(id)
+
+    def sweep(self) -> None:
+        """Remove what nobody needs any more: objects of datasets, and folders on this node."""
+        self._datasets.collect_garbage()
+        playing.sweep(self._plays, self._datasets.in_use)
+        self._cache.sweep(self._alive)
+
+    def _alive(self, holders: set[str]) -> set[str]:
+        """Return those of the holders that still need what they hold: simulations that have not ended, prefetches."""
+        with self._database.read() as c:
+            busy = {row.id for row in simulations.busy(c)}
+            return {one for one in holders if one in busy or store.at_prefetch(c, one.removeprefix("prefetch-"))}
 
     def stage(self, id: str) -> None:
         """Make a simulation's environments and files ready and move it on; a second ring does nothing."""
@@ -54,8 +132,9 @@ class Staging:
         try:
             for spec in _specs(provenance):
                 self._prepare(id, spec)
-            find_dataset(provenance["dataset"]["name"], provenance["dataset"]["version"]).verify()
-            stage(self._store, key_of(model), model, self._cache / "models")
+            built_in(provenance["dataset"]).verify()
+            self.folder(provenance["dataset"], id, self._paced(lambda progress: self._say(id, told(progress))))
+            self._cache.object(key_of(model), model)
         except environments.CannotPrepare as error:
             self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
         except PlatformError as error:
@@ -73,12 +152,27 @@ class Staging:
             if time.monotonic() - said_at < PACE and fraction != 1.0:
                 return
             said_at = time.monotonic()
-            body = {"what": "environment", "name": spec.name, "message": message, "fraction": fraction}
-
-            self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
-            self._bell.announce(id)
+            self._say(id, {"what": "environment", "name": spec.name, "message": message, "fraction": fraction})
 
         environments.prepare(spec, self._environments, progress)
+
+    def _say(self, id: str, body: Mapping[str, Any]) -> None:
+        self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
+        self._bell.announce(id)
+
+    @staticmethod
+    def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Let through what is said as often as people look, and the last word."""
+        said_at = -PACE
+
+        def paced(progress: Progress) -> None:
+            nonlocal said_at
+            done = progress.bytes >= progress.total_bytes and progress.files >= progress.total_files
+            if done or time.monotonic() - said_at >= PACE:
+                said_at = time.monotonic()
+                say(progress)
+
+        return paced
 
     def _move(self, id: str, following: State, reason: str | None) -> None:
         changes = {"reason": reason} if reason else {}
@@ -90,6 +184,13 @@ class Staging:
             logger.info("simulation %s was no longer staging", id)  # cancelled in the meantime
         self._bell.ring("dispatch")
         self._bell.announce(id)
+
+
+def told(progress: Progress) -> dict[str, Any]:
+    """Put a download's progress into an event's words; rate in bytes a second."""
+    whole = progress.total_bytes
+    fraction = min(1.0, progress.bytes / whole) if whole else 1.0
+    return {"what": "dataset", **asdict(progress), "fraction": fraction}
 
 
 def _specs(provenance: dict[str, Any]) -> Iterator[Any]:

@@ -54,7 +54,9 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
         if which.isdecimal() and len(which) < 10:
             query = query.where(versions.c.version == int(which))
         elif at and which != "latest":
-            tagged = select(tags.c.version_id).where(tags.c.project == project, tags.c.name == name, tags.c.tag == which)
+            tagged = select(tags.c.version_id).where(
+                tags.c.project == project, tags.c.name == name, tags.c.tag == which
+            )
             query = query.where(versions.c.id.in_(tagged))
     return c.execute(query.order_by(versions.c.version.desc(), versions.c.id.desc()).limit(1)).first()
 
@@ -185,7 +187,9 @@ def finish(c: Connection, id: str, who: str, values: Mapping[str, Any], now: flo
 def fail(c: Connection, id: str, who: str, reason: str, now: float) -> bool:
     """End a registration without a version; False if it is not ours any more."""
     changes = {"state": "failed", "reason": reason[:2000], "claim": None, "claim_until": 0.0, "ended_at": now}
-    return c.execute(update(versions).where(_held(id, who)).values(**changes).returning(versions.c.id)).first() is not None
+    return (
+        c.execute(update(versions).where(_held(id, who)).values(**changes).returning(versions.c.id)).first() is not None
+    )
 
 
 # -- tags
@@ -222,6 +226,14 @@ def lock_ready(c: Connection, id: str) -> bool:
     return c.execute(query.with_for_update(read=True)).first() is not None
 
 
+def lock_version(c: Connection, project: str, name: str, version: int) -> bool:
+    """Tell whether a version of a name is ready, and keep it so until the transaction ends."""
+    query = select(versions.c.id).where(
+        versions.c.project == project, versions.c.name == name, versions.c.version == version
+    )
+    return c.execute(query.where(versions.c.state == "ready").with_for_update(read=True)).first() is not None
+
+
 def bury(c: Connection, id: str, now: float) -> Row[Any] | None:
     """Delete a version softly: from now on nobody finds it, and nothing can come to need it."""
     alive = and_(versions.c.id == id, versions.c.state != "deleted")
@@ -241,6 +253,12 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
         if json.loads(provenance)["dataset"]["digest"] == digest:
             return str(id)
     return None
+
+
+def in_use(c: Connection) -> list[str]:
+    """Return the digests of what simulations play that have not ended."""
+    query = select(simulations.c.provenance).where(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
+    return sorted({json.loads(provenance)["dataset"]["digest"] for provenance in c.scalars(query)})
 
 
 def of_name(c: Connection, project: str, name: str) -> list[str]:
@@ -303,6 +321,12 @@ def prefetch(c: Connection, id: str) -> Row[Any] | None:
 def claim_prefetch(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
     """Take a prefetch for a while."""
     return c.scalar(_CLAIM_PREFETCH, {"i": id, "who": who, "until": now + seconds, "now": now}) is not None
+
+
+def at_prefetch(c: Connection, id: str) -> bool:
+    """Tell whether a version is being brought near."""
+    query = select(prefetches.c.version_id).where(prefetches.c.version_id == id, prefetches.c.state == "fetching")
+    return c.execute(query).first() is not None
 
 
 def tell_prefetch(c: Connection, id: str, state: str, progress: Mapping[str, Any]) -> None:

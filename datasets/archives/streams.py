@@ -41,8 +41,11 @@ class Blob:
 class Inflater(Protocol):
     """What the standard library's decompressors have in common."""
 
-    eof: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 

@@ -1,0 +1,531 @@
+"""Registered datasets: asked for, looked at, compared, tagged, deleted. How one is made is registering.py."""
+
+import difflib
+import json
+import mimetypes
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from core.domain.ids import new_id
+from core.errors import (
+    InUse,
+    Invalid,
+    NotFound,
+    NotPlayable,
+    NotReady,
+    UnknownDataset,
+    UnknownFile,
+)
+from core.services import catalogue
+from core.services.bells import Bell
+from core.services.results import Blob
+from core.services.sources import Sources
+from core.services.uploads import Uploads
+from core.store import datasets as store
+from core.store.database import Connection, Database
+from datasets import ledger, names
+from datasets.catalogue import Dataset, datasets
+from datasets.manifest import Entry
+from datasets.scenarios import extended
+from datasets.stores.base import ObjectStore
+
+PROJECT = "default"
+#: What an id looks like; no dataset may be called so.
+_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: Seconds for which what no version needs any more is kept: a job that lost its claim may still be writing.
+GRACE = 300.0
+#: Tags, and files that a request may list itself.
+MOST_TAGS, MOST_FILES = 20, 10_000
+
+
+class Datasets:
+    """What a person does with datasets, the built-in ones included."""
+
+    def __init__(
+        self, database: Database, objects: ObjectStore, bell: Bell, uploads: Uploads, sources: Sources
+    ) -> None:
+        self._database = database
+        self._objects = objects
+        self._bell = bell
+        self._uploads = uploads
+        self._sources = sources
+
+    # -- ask for one
+
+    def register(self, name: str, source: Mapping[str, Any], tags: Sequence[str] = ()) -> dict[str, Any]:
+        """Write down what is to be registered, and ring for it; what can be refused at once is."""
+        if name in datasets():
+            raise Invalid(f"{name} is a built-in dataset; take another name.")
+        if not _NAME.fullmatch(name) or _ID.fullmatch(name):
+            raise Invalid("A dataset's name has up to 100 letters, digits, dots, dashes and underscores, and is no id.")
+        if len(tags) > MOST_TAGS:
+            raise Invalid(f"A version has at most {MOST_TAGS} tags when it is registered.")
+        for tag in tags:
+            _check_tag(tag)
+        normal = self._normalised(source)
+        moment = datetime.now(UTC)
+        row = {
+            "id": new_id(moment),
+            "project": PROJECT,
+            "name": name,
+            "source": json.dumps(normal, sort_keys=True),
+            "tags": json.dumps(sorted(set(tags))),
+        }
+        self._database.write(lambda c: store.add(c, row | {"created_at": self._database.now(c)}))
+        self._bell.enqueue("register", row["id"])
+        return self.get(row["id"])
+
+    def _normalised(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        kinds = [kind for kind in ("upload", "uploads", "s3", "manifest") if source.get(kind) is not None]
+        if len(kinds) != 1:
+            raise Invalid("`source` has one of `upload`, `uploads`, `s3` and `manifest`.")
+        kind, given = kinds[0], source[kinds[0]]
+        if source.get("connection") is not None and kind != "s3":
+            raise Invalid("A `connection` goes with `s3` alone.")
+        if kind == "upload":
+            self._finished(given)
+            return {"upload": given}
+        if kind == "uploads":
+            for one in given:
+                self._finished(one["upload"])
+            return {"uploads": [{"path": names.checked(one["path"]), "upload": one["upload"]} for one in given]}
+        if kind == "manifest":
+            return self._normal_manifest(given)
+        bucket, prefix = split(given)
+        connection = self._sources.connection(source.get("connection"), bucket)
+        return {"s3": f"s3://{bucket}/{prefix}", "connection": connection.name}
+
+    def _normal_manifest(self, given: Any) -> dict[str, Any]:
+        if isinstance(given, Mapping):
+            self._finished(given["upload"])
+            return {"manifest": {"upload": given["upload"]}}
+        if not 1 <= len(given) <= MOST_FILES:
+            raise Invalid(f"A manifest in the request lists 1 to {MOST_FILES:,} files; a longer one is an upload.")
+        for line in given:
+            checked_line(line)
+        return {"manifest": [dict(line) for line in given]}
+
+    def _finished(self, id: str) -> None:
+        upload = self._uploads.get(id)
+        if upload.length is None or upload.offset != upload.length:
+            raise Invalid(f"Upload {id} still waits for bytes; finish it first.")
+
+    # -- look
+
+    def page(self, *, after: str | None = None, limit: int = 50) -> tuple[list[dict[str, Any]], str | None]:
+        """Return a page of datasets by name, the built-in ones first, each at its latest version."""
+        built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after]
+        if after is not None and not after.startswith("~"):
+            built_in = []
+        shown = [brief(datasets()[name]) for name in built_in[: limit + 1]]
+        behind = None if after is None or after.startswith("~") else after
+        with self._database.read() as c:
+            rows = store.latest(c, PROJECT, behind, limit + 1 - len(shown)) if len(shown) <= limit else []
+            tags = store.tags_of(c, [row.id for row in rows])
+        shown += [_short(_view(row, tags.get(row.id, []))) for row in rows]
+        if len(shown) <= limit:
+            return shown, None
+        last = shown[limit - 1]
+        return shown[:limit], f"~{last['name']}" if last["registered"] is False else last["name"]
+
+    def get(self, ref: str) -> dict[str, Any]:
+        """Describe a dataset's version, built-in or registered, on its way or there."""
+        if (built_in := _built_in(ref)) is not None:
+            return full(built_in)
+        row = self._row(ref)
+        with self._database.read() as c:
+            tags = store.tags_of(c, [row.id]).get(row.id, [])
+        view = _view(row, tags)
+        if row.state == "ready" and row.described:
+            view = dict(self._face(row).definition) | view
+        return view
+
+    def versions(
+        self, name: str, *, after: str | None = None, limit: int = 50
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Return a page of a name's versions, newest first."""
+        if name in datasets():
+            return [brief(datasets()[name])], None
+        with self._database.read() as c:
+            rows = store.page(c, PROJECT, name, after, limit + 1)
+            tags = store.tags_of(c, [row.id for row in rows])
+        if not rows and after is None:
+            raise self._unknown(name)
+        found = [_short(_view(row, tags.get(row.id, []))) for row in rows[:limit]]
+        return found, found[-1]["id"] if len(rows) > limit else None
+
+    def find(self, ref: str, version: str | None = None) -> Dataset:
+        """Return what can be simulated: a built-in dataset, or a registered one that extends one."""
+        if (built_in := _built_in(ref, version)) is not None:
+            return built_in
+        row = self._ready(f"{ref}@{version}" if version else ref)
+        if not row.described:
+            raise NotPlayable(f"The dataset {row.name} holds files, not scenarios; see docs/datasets.md.")
+        return self._face(row)
+
+    @staticmethod
+    def frozen(dataset: Dataset) -> dict[str, Any]:
+        """Return what a provenance says of a dataset: all it takes to play it again, also when its row is gone."""
+        said = {"name": dataset.name, "version": dataset.version, "digest": dataset.digest}
+        if (base := dataset.definition.get("extends")) is None:
+            return said
+        shipped = datasets()[base]
+        own = {name: dataset.definition[name] for name in ("title", "description", "tasks")}
+        return said | {
+            "extends": {"name": shipped.name, "version": shipped.version, "digest": shipped.digest},
+            "said": own | {"scenarios": dataset.definition["listed"]},
+        }
+
+    @staticmethod
+    def keep(c: Connection, dataset: Dataset) -> None:
+        """See to it that a dataset is still there when the transaction ends; who deletes it will see who needs it."""
+        if "extends" in dataset.definition and not store.lock_version(c, PROJECT, dataset.name, int(dataset.version)):
+            raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
+
+    @staticmethod
+    def _face(row: Any) -> Dataset:
+        said = json.loads(row.described)
+        built_in = datasets()[said["extends"]]
+        return extended(built_in, name=row.name, version=str(row.version), digest=row.digest, said=said)
+
+    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int | None]:
+        """Return a page of scenarios and where the next begins."""
+        if (built_in := _built_in(ref)) is not None:
+            rows = list(built_in.scenarios(after, limit + 1))
+        else:
+            row = self._ready(ref)
+            if not row.described:
+                raise NotPlayable()
+            rows = list(self._lines(row, after, limit + 1))
+        return rows[:limit], after + limit if len(rows) > limit else None
+
+    def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
+        from datasets.manifest import lines
+
+        entry = ledger.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
+        assert entry is not None, "a version is ready only if its scenarios are there"
+        for number, line in enumerate(lines(self._sources.read(entry))):
+            if number >= after + limit:
+                return
+            if number >= after:
+                yield {"index": number, **json.loads(line)}
+
+    def entry(self, ref: str, path: str) -> Entry:
+        """Return one file of a version."""
+        row = self._ready(ref)
+        found = ledger.find(self._objects, row.manifest, path)
+        if found is None:
+            raise UnknownFile(f"There is no file {names.shown(path)} in {row.name}@{row.version}.")
+        return found
+
+    def entries(self, ref: str) -> Iterator[Entry]:
+        """Yield the files of a version."""
+        return ledger.read(self._objects, self._ready(ref).manifest)
+
+    def files(self, ref: str, *, after: str | None = None, limit: int = 100) -> tuple[list[dict[str, Any]], str | None]:
+        """Return a page of a version's files, by path."""
+        row = self._ready(ref)
+        found: list[dict[str, Any]] = []
+        for entry in ledger.read(self._objects, row.manifest, after):
+            found.append({"path": entry.path, "size": entry.size, "digest": entry.digest, "source": _place(entry)})
+            if len(found) > limit:
+                break
+        return found[:limit], found[limit - 1]["path"] if len(found) > limit else None
+
+    def file(self, ref: str, path: str) -> Blob:
+        """Return one file of a version."""
+        entry = self.entry(ref, path)
+        media_type = mimetypes.guess_type(path, strict=True)[0] or "application/octet-stream"
+        etag = f'"{entry.digest.removeprefix("sha256:")[:32]}"'
+        return Blob(entry.size, media_type, etag, lambda start, stop: self._sources.read(entry, start, stop))
+
+    def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
+        """Yield what was added, removed and changed between two versions of a name, by path, in constant memory."""
+        before, now = self._ready(f"{name}@{old}"), self._ready(f"{name}@{new}")
+        return _differences(ledger.read(self._objects, before.manifest), ledger.read(self._objects, now.manifest))
+
+    # -- look up
+
+    def _row(self, ref: str) -> Any:
+        with self._database.read() as c:
+            row = store.find(c, PROJECT, ref)
+            if row is not None and row.state == "same":
+                row = store.by_id(c, row.same_as)
+        if row is None:
+            raise self._unknown(ref)
+        return row
+
+    def _ready(self, ref: str) -> Any:
+        row = self._row(ref)
+        if row.state != "ready":
+            why = f"is being registered since {_moment(row.created_at)}" if row.state == "registering" else row.reason
+            raise NotReady(f"This version of {row.name} is not there: {why}.", state=row.state)
+        return row
+
+    def _unknown(self, ref: str) -> UnknownDataset:
+        name, _, version = ref.partition("@")
+        with self._database.read() as c:
+            known = [*datasets(), *store.names(c, PROJECT)]
+        if name in known and version:
+            return UnknownDataset(f"The dataset {name} has no version or tag {version[:80]!r}.")
+        near = difflib.get_close_matches(name, known, 3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(known)[:20])}."
+        return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
+
+    # -- change
+
+    def tag(self, name: str, tag: str, version: str) -> dict[str, Any]:
+        """Have a tag mean a version of its name from now on."""
+        _check_tag(tag)
+        row = self._ready(f"{name}@{version}")
+
+        def write(c: Connection) -> None:
+            if not store.lock_ready(c, row.id):
+                raise self._unknown(name)
+            store.set_tag(c, PROJECT, row.name, tag, row.id)
+
+        self._database.write(write)
+        return self.get(row.id)
+
+    def untag(self, name: str, tag: str) -> None:
+        """Forget a tag."""
+        if not self._database.write(lambda c: store.drop_tag(c, PROJECT, name, tag)):
+            raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
+
+    def delete(self, ref: str) -> None:
+        """Delete a version, or with a bare name all of them, unless a simulation that has not ended needs one."""
+        if _built_in(ref.partition("@")[0]) is not None:
+            raise Invalid("A built-in dataset cannot be deleted.")
+        bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
+
+        def write(c: Connection) -> int:
+            found = store.find(c, PROJECT, ref)
+            ids = store.of_name(c, PROJECT, ref) if bare else [found.id] if found is not None else []
+            for id in ids:
+                row = store.bury(c, id, self._database.now(c))
+                # Asked once the row is ours: who submits locks it too, so that one of the two sees the other.
+                if row is not None and row.digest and (user := store.user_of(c, row.name, row.digest)):
+                    raise InUse(f"Simulation {user} still needs {row.name}@{row.version}.", simulation=user)
+            return len(ids)
+
+        if not self._database.write(write):
+            raise self._unknown(ref)
+
+    # -- near
+
+    def prefetch(self, ref: str) -> dict[str, Any]:
+        """Ask for a version to be brought to this node, and say how far that is."""
+        if _built_in(ref) is not None:
+            return {"state": "ready", "files": 0, "bytes": 0}
+        row = self._ready(ref)
+        self._database.write(lambda c: store.ask_prefetch(c, row.id, self._database.now(c)))
+        self._bell.enqueue("prefetch", row.id)
+        return self.fetched(row.id)
+
+    def fetched(self, ref: str) -> dict[str, Any]:
+        """Say how far a prefetch has come."""
+        if _built_in(ref) is not None:
+            return {"state": "ready", "files": 0, "bytes": 0}
+        row = self._ready(ref)
+        with self._database.read() as c:
+            found = store.prefetch(c, row.id)
+        if found is None:
+            raise NotFound("Nobody asked for this version to be brought near; POST to this address.")
+        return {"state": found.state, "total_files": row.files, "total_bytes": row.bytes, **json.loads(found.progress)}
+
+    def waiting(self) -> tuple[list[str], list[str]]:
+        """Return what is to be registered, and to be brought near, and nobody is at."""
+        with self._database.read() as c:
+            now = self._database.now(c)
+            return store.registering(c, now), store.fetching(c, now)
+
+    def in_use(self) -> list[str]:
+        """Return the digests of the datasets that simulations play which have not ended."""
+        with self._database.read() as c:
+            return store.in_use(c)
+
+    # -- what is left over
+
+    def collect_garbage(self, grace: float = GRACE) -> int:
+        """Remove objects that no version needs; return how many. What is at work, or was a moment ago, is let be."""
+        with self._database.read() as c:
+            over = store.purgeable(c, self._database.now(c) - grace)
+        removed = sum(self.purge(id) for id in over)
+        for prefix in ("packs/", "manifests/"):
+            for key in self._objects.list(prefix):
+                removed += self._comb(key, grace)
+        return removed
+
+    def purge(self, id: str) -> int:
+        """Remove what an ended version alone refers to: the object first, then the reference."""
+        removed = 0
+        with self._database.read() as c:
+            held = store.objects_of(c, id)
+        for object in held:
+            with self._database.read() as c:
+                needed = store.needed(c, object, but=id)
+            if not needed:
+                self._objects.delete(object)
+                removed += 1
+            self._database.write(lambda c, object=object: store.forget(c, id, object))  # type: ignore[misc]
+        return removed
+
+    def _comb(self, key: str, grace: float) -> int:
+        """Remove an object without a reference: of a job that lost its claim between one and the other."""
+        maker = key.split("/")[1]
+        with self._database.read() as c:
+            row = store.by_id(c, maker)
+            young = row is not None and row.ended_at is not None and row.ended_at > self._database.now(c) - grace
+            if young or store.at_work(c, maker) or store.needed(c, key):
+                return 0
+        self._objects.delete(key)
+        return 1
+
+
+def new_pack(id: str) -> str:
+    """Name a pack that a version's registration writes."""
+    return f"packs/{id}/{secrets.token_hex(8)}"
+
+
+def split(url: str) -> tuple[str, str]:
+    """Return bucket and prefix of an ``s3://`` URL."""
+    match = _S3.fullmatch(url)
+    if match is None or len(url) > 2000 or not url.isprintable():
+        raise Invalid(f"Not an address of the form s3://bucket/prefix: {url[:80]!r}.")
+    return match["bucket"], match["prefix"] or ""
+
+
+def checked_line(line: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
+    """Return path, digest, size and source of a manifest's line; raise Invalid for one that is none."""
+    path, digest, size, source = (line.get(name) for name in ("path", "digest", "size", "source"))
+    if not isinstance(path, str) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise Invalid(f"A manifest's line has a path and a digest (sha256:<hex>); this has not: {str(line)[:200]}.")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**53:
+        raise Invalid(f"The size of {names.shown(path)} is a whole number of bytes.")
+    if line.keys() - {"path", "digest", "size", "source", "connection"}:
+        raise Invalid(f"The manifest's line of {names.shown(path)} has members that are not known.")
+    if source is not None:
+        split(source) if isinstance(source, str) else split("")
+    return names.checked(path), digest, size, source
+
+
+def _check_tag(tag: str) -> None:
+    if not _NAME.fullmatch(tag) or tag.isdecimal() or tag == "latest":
+        raise Invalid(f"{tag[:80]!r} is no tag: a name that is neither a number nor `latest`, which tells itself.")
+
+
+def _built_in(ref: str, version: str | None = None) -> Dataset | None:
+    """Return a built-in dataset; None for a name that is not theirs. Raise UnknownDataset for a version that is not."""
+    return catalogue.find_dataset(ref, version) if ref.partition("@")[0] in datasets() else None
+
+
+def full(dataset: Dataset) -> dict[str, Any]:
+    """Describe a built-in dataset."""
+    return dict(dataset.definition) | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
+
+
+def brief(dataset: Dataset) -> dict[str, Any]:
+    """Describe a built-in dataset in short."""
+    return _short(full(dataset))
+
+
+_BRIEF = (
+    "id",
+    "name",
+    "version",
+    "state",
+    "digest",
+    "tags",
+    "title",
+    "description",
+    "simulator",
+    "extends",
+    "tasks",
+    "file_count",
+    "bytes",
+    "registered",
+    "created_at",
+    "reason",
+    "progress",
+)
+
+
+def _short(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: described[name] for name in _BRIEF if name in described}
+
+
+def _view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
+    """Describe a registered version."""
+    said = json.loads(row.described) if row.described else {}
+    built_in = datasets()[said["extends"]] if said else None
+    view = {
+        "id": row.id,
+        "name": row.name,
+        "version": str(row.version) if row.version is not None else None,
+        "state": row.state,
+        "digest": row.digest,
+        "tags": list(tags),
+        "title": said.get("title") or row.name,
+        "description": said.get("description", ""),
+        "simulator": built_in.simulator if built_in is not None else None,
+        "extends": said.get("extends"),
+        "tasks": said.get("tasks"),
+        "file_count": row.files,
+        "bytes": row.bytes,
+        "registered": True,
+        "source": shortened(json.loads(row.source)),
+        "created_at": _moment(row.created_at),
+        "interface": None,
+        "metrics": [],
+        "params": {},
+        "score": None,
+    }
+    if built_in is not None:
+        for name in ("interface", "metrics", "params", "score"):
+            view[name] = built_in.definition[name]
+    if row.state == "failed":
+        view["reason"] = row.reason
+    if row.state == "registering":
+        view["progress"] = json.loads(row.progress) if row.progress else {"files": 0, "bytes": 0, "rate": None}
+    return view
+
+
+def shortened(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a source without the lists it may hold."""
+    return {name: f"{len(value)} files" if isinstance(value, list) else value for name, value in source.items()}
+
+
+def _place(entry: Entry) -> str:
+    """Say where a file lies, without the names of our own objects."""
+    kind, _, place = entry.source.partition(":")
+    return f"s3://{place.split('/', 1)[1]}" if kind == "s3" else "store"
+
+
+def _differences(old: Iterator[Entry], new: Iterator[Entry]) -> Iterator[dict[str, Any]]:
+    one, other = next(old, None), next(new, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one.path.encode() < other.path.encode()):
+            assert one is not None
+            yield {"path": one.path, "change": "removed", "from": _facts(one), "to": None}
+            one = next(old, None)
+        elif one is None or other.path.encode() < one.path.encode():
+            yield {"path": other.path, "change": "added", "from": None, "to": _facts(other)}
+            other = next(new, None)
+        else:
+            if one.digest != other.digest:
+                yield {"path": one.path, "change": "changed", "from": _facts(one), "to": _facts(other)}
+            one, other = next(old, None), next(new, None)
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    return {"size": entry.size, "digest": entry.digest}
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

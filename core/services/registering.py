@@ -1,0 +1,440 @@
+"""The job that makes a version of what was asked for: read once, packed or noted where it lies, sorted, written down.
+
+It may be killed at any moment. Whoever takes the version up next throws away what the one before had written, and
+begins again; nobody finds a version before it is whole.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core.errors import BadScenario, Invalid, PlatformError, StoreUnavailable
+from core.services.claims import TERM, held
+from core.services.datasets import PROJECT, Datasets, checked_line, new_pack, split
+from core.services.sources import Sources
+from core.services.uploads import Uploads
+from core.store import datasets as store
+from core.store.database import Connection, Database
+from datasets import ledger, names, scenarios
+from datasets.archives import Blob, files_of
+from datasets.manifest import Entry, decode, encode, lines
+from datasets.packing import File, pack
+from datasets.sorting import Sorter
+from datasets.stores.base import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+#: Attempts after which a registration that ended again and again is given up.
+ATTEMPTS = 5
+#: Objects of a bucket that are read at once, and listed ahead of those.
+READERS, AHEAD = 8, 256
+#: Seconds between two words on the progress, and for which an upload is held.
+PACE, HELD = 0.5, 3600.0
+#: Bytes of one line of a manifest that somebody sent.
+LINE = 8 << 10
+
+
+class Lost(Exception):
+    """The version is somebody else's by now, or was deleted."""
+
+
+class Registering:
+    """Makes versions. Safe to repeat, and to die in the middle of."""
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        uploads: Uploads,
+        sources: Sources,
+        versions: Datasets,
+        scratch: Path,
+    ) -> None:
+        self._database = database
+        self._objects = objects
+        self._uploads = uploads
+        self._sources = sources
+        self._versions = versions
+        self._scratch = scratch
+
+    def register(self, id: str) -> None:
+        """Make the version, unless somebody is at it or it is there."""
+        who = secrets.token_hex(8)
+        attempt = 0
+
+        def take() -> bool:
+            nonlocal attempt
+            attempt = (
+                self._database.write(lambda c: store.claim(c, id, who, TERM, self._database.now(c)), durable=False) or 0
+            )
+            return attempt > 0
+
+        with held(take, f"version {id}") as ours:
+            if ours:
+                self._guarded(id, who, attempt)
+
+    def _guarded(self, id: str, who: str, attempt: int) -> None:
+        try:
+            if attempt > ATTEMPTS:
+                raise Invalid(f"Its registration ended {ATTEMPTS} times in the middle; see the log.")
+            self._versions.purge(id)  # what an attempt before this one left
+            _Attempt(self, id, who).make()
+        except StoreUnavailable:
+            raise  # it will be rung for again
+        except PlatformError as error:
+            reason = error.detail or "it cannot be registered"
+            if self._database.write(lambda c: store.fail(c, id, who, reason, self._database.now(c))):
+                logger.warning("version %s was not registered: %s", id, reason)
+                self._versions.purge(id)
+        except Lost:
+            logger.info("version %s is not ours any more", id)
+
+
+class _Attempt:
+    """One attempt at one version."""
+
+    def __init__(self, job: Registering, id: str, who: str) -> None:
+        self._job = job
+        self._id = id
+        self._who = who
+        self._database = job._database
+        self._objects = job._objects
+        self._began = self._told = time.monotonic()
+        self._held_at = 0.0
+        self._files = self._bytes = 0
+        self._uploads: list[str] = []
+
+    def make(self) -> None:
+        """Go through source, manifest and description, and make the version ready."""
+        with self._database.read() as c:
+            row = store.by_id(c, self._id)
+        if row is None:
+            raise Lost
+        source = json.loads(row.source)
+        self._job._scratch.mkdir(parents=True, exist_ok=True)
+        with self._sorted(self._entries(row, source)) as entries:
+            manifest = f"manifests/{self._id}/{secrets.token_hex(8)}"
+            self._refer(manifest)
+            self._refer(ledger.index_of(manifest))
+            written = ledger.write(self._objects, manifest, entries)
+        if written.files == 0:
+            raise Invalid("There is not one file in it.")
+        values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
+        values["described"] = self._described(manifest)
+
+        def finish(c: Connection) -> Any:
+            return store.finish(c, self._id, self._who, values, self._database.now(c))
+
+        if self._database.write(finish) is None:
+            raise Lost
+        for upload in self._uploads:
+            self._job._uploads.let_go(upload)
+        with self._database.read() as c:
+            row = store.by_id(c, self._id)
+        if row is not None and row.state == "same":
+            self._job._versions.purge(self._id)
+
+    # -- what it is made of
+
+    def _entries(self, row: Any, source: dict[str, Any]) -> Iterator[Entry]:
+        if "s3" in source:
+            return self._listed(row, source)
+        if "manifest" in source:
+            return self._matched(source["manifest"])
+        return self._packed(self._files_of(source))
+
+    def _files_of(self, source: dict[str, Any]) -> Iterator[File]:
+        if "upload" in source:
+            yield from files_of(self._blob(source["upload"]))
+            return
+        for one in source["uploads"]:
+            blob = self._blob(one["upload"])
+            yield File(one["path"], blob.read(0, blob.size))
+
+    def _blob(self, upload: str) -> Blob:
+        size = self._hold(upload)
+
+        def read(start: int, stop: int) -> Iterator[bytes]:
+            while start < stop:
+                piece = self._job._uploads.read(upload, start, min(1 << 20, stop - start))
+                if not piece:
+                    return
+                start += len(piece)
+                yield piece
+
+        return Blob(size, read)
+
+    def _hold(self, upload: str) -> int:
+        size = self._job._uploads.hold(upload, HELD).offset
+        if upload not in self._uploads:
+            self._uploads.append(upload)
+        return size
+
+    def _packed(self, files: Iterable[File]) -> Iterator[Entry]:
+        def counted(file: File) -> File:
+            return File(file.path, self._counting(file.chunks))
+
+        def new_key() -> str:
+            key = new_pack(self._id)
+            self._refer(key)
+            return key
+
+        return pack(map(counted, files), self._objects.put, new_key)
+
+    def _counting(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        self._files += 1
+        for chunk in chunks:
+            self._bytes += len(chunk)
+            self._tell()
+            yield chunk
+        self._tell()
+
+    def _listed(self, row: Any, source: dict[str, Any]) -> Iterator[Entry]:
+        """List a bucket, and read what is not as it was in the version before: a merge of two sorted streams."""
+        from datasets.stores import s3
+
+        bucket, prefix = split(source["s3"])
+        connection = self._job._sources.connection(source["connection"], bucket)
+        with self._database.read() as c:
+            before = store.before(c, row)
+        known = ledger.read(self._objects, before.manifest) if before is not None else iter(())
+        last = next(known, None)
+
+        def read(path: str, key: str, size: int, etag: str | None) -> Entry:
+            place = f"s3:{connection.name}/{bucket}/{key}"
+            whole = _hashed(s3.read(connection, bucket, key, etag), size, f"s3://{bucket}/{key}")
+            return Entry(path, size, whole, place, 0, etag)
+
+        with ThreadPoolExecutor(READERS, "hash") as readers:
+            waiting: list[Entry | Future[Entry]] = []
+            for found in s3.listing(connection, bucket, prefix):
+                path = found.key.removeprefix(prefix).lstrip("/")
+                if not path or path.endswith("/"):
+                    continue  # what consoles make to show a folder
+                path = names.checked(path)
+                while last is not None and last.path.encode() < path.encode():
+                    last = next(known, None)
+                if _unchanged(last, path, found):
+                    assert last is not None
+                    waiting.append(last)
+                else:
+                    waiting.append(readers.submit(read, path, found.key, found.size, found.etag))
+                if len(waiting) >= AHEAD:
+                    yield from self._seen(waiting[: AHEAD // 2])
+                    del waiting[: AHEAD // 2]
+            yield from self._seen(waiting)
+
+    def _seen(self, waiting: Iterable["Entry | Future[Entry]"]) -> Iterator[Entry]:
+        for one in waiting:
+            entry = one if isinstance(one, Entry) else one.result()
+            self._files += 1
+            self._bytes += entry.size
+            self._tell()
+            yield entry
+
+    def _matched(self, given: Any) -> Iterator[Entry]:
+        """Find the content that a manifest names in this project's other versions, or in the bucket it names."""
+        with tempfile.TemporaryDirectory(dir=self._job._scratch) as folder, closing(_Wanted(Path(folder))) as wanted:
+            for line in self._lines_of(given):
+                path, digest, size, source = checked_line(line)
+                wanted.add(path, digest, size, source, line.get("connection"))
+            wanted.added()
+            with self._database.read() as c:
+                others = store.ready(c, PROJECT)
+            for other in others:
+                if not wanted.missing():
+                    break
+                self._borrow(other, wanted)
+            if missing := wanted.missing():
+                raise Invalid(f"Nothing here has the content {missing}; upload it, or name its `source`.")
+            for path, digest, size, source, connection, offset, etag in wanted.found():
+                self._files += 1
+                self._bytes += size
+                self._tell()
+                if source.startswith("s3://"):
+                    yield self._noted(path, digest, size, source, connection)
+                else:
+                    yield Entry(path, size, digest, source, offset, etag)
+
+    def _lines_of(self, given: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(given, list):
+            yield from given
+            return
+        blob = self._blob(given["upload"])
+        for number, line in enumerate(lines(blob.read(0, blob.size)), 1):
+            if len(line) > LINE:
+                raise Invalid(f"Line {number} of the manifest has more than {LINE} bytes.")
+            if line.strip():
+                try:
+                    yield msgspec.json.decode(line, type=dict[str, Any])
+                except (msgspec.MsgspecError, RecursionError) as error:
+                    raise Invalid(f"Line {number} of the manifest cannot be read: {error}.") from None
+
+    def _borrow(self, other: Any, wanted: "_Wanted") -> None:
+        """Take over what another version has; its objects are ours too before anything is said of them."""
+        found: list[Entry] = []
+        for entry in chain(ledger.read(self._objects, other.manifest), [None]):
+            if entry is not None and wanted.misses(entry.digest):
+                found.append(entry)
+            if found and (entry is None or len(found) >= 10_000):
+                if not self._database.write(self._borrowing(other.id, found)):
+                    if not self._still_ours():
+                        raise Lost
+                    return  # it was deleted in the meantime; another may have the same
+                wanted.settle(found)
+                found = []
+
+    def _borrowing(self, lender: str, found: Iterable[Entry]) -> Callable[[Connection], bool]:
+        packs = sorted({one.source.removeprefix("store:") for one in found if one.source.startswith("store:")})
+        return lambda c: store.borrow(c, self._id, self._who, lender, packs)
+
+    def _still_ours(self) -> bool:
+        return self._database.write(lambda c: store.holds(c, self._id, self._who), durable=False)
+
+    def _noted(self, path: str, digest: str, size: int, source: str, connection: str | None) -> Entry:
+        """Look at a file in a bucket: it must be what the manifest says it is."""
+        from datasets.stores import s3
+
+        bucket, key = split(source)
+        leading = self._job._sources.connection(connection, bucket)
+        found = next((one for one in s3.listing(leading, bucket, key) if one.key == key), None)
+        if found is None or found.size != size:
+            raise Invalid(f"There is no object of {size} bytes at {source[:200]}.")
+        if _hashed(s3.read(leading, bucket, key, found.etag), size, source) != digest:
+            raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
+        return Entry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
+
+    # -- what becomes of it
+
+    @contextmanager
+    def _sorted(self, entries: Iterator[Entry]) -> Iterator[Iterator[Entry]]:
+        """Bring entries into order, and refuse names that cannot lie side by side."""
+        scratch = self._job._scratch
+        with Sorter(scratch) as by_path, Sorter(scratch) as by_folded:
+            for entry in entries:
+                by_path.add(entry.path.encode(), encode(entry).rstrip(b"\n"))
+                by_folded.add(names.folded(entry.path), entry.path.encode())
+            neighbours = names.Neighbours()
+            for key, path in by_folded:
+                neighbours.add(key, path.decode())
+            yield (decode(line) for _, line in by_path)
+
+    def _described(self, manifest: str) -> str | None:
+        """Read and check what makes files a dataset to be played, where there is one."""
+        entry = ledger.find(self._objects, manifest, scenarios.DESCRIPTION)
+        if entry is None:
+            return None
+        if entry.size > scenarios.LONGEST:
+            raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
+        said = scenarios.describe(b"".join(self._job._sources.read(entry)))
+        listed = ledger.find(self._objects, manifest, said.scenarios)
+        if listed is None:
+            raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {names.shown(said.scenarios)}.")
+        given = _short_lines(lines(self._job._sources.read(listed)))
+        tasks = sum(1 for _ in scenarios.checked(given, said.extends))
+        if tasks == 0:
+            raise BadScenario("There is not one scenario in it.")
+        return json.dumps(msgspec.to_builtins(said) | {"tasks": tasks})
+
+    def _refer(self, object: str) -> None:
+        if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
+            raise Lost
+
+    def _tell(self) -> None:
+        """Say how far it has come, now and then, and keep what it is made of."""
+        now = time.monotonic()
+        if now - self._told < PACE:
+            return
+        self._told = now
+        if now - self._held_at > HELD / 4:
+            self._held_at = now
+            for upload in self._uploads:
+                self._job._uploads.hold(upload, HELD)
+        progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
+        if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
+            raise Lost
+
+
+class _Wanted:
+    """The lines of a manifest, on disk, and where the content of each was found."""
+
+    def __init__(self, folder: Path) -> None:
+        self._db = sqlite3.connect(folder / "wanted.db", isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=OFF")
+        self._db.execute("PRAGMA synchronous=OFF")
+        self._db.execute("CREATE TABLE lines (path, digest, size, source, connection)")
+        self._db.execute("CREATE TABLE found (digest PRIMARY KEY, source, offset, size, etag) WITHOUT ROWID")
+        self._db.execute("BEGIN")
+
+    def add(self, path: str, digest: str, size: int, source: str | None, connection: str | None) -> None:
+        self._db.execute("INSERT INTO lines VALUES (?,?,?,?,?)", (path, digest, size, source, connection))
+        if source is None:
+            self._db.execute("INSERT OR IGNORE INTO found VALUES (?,NULL,NULL,NULL,NULL)", (digest,))
+
+    def added(self) -> None:
+        self._db.execute("CREATE INDEX unfound ON found (digest) WHERE source IS NULL")
+
+    def misses(self, digest: str) -> bool:
+        query = "SELECT 1 FROM found WHERE digest=? AND source IS NULL"
+        return self._db.execute(query, (digest,)).fetchone() is not None
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        self._db.executemany(
+            "UPDATE found SET source=?, offset=?, size=?, etag=? WHERE digest=? AND source IS NULL",
+            [(one.source, one.offset, one.size, one.etag, one.digest) for one in entries],
+        )
+
+    def missing(self) -> str | None:
+        row = self._db.execute("SELECT digest FROM found WHERE source IS NULL LIMIT 1").fetchone()
+        return None if row is None else str(row[0])
+
+    def found(self) -> Iterator[tuple[str, str, int, str, str | None, int, str | None]]:
+        query = (
+            "SELECT l.path, l.digest, l.size, coalesce(l.source, f.source), l.connection, coalesce(f.offset, 0),"
+            " f.etag, f.size FROM lines l LEFT JOIN found f ON l.source IS NULL AND f.digest=l.digest"
+        )
+        for path, digest, size, source, connection, offset, etag, known in self._db.execute(query):
+            if known is not None and known != size:
+                raise Invalid(f"The content {digest} has {known} bytes, not {size} as the manifest says.")
+            yield path, digest, size, source, connection, offset, etag
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _unchanged(last: Entry | None, path: str, found: Any) -> bool:
+    return (
+        last is not None
+        and last.path == path
+        and last.etag is not None
+        and (last.etag, last.size) == (found.etag, found.size)
+        and last.source.endswith(f"/{found.key}")
+    )
+
+
+def _hashed(chunks: Iterable[bytes], size: int, where: str) -> str:
+    """Return the digest of an object that must have so many bytes."""
+    hasher = hashlib.sha256()
+    length = 0
+    for chunk in chunks:
+        hasher.update(chunk)
+        length += len(chunk)
+    if length != size:
+        raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was cut off.")
+    return "sha256:" + hasher.hexdigest()
+
+
+def _short_lines(given: Iterator[bytes]) -> Iterator[bytes]:
+    return (line for line in given if line.strip())

@@ -1,0 +1,66 @@
+"""Where the bytes of a dataset's files come from: the platform's own store, or buckets that operators connected."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol, runtime_checkable
+
+from core.errors import Invalid, NotFound
+from datasets.connections import Connection, check, find
+from datasets.manifest import Entry
+from datasets.stores.base import ObjectStore
+
+
+@runtime_checkable
+class HasBucket(Protocol):
+    """A store that is itself a bucket."""
+
+    connection: Connection
+    bucket: str
+
+
+class Sources:
+    """Reads what manifests point at."""
+
+    def __init__(self, store: ObjectStore, connections: Mapping[str, Connection]) -> None:
+        self._store = store
+        self._connections = connections
+        # What the platform itself keeps is read through rows, never through a connection.
+        self._own = [(store.connection, store.bucket)] if isinstance(store, HasBucket) else []
+
+    def connection(self, name: str | None, bucket: str) -> Connection:
+        """Return the connection that leads to a bucket, checked; raise Invalid where none does, or several may."""
+        known = self._connections
+        if name is None:
+            leading = [one for one in known.values() if not one.buckets or bucket in one.buckets]
+            if len(leading) != 1:
+                raise Invalid(f"Name the `connection` that leads to the bucket {bucket[:80]!r}.")
+            found = leading[0]
+        else:
+            found = find(known, name)
+        check(found, bucket, own=self._own)
+        return found
+
+    def read(self, entry: Entry, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes [start, stop) of a file."""
+        stop = entry.size if stop is None else min(stop, entry.size)
+        if stop <= start:
+            return iter(())
+        kind, _, place = entry.source.partition(":")
+        if kind == "store":
+            return self._store.get(place, entry.offset + start, stop - start)
+        if kind != "s3":
+            raise NotFound(f"The file {entry.path} lies nowhere that is known here.")
+        from datasets.stores import s3
+
+        name, bucket, key = place.split("/", 2)
+        whole = s3.read(self.connection(name, bucket), bucket, key, entry.etag)
+        return _part(whole, entry.offset + start, entry.offset + stop)
+
+
+def _part(chunks: Iterator[bytes], start: int, stop: int) -> Iterator[bytes]:
+    at = 0
+    for chunk in chunks:
+        if at >= stop:
+            return
+        if at + len(chunk) > start:
+            yield chunk[max(0, start - at) : stop - at]
+        at += len(chunk)

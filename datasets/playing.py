@@ -1,0 +1,69 @@
+"""The folder that a player sees of a registered dataset: a built-in one's files with the user's scenarios beside."""
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from datasets.catalogue import Dataset
+from datasets.scenarios import SCENARIOS, checked
+
+#: Seconds for which a folder is kept after it was last wanted.
+KEPT = 3600.0
+
+
+def ready(plays: Path, digest: str) -> bool:
+    """Tell whether the folder is there; one that was asked for stays for a while."""
+    try:
+        os.utime(place(plays, digest))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def lay_out(plays: Path, digest: str, built_in: Dataset, scenarios: Path) -> Path:
+    """Make the folder, unless it is there; it is seen whole or not at all, and nobody writes to it."""
+    target = place(plays, digest)
+    if ready(plays, digest):
+        return target
+    draft = plays / f".{secrets.token_hex(8)}"
+    draft.mkdir(parents=True)
+    try:
+        for entry in built_in.definition.get("files", ()):
+            if entry["path"] != built_in.definition.get("scenarios"):
+                copy = draft / entry["path"]
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(built_in.folder / entry["path"], copy)
+        with open(scenarios, "rb") as given, open(draft / SCENARIOS, "wb") as file:
+            # Checked here again: this is what a simulator is about to be given.
+            for scenario in checked((line for line in given if line.strip()), built_in.name):
+                file.write(json.dumps(scenario).encode() + b"\n")
+        for folder, _, files in os.walk(draft):
+            for name in files:
+                os.chmod(os.path.join(folder, name), 0o444)
+            os.chmod(folder, 0o755)
+        draft.rename(target)
+    except OSError:
+        if not target.is_dir():  # another was quicker
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def sweep(plays: Path, needed: Callable[[], Iterable[str]]) -> None:
+    """Remove folders that nobody has asked for in a while and no simulation needs."""
+    old = time.time() - KEPT
+    found = [path for path in plays.glob("*") if path.stat().st_mtime < old]
+    kept = {place(plays, digest).name for digest in needed()} if found else set()
+    for path in found:
+        if path.name not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def place(plays: Path, digest: str) -> Path:
+    """Return where the folder of a version lies."""
+    return plays / digest.removeprefix("sha256:")

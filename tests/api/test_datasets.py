@@ -1,0 +1,296 @@
+"""Registering datasets, looking at them, comparing, tagging and deleting them, over HTTP."""
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from core.services.bells import LocalBell
+from core.services.platform import Platform
+from tests.api.answers import MODEL, problem
+from tests.api.conftest import Driver
+
+Files = Mapping[str, bytes]
+
+
+def tar(files: Files, mode: str = "w:gz") -> bytes:
+    """Pack files as tar does."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, body in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            archive.addfile(member, io.BytesIO(body))
+    return packed.getvalue()
+
+
+def zipped(files: Files) -> bytes:
+    """Pack files as zip does."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in files.items():
+            archive.writestr(name, body)
+    return packed.getvalue()
+
+
+@pytest.fixture
+def upload(platform: Platform) -> Callable[[bytes], str]:
+    """Bring bytes as an upload that is finished; returns its id."""
+
+    def bring(body: bytes) -> str:
+        made = platform.uploads.create(len(body))
+        if body:
+            platform.uploads.append(made.id, 0, iter([body]))
+        return made.id
+
+    return bring
+
+
+@pytest.fixture
+def work(platform: Platform) -> Callable[[], None]:
+    """Do the jobs that were rung for."""
+
+    def do() -> None:
+        bell = platform.bell
+        assert isinstance(bell, LocalBell)
+        while bell.jobs:
+            job, id = bell.jobs.popleft()
+            if job == "register":
+                platform.registering.register(id)
+            elif job == "prefetch":
+                platform.staging.prefetch(id)
+
+    return do
+
+
+@pytest.fixture
+def register(
+    client: FlaskClient, upload: Callable[[bytes], str], work: Callable[[], None]
+) -> Callable[..., dict[str, Any]]:
+    """Register files under a name, to the end; returns the version."""
+
+    def go(name: str, files: Files | bytes, **extra: Any) -> dict[str, Any]:
+        body = files if isinstance(files, bytes) else tar(files)
+        asked = {"name": name, "source": {"upload": upload(body)}, **extra}
+        answer = client.post("/v1/datasets", json=asked)
+        assert answer.status_code == 202, answer.data
+        work()
+        found: dict[str, Any] = client.get(answer.headers["Location"]).json
+        return found
+
+    return go
+
+
+Register = Callable[..., dict[str, Any]]
+PLAIN = {"a.txt": b"alpha", "b/c.bin": b"0123456789", "empty": b""}
+
+
+def test_a_tar_becomes_a_version_that_can_be_looked_at(client: FlaskClient, register: Register) -> None:
+    made = register("drives", PLAIN)
+    assert (made["state"], made["version"], made["file_count"], made["bytes"]) == ("ready", "1", 3, 15)
+    listed = client.get("/v1/datasets/drives/files?limit=2").json
+    assert [one["path"] for one in listed["items"]] == ["a.txt", "b/c.bin"] and listed["next"] == "b/c.bin"
+    rest = client.get("/v1/datasets/drives/files?limit=2&after=b/c.bin").json
+    assert [one["path"] for one in rest["items"]] == ["empty"] and rest["next"] is None
+    part = client.get("/v1/datasets/drives/files/b/c.bin", headers={"Range": "bytes=2-4"})
+    assert (part.status_code, part.data) == (206, b"234")
+    assert client.get("/v1/datasets/drives/files/empty").data == b""
+    problem(client.get("/v1/datasets/drives/files/nowhere"), 404, "unknown-file")
+    assert "drives" in [one["name"] for one in client.get("/v1/datasets").json["items"]]
+
+
+def test_a_zip_and_a_tar_of_the_same_files_are_the_same_version(client: FlaskClient, register: Register) -> None:
+    first = register("drives", PLAIN)
+    again = register("drives", zipped(PLAIN))
+    assert again["id"] == first["id"] and again["version"] == "1"
+    other = register("drives", PLAIN | {"a.txt": b"omega"})
+    assert other["version"] == "2"
+    versions = client.get("/v1/datasets/drives/versions").json["items"]
+    assert [one["version"] for one in versions] == ["2", "1"]
+
+
+def test_single_uploads_become_files(client: FlaskClient, upload: Callable[[bytes], str], work: Any) -> None:
+    files = [{"path": path, "upload": upload(body)} for path, body in PLAIN.items()]
+    answer = client.post("/v1/datasets", json={"name": "loose", "source": {"uploads": files}})
+    work()
+    made = client.get(answer.headers["Location"]).json
+    assert made["state"] == "ready" and made["file_count"] == 3
+    assert client.get("/v1/datasets/loose/files/a.txt").data == b"alpha"
+
+
+def test_versions_are_compared_line_by_line(client: FlaskClient, register: Register) -> None:
+    register("drives", PLAIN)
+    register("drives", {"a.txt": b"omega", "b/c.bin": b"0123456789", "new": b"!"})
+    lines = client.get("/v1/datasets/drives/diff?from=1&to=latest").data.splitlines()
+    assert [(one["path"], one["change"]) for one in map(json.loads, lines)] == [
+        ("a.txt", "changed"),
+        ("empty", "removed"),
+        ("new", "added"),
+    ]
+
+
+def test_tags_move_and_latest_tells_itself(client: FlaskClient, register: Register) -> None:
+    register("drives", PLAIN, tags=["gold"])
+    register("drives", {"only": b"this"})
+    assert client.get("/v1/datasets/drives@gold").json["version"] == "1"
+    assert client.get("/v1/datasets/drives@latest").json["version"] == "2"
+    moved = client.put("/v1/datasets/drives/tags/gold", json={"version": "2"})
+    assert moved.json["tags"] == ["gold"] and moved.json["version"] == "2"
+    assert client.get("/v1/datasets/drives@gold").json["version"] == "2"
+    problem(client.put("/v1/datasets/drives/tags/latest", json={"version": "1"}), 422, "invalid")
+    problem(client.put("/v1/datasets/drives/tags/7", json={"version": "1"}), 422, "invalid")
+    assert client.delete("/v1/datasets/drives/tags/gold").status_code == 204
+    problem(client.get("/v1/datasets/drives@gold"), 404, "unknown-dataset")
+
+
+def test_a_manifest_takes_what_is_here_already(
+    client: FlaskClient, register: Register, upload: Callable[[bytes], str], work: Any
+) -> None:
+    register("drives", PLAIN)
+    known = {one["path"]: one for one in client.get("/v1/datasets/drives/files").json["items"]}
+    lines = [{"path": f"copy/{path}", "digest": one["digest"], "size": one["size"]} for path, one in known.items()]
+    answer = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": lines}})
+    work()
+    assert client.get(answer.headers["Location"]).json["state"] == "ready"
+    assert client.delete("/v1/datasets/drives").status_code == 204
+    assert client.get("/v1/datasets/other/files/copy/a.txt").data == b"alpha"
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    answer = client.post("/v1/datasets", json={"name": "third", "source": {"manifest": {"upload": upload(body)}}})
+    work()
+    assert client.get(answer.headers["Location"]).json["digest"] == client.get("/v1/datasets/other").json["digest"]
+
+
+def test_a_manifest_of_what_is_not_here_is_refused(client: FlaskClient, work: Any) -> None:
+    line = {"path": "x", "digest": "sha256:" + "0" * 64, "size": 1}
+    answer = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": [line]}})
+    work()
+    made = client.get(answer.headers["Location"]).json
+    assert made["state"] == "failed" and "0000" in made["reason"]
+    problem(client.get("/v1/datasets/other"), 404, "unknown-dataset")
+    problem(client.get(f"/v1/datasets/{made['id']}/files"), 409, "not-ready")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (tar({"../x": b""}), "leads out"),
+        (tar({"/etc/x": b""}), "leads out"),
+        (tar({"a": b"", "A": b""}), "case"),
+        (tar({"a": b"", "a/b": b""}), "as a file"),
+        (tar({"x" * 300: b""}), "too long"),
+        (zipped({"..\\x": b""}), "backslash"),
+        (b"not an archive at all", "neither"),
+        (tar(PLAIN)[:60], "cut off"),
+        (tar({}), "not one file"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_the_reason(register: Register, body: bytes, words: str) -> None:
+    made = register("drives", body)
+    assert made["state"] == "failed" and words in made["reason"], made
+
+
+def test_nothing_is_left_of_a_registration_that_failed(platform: Platform, register: Register) -> None:
+    register("drives", tar({"fine": b"x" * 1000, "../x": b""}))
+    assert [*platform.store.list("packs/"), *platform.store.list("manifests/")] == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"name": "noop", "source": {"upload": "0" * 26}},
+        {"name": "x", "source": {}},
+        {"name": "x", "source": {"upload": "0" * 26}},
+        {"name": "x", "source": {"s3": "s3://bucket/x"}},
+        {"name": "x", "source": {"s3": "s3://bucket/x", "connection": "nowhere"}},
+        {"name": "x", "source": {"s3": "https://bucket/x"}},
+        {"name": "x", "source": {"manifest": [{"path": "a", "digest": "sha256:1", "size": 1}]}},
+        {"name": "x", "source": {"manifest": 7}},
+        {"name": "x", "source": {"manifest": []}},
+        {"name": "0" * 26, "source": {"manifest": [{"path": "a", "digest": "sha256:" + "0" * 64, "size": 1}]}},
+        {"name": "../x", "source": {"upload": "0" * 26}},
+        {"name": "x", "source": {"upload": "0" * 26}, "tags": ["latest"]},
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(client: FlaskClient, asked: dict[str, Any]) -> None:
+    answer = client.post("/v1/datasets", json=asked)
+    assert answer.status_code == 422, answer.data
+
+
+MINE = {"title": "Mine", "extends": "noop", "scenarios": "lines.ndjson"}
+LINES = b"".join(json.dumps({"name": f"case-{number}"}).encode() + b"\n" for number in range(5))
+PLAYED = {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}
+
+
+def test_a_dataset_that_extends_a_built_in_one_is_simulated(
+    client: FlaskClient, platform: Platform, register: Register, driver: Driver
+) -> None:
+    made = register("mine", PLAYED)
+    assert (made["simulator"], made["extends"], made["tasks"], made["title"]) == ("noop", "noop", 5, "Mine")
+    scenarios = client.get("/v1/datasets/mine/scenarios?limit=2").json
+    assert [one["name"] for one in scenarios["items"]] == ["case-0", "case-1"] and scenarios["next"] == 2
+    put = client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})
+    assert put.status_code == 201
+    sent = client.post("/v1/simulations", json={"dataset": "mine", "runtime": "python", "model": "m"})
+    assert sent.status_code == 201, sent.data
+    frozen = sent.json["provenance"]["dataset"]
+    assert (frozen["name"], frozen["version"], frozen["digest"]) == ("mine", "1", made["digest"])
+    problem(client.delete("/v1/datasets/mine@1"), 409, "in-use")
+    launch = driver.launch(sent.json["id"])
+    told = platform.leases.describe(launch)["play"]["definition"]
+    assert told["simulator"] == "noop" and told["tasks"] == 5 and told["scenarios"] == "scenarios.ndjson"
+    folder = platform.staging.folder(frozen, sent.json["id"])
+    assert [json.loads(line)["name"] for line in (folder / "scenarios.ndjson").read_text().splitlines()][-1] == "case-4"
+    driver.finish(launch)
+    assert client.delete("/v1/datasets/mine").status_code == 204
+    assert client.get(f"/v1/simulations/{sent.json['id']}/summary").json["tasks"]["total"] == 5
+
+
+def test_files_without_a_description_are_not_played(client: FlaskClient, register: Register, model: str) -> None:
+    register("plain", PLAIN)
+    refused = client.post("/v1/simulations", json={"dataset": "plain", "runtime": "python", "model": model})
+    problem(refused, 422, "not-playable")
+    problem(client.get("/v1/datasets/plain/scenarios"), 422, "not-playable")
+
+
+@pytest.mark.parametrize(
+    ("description", "lines", "words"),
+    [
+        ({"extends": "noop"}, LINES, "scenarios"),
+        (MINE | {"simulator": "sumo"}, LINES, "simulator"),
+        (MINE | {"extends": "os:system"}, LINES, "extends"),
+        (MINE | {"scenarios": "nowhere"}, LINES, "nowhere"),
+        (MINE, b'{"env": "os:system"}\n', "Line 1"),
+        (MINE, LINES + b"{}\n{\n", "Line 7"),
+        (MINE, b'{"index": 3}\n', "index"),
+        (MINE, b"", "not one scenario"),
+        (MINE | {"extends": "highway"}, b'{"options": {"config": {"other_vehicles_type": "os.system"}}}\n', "config"),
+        (MINE | {"extends": "car_street"}, b'{"street": "moon"}\n', "street"),
+    ],
+)
+def test_scenarios_say_only_what_they_may(
+    register: Register, description: dict[str, Any], lines: bytes, words: str
+) -> None:
+    made = register("mine", {"dataset.json": json.dumps(description).encode(), "lines.ndjson": lines})
+    assert made["state"] == "failed" and words in made["reason"], made
+
+
+def test_a_version_is_brought_near_and_says_how_far_it_is(
+    client: FlaskClient, platform: Platform, register: Register, work: Any
+) -> None:
+    register("drives", PLAIN)
+    problem(client.get("/v1/datasets/drives/prefetch"), 404, "not-found")
+    assert client.post("/v1/datasets/drives/prefetch").status_code == 202
+    work()
+    found = client.get("/v1/datasets/drives/prefetch").json
+    assert found["state"] == "ready" and found["total_bytes"] == 15
+    assert client.post("/v1/datasets/noop/prefetch").json["state"] == "ready"
+
+
+def test_a_built_in_dataset_stays(client: FlaskClient) -> None:
+    problem(client.delete("/v1/datasets/noop"), 422, "invalid")
+    assert [one["version"] for one in client.get("/v1/datasets/noop/versions").json["items"]] == ["1"]
