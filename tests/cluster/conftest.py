@@ -1,0 +1,90 @@
+"""What tests against a real API server may ask for. `make cluster` builds it first; else the first test does."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane
+
+AUDIENCE = "scs"
+#: Seconds that building may take on a busy machine with two processors.
+BUILDING = 1700
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real API server with the service account that the cache service runs as."""
+    script = Path(__file__).parents[2] / "scripts" / "tools" / "kubernetes"
+    built = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=BUILDING)
+    with ControlPlane(Path(built.stdout.strip()), tmp_path_factory.mktemp("kubernetes")) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Account:
+    """A service account."""
+
+    control_plane: ControlPlane
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its namespace's place in the API."""
+        return f"/api/v1/namespaces/{self.namespace}"
+
+    def token(self, *audiences: str, pod: Any = None) -> str:
+        """Ask for a token, bound to a pod if one is given."""
+        asked: dict[str, Any] = {"audiences": list(audiences), "expirationSeconds": 3600}
+        if pod is not None:
+            of = pod["metadata"]
+            asked["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": of["name"], "uid": of["uid"]}
+        document = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
+        answer = self.control_plane.request("POST", f"{self.path}/serviceaccounts/{self.name}/token", document)
+        token: str = answer["status"]["token"]
+        return token
+
+    def pod(self, name: str) -> Any:
+        """Make a pod of this account. Nothing will run it."""
+        container = {"name": "main", "image": "none"}
+        spec = {"serviceAccountName": self.name, "containers": [container], "automountServiceAccountToken": False}
+        return self.control_plane.make(f"{self.path}/pods", "Pod", name, spec=spec)
+
+    def bind(self, role: str) -> None:
+        """Give it a cluster role."""
+        self.control_plane.make(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            "ClusterRoleBinding",
+            f"{self.namespace}-{self.name}-{role.replace(':', '-')}",
+            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            subjects=[{"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}],
+        )
+
+
+@pytest.fixture(scope="session")
+def account(control_plane: ControlPlane) -> Any:
+    """Make a service account, and its namespace if that is new."""
+    known: set[str] = set()
+
+    def make(namespace: str, name: str) -> Account:
+        if namespace not in known:
+            known.add(namespace)
+            control_plane.make("/api/v1/namespaces", "Namespace", namespace)
+        control_plane.make(f"/api/v1/namespaces/{namespace}/serviceaccounts", "ServiceAccount", name)
+        return Account(control_plane, namespace, name)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def server_token(account: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file with the cache service's own token, by which it may review those of others."""
+    scs = account("scs", "scs")
+    scs.bind("system:auth-delegator")
+    path = tmp_path_factory.mktemp("scs") / "token"
+    path.write_text(scs.token() + "\n")
+    return path

@@ -1,0 +1,166 @@
+"""Which cache nodes a real API server's EndpointSlices tell."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets import membership
+from datasets.membership import EndpointSlices, Node
+from tests.cluster.conftest import BUILDING, Account
+from tests.cluster.control_plane import ControlPlane
+from tests.conftest import Clock
+
+pytestmark = pytest.mark.timeout(BUILDING + 100)
+
+NAMESPACE = "caches"
+SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+RIGHTS = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
+
+
+@pytest.fixture(scope="module")
+def token(control_plane: ControlPlane, account: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The token of an account that may list this namespace's EndpointSlices, and nothing else."""
+    reader: Account = account(NAMESPACE, "reader")
+    rule = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}
+    control_plane.make(f"{RIGHTS}/roles", "Role", "slices", rules=[rule])
+    control_plane.make(
+        f"{RIGHTS}/rolebindings",
+        "RoleBinding",
+        "slices",
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "slices"},
+        subjects=[{"kind": "ServiceAccount", "name": "reader", "namespace": NAMESPACE}],
+    )
+    path = tmp_path_factory.mktemp("reader") / "token"
+    path.write_text(reader.token() + "\n")
+    return path
+
+
+@pytest.fixture
+def nodes_of(control_plane: ControlPlane, token: Path, clock: Clock) -> Callable[..., EndpointSlices]:
+    def make(service: str, **options: Any) -> EndpointSlices:
+        given: dict[str, Any] = {
+            "server": control_plane.server,
+            "authority": control_plane.authority.path,
+            "token": token,
+            "clock": clock,
+        }
+        return EndpointSlices(NAMESPACE, service, **given | options)
+
+    return make
+
+
+@pytest.fixture
+def publish(control_plane: ControlPlane, token: Path) -> Iterator[Callable[..., None]]:
+    """Write an EndpointSlice of a service, or another in its place; they go when the test ends."""
+    written: set[str] = set()
+
+    def write(name: str, service: str, endpoints: list[Any], *, kind: str = "IPv4", ports: Any = None) -> None:
+        if name in written:
+            control_plane.request("DELETE", f"{SLICES}/{name}")
+        written.add(name)
+        control_plane.make(
+            SLICES,
+            "EndpointSlice",
+            name,
+            labels={"kubernetes.io/service-name": service},
+            addressType=kind,
+            endpoints=endpoints,
+            ports=ports or [{"name": "http", "port": 5080}],
+        )
+
+    yield write
+    for name in written:
+        control_plane.request("DELETE", f"{SLICES}/{name}")
+
+
+def endpoint(address: str, zone: str = "", **conditions: bool) -> dict[str, Any]:
+    return {"addresses": [address], "conditions": conditions} | ({"zone": zone} if zone else {})
+
+
+def test_ready_endpoints_are_nodes_with_their_zones(
+    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices]
+) -> None:
+    publish(
+        "scs-1",
+        "scs",
+        [
+            endpoint("10.0.0.1", "zone-a", ready=True),
+            endpoint("10.0.0.2", "zone-b", ready=False),
+            endpoint("10.0.0.3", ready=True, serving=True, terminating=False),
+            endpoint("10.0.0.4", ready=False, serving=True, terminating=True),
+        ],
+    )
+    publish("scs-2", "scs", [endpoint("fd00::5", "zone-b", ready=True)], kind="IPv6")
+    publish("other", "another", [endpoint("10.0.0.9", ready=True)])
+    assert nodes_of("scs").nodes() == (
+        Node("http://10.0.0.1:5080", "zone-a"),
+        Node("http://10.0.0.3:5080"),
+        Node("http://[fd00::5]:5080", "zone-b"),
+    )
+    assert nodes_of("nobody").nodes() == ()
+
+
+def test_the_port_of_the_name_that_was_asked_for_is_taken(
+    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices]
+) -> None:
+    ports = [{"name": "metrics", "port": 9090}, {"name": "http", "port": 5080}]
+    publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)], ports=ports)
+    assert nodes_of("scs", port="http").nodes() == (Node("http://10.0.0.1:5080"),)
+    assert nodes_of("scs", port="none").nodes() == ()
+
+
+def test_who_comes_and_goes_is_seen_at_the_next_look_and_not_before(
+    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices], clock: Clock
+) -> None:
+    publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
+    membership = nodes_of("scs", pause=5.0)
+    assert membership.nodes() == (Node("http://10.0.0.1:5080"),)
+    publish("scs-1", "scs", [endpoint("10.0.0.2", ready=True)])
+    assert membership.nodes() == (Node("http://10.0.0.1:5080"),)
+    clock.now += 5
+    assert membership.nodes() == (Node("http://10.0.0.2:5080"),)
+
+
+def test_more_slices_than_a_page_holds_are_all_read(
+    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "_PAGE", 2)
+    for number in range(5):
+        publish(f"scs-{number}", "scs", [endpoint(f"10.0.0.{number}", ready=True)])
+    assert len(nodes_of("scs").nodes()) == 5
+
+
+def test_who_may_not_look_goes_on_with_what_was_known(
+    publish: Callable[..., None],
+    nodes_of: Callable[..., EndpointSlices],
+    clock: Clock,
+    token: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
+    own = tmp_path / "token"
+    own.write_text(token.read_text())
+    membership = nodes_of("scs", token=own)
+    known = membership.nodes()
+    own.write_text("a-token-that-is-no-longer-good")
+    for _ in range(2):
+        clock.now += 60
+        with caplog.at_level(logging.WARNING):
+            assert membership.nodes() == known != ()
+    assert "401" in caplog.text and "no-longer-good" not in caplog.text
+    own.unlink()
+    clock.now += 60
+    assert membership.nodes() == known
+
+
+def test_an_api_server_of_another_authority_is_not_trusted(
+    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices], tmp_path: Path
+) -> None:
+    from tests.cluster.control_plane import Authority
+
+    publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
+    assert nodes_of("scs", authority=Authority(tmp_path).path).nodes() == ()

@@ -1,0 +1,221 @@
+"""Whose token a real API server says it is, and whom the cache service lets in for it."""
+
+import io
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jwt
+import pytest
+
+from datasets.cache import SimpleCache
+from datasets.membership import Fixed, Node
+from datasets.scs.reviewers import Identity, open_reviewer
+from datasets.scs.reviewers.base import TokenReviewer, Unavailable
+from tests.cluster.conftest import AUDIENCE, BUILDING, Account
+from tests.cluster.control_plane import ControlPlane, claims_of, free_port
+
+pytestmark = pytest.mark.timeout(BUILDING + 100)
+
+MakeAccount = Callable[[str, str], Account]
+
+
+@pytest.fixture(scope="module")
+def reviewer(control_plane: ControlPlane, server_token: Path) -> TokenReviewer:
+    return open_reviewer(told(control_plane, server_token))
+
+
+def told(control_plane: ControlPlane, token: Path) -> dict[str, object]:
+    """Return the cache service's configuration of its reviewer."""
+    return {
+        "Kind": "kubernetes",
+        "Audience": AUDIENCE,
+        "Server": control_plane.server,
+        "CAFile": str(control_plane.authority.path),
+        "TokenFile": str(token),
+    }
+
+
+@pytest.fixture(scope="module")
+def team(account: MakeAccount) -> Account:
+    return account("team-a", "trainer")
+
+
+def eventually(asked: Callable[[], bool]) -> bool:
+    """Ask until it is so. An API server may believe for some seconds what it has just seen."""
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
+        if asked():
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def test_a_token_for_the_cache_tells_its_namespace_and_account(reviewer: TokenReviewer, team: Account) -> None:
+    found = reviewer.review(team.token(AUDIENCE))
+    assert found is not None
+    assert (found.namespace, found.account) == ("team-a", "trainer")
+
+
+def test_a_token_for_several_audiences_is_good_if_the_cache_is_among_them(
+    reviewer: TokenReviewer, team: Account
+) -> None:
+    assert reviewer.review(team.token("another", AUDIENCE)) is not None
+
+
+@pytest.mark.parametrize("audience", ["another", "SCS", "scs2"])
+def test_a_token_for_another_audience_is_not_good(reviewer: TokenReviewer, team: Account, audience: str) -> None:
+    assert reviewer.review(team.token(audience)) is None
+
+
+def test_a_token_for_the_api_server_itself_is_not_good(reviewer: TokenReviewer, team: Account) -> None:
+    assert reviewer.review(team.token()) is None
+
+
+def signed(control_plane: ControlPlane, token: str, **changed: object) -> str:
+    """Return the token with other claims, signed as the API server signs."""
+    kid = jwt.get_unverified_header(token)["kid"]
+    return jwt.encode(claims_of(token) | changed, control_plane.signing, algorithm="RS256", headers={"kid": kid})
+
+
+def test_a_token_past_its_end_is_not_good(control_plane: ControlPlane, reviewer: TokenReviewer, team: Account) -> None:
+    token, now = team.token(AUDIENCE), int(time.time())
+    assert reviewer.review(signed(control_plane, token, exp=now + 300)) is not None
+    assert reviewer.review(signed(control_plane, token, iat=now - 900, nbf=now - 900, exp=now - 300)) is None
+
+
+def test_a_token_that_is_not_good_yet_is_not_good(
+    control_plane: ControlPlane, reviewer: TokenReviewer, team: Account
+) -> None:
+    now = int(time.time())
+    assert reviewer.review(signed(control_plane, team.token(AUDIENCE), nbf=now + 600, exp=now + 1200)) is None
+
+
+def test_a_token_of_a_pod_is_good_until_the_pod_is_gone(
+    control_plane: ControlPlane, reviewer: TokenReviewer, team: Account
+) -> None:
+    pod = team.pod("short-lived")
+    token = team.token(AUDIENCE, pod=pod)
+    assert reviewer.review(token) is not None
+    control_plane.request("DELETE", f"{team.path}/pods/short-lived?gracePeriodSeconds=0")
+    assert eventually(lambda: reviewer.review(token) is None)
+    team.pod("short-lived")
+    assert reviewer.review(token) is None, "another pod of the same name is another pod"
+
+
+def test_a_token_of_an_account_that_is_gone_is_not_good(
+    control_plane: ControlPlane, reviewer: TokenReviewer, account: MakeAccount
+) -> None:
+    leaver = account("team-a", "leaver")
+    token = leaver.token(AUDIENCE)
+    control_plane.request("DELETE", f"{leaver.path}/serviceaccounts/leaver")
+    assert eventually(lambda: reviewer.review(token) is None)
+
+
+def test_a_token_signed_by_someone_else_is_not_good(
+    reviewer: TokenReviewer, team: Account, control_plane: ControlPlane
+) -> None:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    token = team.token(AUDIENCE)
+    kid = jwt.get_unverified_header(token)["kid"]
+    other = rsa.generate_private_key(65537, 2048)
+    assert reviewer.review(jwt.encode(claims_of(token), other, algorithm="RS256", headers={"kid": kid})) is None
+    assert reviewer.review(jwt.encode(claims_of(token), "", algorithm="none", headers={"kid": kid})) is None
+
+
+@pytest.mark.parametrize("garbage", ["", "x", "a.b.c", "\N{SNOWMAN}", "A" * 100_000, '{"token": 1}'])
+def test_garbage_is_not_good(reviewer: TokenReviewer, garbage: str) -> None:
+    assert reviewer.review(garbage) is None
+
+
+def test_nobody_can_say_without_leave_to_ask(control_plane: ControlPlane, team: Account, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(team.token())
+    powerless = open_reviewer(told(control_plane, tmp_path / "token"))
+    token = team.token(AUDIENCE)
+    with pytest.raises(Unavailable) as caught:
+        powerless.review(token)
+    assert token not in str(caught.value)
+
+
+def test_the_issuers_published_keys_tell_the_same(
+    control_plane: ControlPlane, reviewer: TokenReviewer, server_token: Path, account: MakeAccount, team: Account
+) -> None:
+    account("scs", "key-reader").bind("system:service-account-issuer-discovery")
+    reader = server_token.parent / "key-reader"
+    reader.write_text(Account(control_plane, "scs", "key-reader").token())
+    published = open_reviewer(
+        {
+            "Kind": "jwt",
+            "Audience": AUDIENCE,
+            "KeysURL": f"{control_plane.server}/openid/v1/jwks",
+            "CAFile": str(control_plane.authority.path),
+            "TokenFile": str(reader),
+        }
+    )
+    token = team.token(AUDIENCE)
+    found = published.review(token)
+    assert found is not None
+    assert Identity(found.namespace, found.account) == reviewer.review(token)
+    assert published.review(team.token("another")) is None
+
+
+@pytest.fixture(scope="module")
+def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The cache service as it runs in a cluster; yields its address."""
+    folder, port = tmp_path_factory.mktemp("service"), free_port()
+    bucket = {"Name": "private", "Public": False, "BucketQuota": "1Mi", "AllowNamespaces": ["team-a"]}
+    document = {
+        "Bucket": [bucket],
+        "Directory": str(folder / "objects"),
+        "Listen": f"127.0.0.1:{port}",
+        "KeepFree": 0,
+        "Reviewer": told(control_plane, server_token),
+    }
+    (folder / "scs.json").write_text(json.dumps(document))
+    command = [sys.executable, "-m", "datasets.scs", "--config", str(folder / "scs.json")]
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        assert eventually(lambda: listens(port)), (folder / "log").read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody does."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_the_cache_serves_the_namespaces_it_was_told_and_no_others(
+    service: str, team: Account, account: MakeAccount, tmp_path: Path
+) -> None:
+    digest, file = "sha256:" + "0" * 64, tmp_path / "file"
+    file.write_bytes(b"content")
+    counts = {}
+    for name, token in {
+        "ours": team.token(AUDIENCE, pod=team.pod("reader")),
+        "other audience": team.token("another"),
+        "other namespace": account("team-b", "trainer").token(AUDIENCE),
+    }.items():
+        (tmp_path / name).write_text(token)
+        cache = SimpleCache(Fixed([Node(service)]), token=tmp_path / name, time_out=30)
+        cache.put(digest, file)
+        cache.get(digest, 7, io.BytesIO())
+        counts[name] = cache.counts
+        cache.close()
+    assert counts == {
+        "ours": {"fills": 1, "hits": 1},
+        "other audience": {"refused": 2},
+        "other namespace": {"refused": 2},
+    }
