@@ -1,0 +1,272 @@
+"""What the cache's store promises: quotas that are never overshot, fairness, and files and rows that agree."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets import eviction
+from datasets.scs.config import POLICIES, Config
+from datasets.scs.ledger import NR_IDLE, debtor, name_of
+from datasets.scs.store import BadDigest, Cut, Full, Store, TooLarge, Unmet
+from tests.contracts.scs_house import told
+
+Opened = Callable[..., Store]
+
+
+class Clock:
+    """Time that moves when told to, and a little by itself."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+@pytest.fixture
+def ticking() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def opened(ticking: Clock) -> Iterator[Opened]:
+    """Open stores that end with the test."""
+    made: list[Store] = []
+
+    def open_(config: Config) -> Store:
+        made.append(Store(config, clock=ticking))
+        return made[-1]
+
+    yield open_
+    for store in made:
+        if store.ledger.alive:
+            store.close()
+
+
+def bucket(name: str = "b", quota: str = "1000", **more: Any) -> dict[str, Any]:
+    return {"Name": name, "BucketQuota": quota, "AllowNamespaces": ["team"]} | more
+
+
+def put(store: Store, key: str, size: int = 100, name: str = "b") -> int:
+    """Put an object; return how many went for it."""
+    return store.put(store.config.buckets[name], key.encode(), size, lambda: [b"x" * size])[1]
+
+
+def has(store: Store, key: str, name: str = "b") -> bool:
+    return store.ledger.look(name_of(name, key.encode())) is not None
+
+
+def use(store: Store, key: str, at: float, name: str = "b") -> None:
+    store.note({name_of(name, key.encode()): at}, {})
+
+
+def files(store: Store) -> set[str]:
+    return {file for file, _ in store._files()}
+
+
+def agree(store: Store) -> bool:
+    """Tell whether rows, files and accounts say the same."""
+    rows = store.ledger.after(b"", 1_000_000)
+    held = sum(account.bytes for account in store.ledger.accounts().values())
+    counted = sum(account.objects for account in store.ledger.accounts().values())
+    return {row.file for row in rows} == files(store) and held == sum(row.size for row in rows) and counted == len(rows)
+
+
+def test_twenty_racing_clients_never_overshoot_a_quota(opened: Opened, tmp_path: Path) -> None:
+    config = told(
+        tmp_path, bucket(quota="20000", Eviction="nr"), bucket("other", "7000", Eviction="nr"), TotalQuota="25000"
+    )
+    stores = [opened(config), opened(config)]  # two processes would do the same
+    highest: list[int] = []
+    refused: list[str] = []
+
+    def race(number: int) -> None:
+        store = stores[number % 2]
+        for turn in range(15):
+            try:
+                put(store, f"{number}-{turn}", 300, name="b" if number % 3 else "other")
+            except Full as error:
+                refused.append(str(error))
+            held = store.ledger.accounts()
+            assert held["b"].bytes <= 20000 and held["other"].bytes <= 7000
+            highest.append(held["b"].bytes + held["other"].bytes)
+
+    racers = [threading.Thread(target=race, args=(number,)) for number in range(20)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert len(highest) == 300 and max(highest) <= 25000 and refused
+    assert agree(stores[0])
+
+
+def test_what_could_never_fit_is_too_large_and_costs_nobody_anything(opened: Opened, tmp_path: Path) -> None:
+    store = opened(told(tmp_path, bucket()))
+    put(store, "small")
+    with pytest.raises(TooLarge):
+        put(store, "huge", 1001)
+    assert has(store, "small") and agree(store)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_keeps_within_the_quota(opened: Opened, tmp_path: Path, policy: str) -> None:
+    store = opened(told(tmp_path, bucket(Eviction=policy)))
+    chance = random.Random(1)
+    for turn in range(60):
+        try:
+            put(store, f"k{chance.randrange(30)}", chance.randrange(1, 300))
+        except Full:
+            assert policy == "nr", turn
+        assert store.ledger.accounts()["b"].bytes <= 1000
+    assert agree(store)
+
+
+@pytest.mark.parametrize("policy", ["lru", "fifo"])
+def test_what_goes_first_is_what_the_sort_key_says(opened: Opened, tmp_path: Path, ticking: Clock, policy: str) -> None:
+    store = opened(told(tmp_path, bucket(Eviction=policy)))
+    chance = random.Random(2)
+    items: dict[str, eviction.Item] = {}
+    for number in range(10):
+        put(store, f"k{number}")
+        items[f"k{number}"] = eviction.Item(f"k{number}", "b", 100, ticking.now, ticking.now)
+    for number in chance.sample(range(10), 6):
+        ticking.now += 100
+        use(store, f"k{number}", ticking.now)
+        items[f"k{number}"] = replace(items[f"k{number}"], used=ticking.now)
+    wanted = eviction.admit(items.values(), eviction.Item("new", "b", 300, 0, 0), 1000, policy).victims
+    assert put(store, "new", 300) == 3
+    assert {key for key in items if not has(store, key)} == set(wanted)
+
+
+def test_random_gives_everybody_a_turn(opened: Opened, tmp_path: Path) -> None:
+    store = opened(told(tmp_path, bucket(Eviction="random")))
+    for number in range(200):
+        put(store, f"k{number}")
+    left = [number for number in range(200) if has(store, f"k{number}")]
+    assert len(left) == 10 and left != list(range(190, 200))
+
+
+def test_nr_keeps_what_is_in_use_and_traps_nothing_for_ever(opened: Opened, tmp_path: Path, ticking: Clock) -> None:
+    store = opened(told(tmp_path, bucket(Eviction="nr")))
+    for number in range(10):
+        put(store, f"k{number}")
+    with pytest.raises(Full):
+        put(store, "new")
+    ticking.now += NR_IDLE + 1
+    use(store, "k3", ticking.now)
+    assert put(store, "new", 900) == 9
+    assert has(store, "k3") and has(store, "new")
+
+
+def test_a_new_version_takes_the_old_ones_room(opened: Opened, tmp_path: Path) -> None:
+    store = opened(told(tmp_path, bucket(Eviction="nr")))
+    for size in (1000, 999, 1000):
+        put(store, "only", size)
+    assert store.ledger.accounts()["b"].bytes == 1000 and len(files(store)) == 1 and agree(store)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_bucket_within_its_share_is_never_the_victim_of_one_above(
+    opened: Opened, tmp_path: Path, policy: str
+) -> None:
+    buckets = [bucket("greedy", "1000", Eviction=policy), bucket("modest", "1000", Eviction=policy)]
+    store = opened(told(tmp_path, *buckets, TotalQuota="1000"))  # a share of 500 each
+    for number in range(10):
+        put(store, f"g{number}", name="greedy")
+    for number in range(5):
+        put(store, f"m{number}", name="modest")  # takes back from the greedy one, whatever its policy
+    assert {name: account.bytes for name, account in store.ledger.accounts().items()} == {"greedy": 500, "modest": 500}
+    for number in range(10, 20):
+        try:
+            put(store, f"g{number}", name="greedy")
+        except Full:
+            assert policy == "nr"
+    assert all(has(store, f"m{number}", "modest") for number in range(5)) and agree(store)
+
+
+def test_who_has_to_give_is_whoever_is_furthest_above_its_share() -> None:
+    assert debtor({"a": 600, "b": 300, "c": 100}, {"a": 500.0, "b": 100.0, "c": 400.0}) == "b"
+
+
+@pytest.mark.parametrize("body", [[b"x" * 50], [b"x" * 150], []])
+def test_a_body_of_another_length_leaves_nothing(opened: Opened, tmp_path: Path, body: list[bytes]) -> None:
+    store = opened(told(tmp_path, bucket()))
+    with pytest.raises(Cut):
+        store.put(store.config.buckets["b"], b"k", 100, lambda: body)
+    assert store.ledger.accounts()["b"].bytes == 0 and agree(store)
+
+
+def test_a_refused_replacement_leaves_the_old_version(opened: Opened, tmp_path: Path) -> None:
+    store = opened(told(tmp_path, bucket()))
+    put(store, "k")
+    with pytest.raises(Unmet):
+        store.put(
+            store.config.buckets["b"], b"k", 5, lambda: [b"other"], condition=lambda digest, added: digest is None
+        )
+    with pytest.raises(BadDigest):
+        store.put(store.config.buckets["b"], b"k", 5, lambda: [b"other"], digest=b"\0" * 32)
+    row = store.ledger.look(name_of("b", b"k"))
+    assert row is not None and row.size == 100 and agree(store)
+
+
+def test_a_flipped_bit_is_found_and_becomes_a_miss(opened: Opened, tmp_path: Path) -> None:
+    store = opened(told(tmp_path, bucket()))
+    for number in range(5):
+        put(store, f"k{number}")
+    row = store.ledger.look(name_of("b", b"k2"))
+    assert row is not None
+    path = store.folder / row.file
+    content = bytearray(path.read_bytes())
+    content[50] ^= 1
+    path.write_bytes(content)
+    assert sorted(store.verify(threading.Event())) == [False, True, True, True, True]
+    assert not has(store, "k2") and not path.exists() and agree(store)
+    assert list(store.verify(threading.Event())) == [True] * 4
+
+
+def test_the_next_to_start_finds_everything_in_order(opened: Opened, tmp_path: Path) -> None:
+    config = told(tmp_path, bucket(), bucket("gone", "500"))
+    store = opened(config)
+    for number in range(5):
+        put(store, f"k{number}")
+    put(store, "k", name="gone")
+    lost, short = (store.ledger.look(name_of("b", key)) for key in (b"k1", b"k2"))
+    assert lost is not None and short is not None
+    # as after kill -9, a power cut, and a change of the configuration
+    store.ledger.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 77, 0.0)
+    store.close()
+    (store.folder / lost.file).unlink()
+    (store.folder / short.file).write_bytes(b"")
+    (store.folder / "ab" / "orphan.1").write_bytes(b"x")
+    (store.folder / "temp" / "half").write_bytes(b"x")
+    again = opened(told(tmp_path, bucket()))
+    assert agree(again) and list((again.folder / "temp").iterdir()) == []
+    assert [has(again, f"k{number}") for number in range(5)] == [True, False, False, True, True]
+    assert {name: (one.bytes, one.objects) for name, one in again.ledger.accounts().items()} == {"b": (300, 3)}
+
+
+def test_what_a_dead_process_intended_is_undone_by_the_living(opened: Opened, tmp_path: Path) -> None:
+    config = told(tmp_path, bucket())
+    living, dying = opened(config), opened(config)
+    dying.ledger.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 900, 0.0)
+    (dying.folder / "ab" / "announced.1").write_bytes(b"x" * 900)
+    living.note({}, {})
+    assert living.ledger.accounts()["b"].bytes == 900, "while it lives, its intent holds"
+    dying.ledger.close()
+    dying._mark.close()
+    dying._alive.close()
+    living.note({}, {})
+    assert living.ledger.accounts()["b"].bytes == 0 and agree(living)
+
+
+def test_a_nearly_full_disk_counts_as_full(opened: Opened, tmp_path: Path) -> None:
+    store = opened(replace(told(tmp_path, bucket(quota="1Gi", Eviction="lru")), free=1 << 62))
+    with pytest.raises(Full):
+        put(store, "k")
+    assert store.ledger.accounts()["b"].bytes == 0

@@ -1,0 +1,96 @@
+"""The cache service's configuration: the published shape, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets.scs.config import load, parse, quantity
+from datasets.scs.reviewers import open_reviewer
+
+PUBLISHED = {"Bucket": [{"Name": "b", "Public": False, "BucketQuota": "100Gi", "AllowNamespaces": ["ns1", "ns2"]}]}
+
+
+def test_the_published_shape_is_enough() -> None:
+    config = parse(PUBLISHED)
+    bucket = config.buckets["b"]
+    assert (bucket.quota, bucket.public, config.capacity) == (100 << 30, False, 100 << 30)
+    assert bucket.allows("ns1") and not bucket.allows("ns3")
+
+
+def test_the_laptops_configuration_is_one() -> None:
+    config = load(Path("datasets/scs/laptop.json"))
+    assert set(config.buckets) == {"public", "private"} and config.host == "127.0.0.1" and config.port == 5080
+    assert config.buckets["public"].public and not config.buckets["private"].public
+    found = open_reviewer(config.reviewer).review("laptop")
+    assert found is not None and config.buckets["private"].allows(found.namespace)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("128974848", 128974848),
+        (128974848, 128974848),
+        ("129e6", 129_000_000),
+        ("129M", 129_000_000),
+        ("123Mi", 123 << 20),
+        ("1.5Gi", 3 << 29),
+        (".5Ki", 512),
+        ("1.", 1),
+        ("+1k", 1000),
+        ("1E", 10**18),
+        ("1E3", 1000),
+        ("128974848000m", 128974848),
+        ("1m", 1),
+        ("0.1", 1),
+    ],
+)
+def test_quantities_follow_kubernetes_grammar(text: str | int, value: int) -> None:
+    assert quantity(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Gi", "1KiB", "1K", "1 Gi", "-1", "1e", "0x10", "٣", "16Ei", "1e99", 1.5, True, None, []]
+)
+def test_what_is_no_quantity_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError):
+        quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ([], "JSON object"),
+        ({}, "Bucket is missing"),
+        ({"Bucket": []}, "at least one"),
+        (PUBLISHED | {"Buckets": []}, "unknown key 'Buckets'"),
+        ({"Bucket": [{"Name": "b", "BucketQuota": "1Gi", "public": True}]}, "number 0: unknown key 'public'"),
+        ({"Bucket": [{"Name": "b"}]}, "BucketQuota is needed"),
+        ({"Bucket": [{"Name": "a/b", "BucketQuota": "1"}]}, "Name is needed"),
+        ({"Bucket": PUBLISHED["Bucket"] * 2}, "two of the name"),
+        ({"Bucket": [{"Name": "b", "BucketQuota": "1", "AllowNamespaces": "ns"}]}, "list of strings"),
+        ({"Bucket": [{"Name": "b", "BucketQuota": "1", "Public": "yes"}]}, "true or false"),
+        ({"Bucket": [{"Name": "b", "BucketQuota": "1", "Eviction": "mru"}]}, "Eviction is one of"),
+        (PUBLISHED | {"Listen": "5080"}, "host:port"),
+        (PUBLISHED | {"Limits": {"Connection": 1}}, "unknown key 'Connection'"),
+    ],
+)
+def test_an_error_says_where_it_is(document: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse(document)
+
+
+def test_no_error_and_no_repr_tells_a_token(tmp_path: Path) -> None:
+    secret = "very-secret-token"
+    config = parse(PUBLISHED | {"Reviewer": {"Kind": "static", "Tokens": [{"Token": secret, "Name": "x"}]}})
+    assert secret not in repr(config)
+    with pytest.raises(ValueError) as refused:
+        open_reviewer(config.reviewer)
+    assert secret not in str(refused.value)
+    path = tmp_path / "scs.json"
+    path.write_text(json.dumps({"Reviewer": {"Tokens": secret}}) + "}")
+    with pytest.raises(ValueError) as broken:
+        load(path)
+    assert secret not in str(broken.value)
