@@ -2,7 +2,10 @@
 
 import base64
 import binascii
+import queue
 import re
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -30,9 +33,13 @@ METHODS = frozenset({"HEAD", "GET", "POST", "PATCH", "DELETE", "OPTIONS"})
 LONGEST_METADATA = 4096
 #: A read waits until it has all it asked for, so what a thin line brings is asked for in small pieces: what was read
 #: when a process dies counts, and what waits in a read does not.
-LEAST, MOST = 1 << 10, 1 << 16
+LEAST, FIRST, MOST = 1 << 10, 1 << 12, 1 << 16
 #: Seconds that one read should take at most.
 READ = 0.1
+#: Reads that may wait to be stored; they come while the ones before go to disk.
+AHEAD = 32
+#: Seconds between two looks at a line that is silent, and after which it is given up.
+TICK, SILENCE = 0.1, 60.0
 _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
 _KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]{1,255}")
 _UPLOAD = re.compile(rf"(?:.*?{PATH}/)?([0-9a-z]{{26}})/?")
@@ -102,24 +109,58 @@ def concat(text: str | None) -> tuple[str, list[str]]:
     return "final", [upload_id(reference) for reference in rest.split()]
 
 
-def received(stream: IO[bytes], length: int | None, clock: Callable[[], float]) -> Iterator[bytes]:
-    """Yield a body as it comes, and end where it ends: where it should or where the connection broke.
+def received(stream: IO[bytes], length: int | None) -> Iterator[bytes]:
+    """Yield a body as it comes, nothing (``b""``) now and then while nothing comes, and end where it ends.
 
-    A server's stream cannot tell the two apart; whoever sent it can, for the offset says what arrived.
+    That is where it should end, or where the line broke: a server's stream cannot tell the two apart, and need not,
+    for the offset says what arrived. A line that is silent for too long is given up, so that it holds no thread.
     """
-    left, size = length, MOST
+    arrived: queue.Queue[bytes | None] = queue.Queue(AHEAD)
+    left = threading.Event()
+
+    def read() -> None:
+        for chunk in _read(stream, length):
+            while not left.is_set():
+                try:
+                    arrived.put(chunk, timeout=TICK)
+                    break
+                except queue.Full:
+                    continue
+            if left.is_set():
+                return
+
+    threading.Thread(target=read, name="upload-reader", daemon=True).start()
+    heard = time.monotonic()
+    try:
+        while time.monotonic() - heard < SILENCE:
+            try:
+                chunk = arrived.get(timeout=TICK)
+            except queue.Empty:
+                yield b""
+                continue
+            if chunk is None:
+                return
+            heard = time.monotonic()
+            yield chunk
+    finally:
+        left.set()
+
+
+def _read(stream: IO[bytes], length: int | None) -> Iterator[bytes | None]:
+    left, size = length, FIRST
     while left is None or left > 0:
-        began = clock()
+        began = time.monotonic()
         try:
             chunk = stream.read(size if left is None else min(size, left))
         except (OSError, TruncatedUpload):
-            return
+            break
         if not chunk:
-            return
+            break
         if left is not None:
             left -= len(chunk)
-        size = max(LEAST, size // 4) if clock() - began > READ else min(MOST, size * 2)
+        size = max(LEAST, size // 4) if time.monotonic() - began > READ else min(MOST, size * 2)
         yield chunk
+    yield None
 
 
 class Tus:

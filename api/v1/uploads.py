@@ -1,6 +1,5 @@
 """/v1/uploads: tus 1.0, so that anything can be brought over a line that breaks; and a list of what is on its way."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
@@ -130,7 +129,7 @@ def arriving() -> bool:
 def append(id: str, offset: int, length: int | None, checksum: Checksum | None) -> Upload:
     """Hand this request's body to the service as it comes; it never lies in memory as a whole."""
     announced = request.content_length
-    chunks = tus.received(request.environ["wsgi.input"], announced, time.monotonic)
+    chunks = tus.received(request.environ["wsgi.input"], announced)
     return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
 
 

@@ -47,7 +47,8 @@ class Checksum:
 class Intake:
     """A body while it comes: yields it part by part, counts it and hashes it, and knows when it has ended.
 
-    ``room`` is how many bytes may come; one more is an error. Without a ``pace`` parts end by their size alone.
+    ``room`` is how many bytes may come; one more is an error. An empty chunk says that nothing comes at this moment,
+    so that a part can end by the clock. Without a ``pace`` parts end by their size alone.
     """
 
     def __init__(
@@ -70,21 +71,26 @@ class Intake:
 
     def parts(self) -> Iterator[Iterator[bytes]]:
         """Yield each part as an iterator over its bytes, to be used up before the next one is asked for."""
-        while not self.ended:
+        while self._something_came():
             yield self._part()
 
     def digest(self) -> bytes | None:
         """Return the hash of all that came."""
         return self._hasher.digest() if self._hasher else None
 
+    def _something_came(self) -> bool:
+        while self._next == b"":
+            self._pull()
+        return self._next is not None
+
     def _part(self) -> Iterator[bytes]:
         size, until = 0, self._clock() + self._pause
-        self._pause = min(LONGEST, 2 * self._pause) if self._pause < LONGEST else self._pause
+        if self._pause < LONGEST:
+            self._pause *= 2
         while self._next is not None and size < PART and (size == 0 or self._clock() < until):
-            chunk = self._next
-            size += len(chunk)
-            # The chunk is given away before the next one is waited for: what came is written however long that takes.
-            yield chunk
+            if self._next:
+                size += len(self._next)
+                yield self._next
             self._pull()
 
     def _pull(self) -> None:

@@ -1,0 +1,92 @@
+"""API processes alone: several on one database and one store, each killed and started again as a test likes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from tests.system.house import ROOT, census, die_with, free_ports
+
+#: Seconds until a process that was just started must answer, on a machine with more to do than that.
+READY = 60.0
+
+
+class Api:
+    """One API process, on a port that stays the same over restarts."""
+
+    def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
+        self.home = home
+        self.port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self.port}"
+        told = {"HOME": str(home), "PORT": str(self.port), **settings}
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
+        self._environ = environ | {f"WINDTUNNEL_{key}": value for key, value in told.items()}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.http = httpx.Client(base_url=self.url, timeout=60.0, trust_env=False)
+
+    def migrate(self) -> "Api":
+        """Make the database's schema, once for all that share it."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-m", "workers", "migrate"], cwd=ROOT, env=self._environ, check=True, timeout=60
+        )
+        return self
+
+    def start(self) -> "Api":
+        """Start it, or start it again, and wait until it answers."""
+        parent = os.getpid()
+        with open(self.home / f"api-{self.port}.log", "ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "workers", "api"],
+                cwd=ROOT,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: die_with(parent),
+            )
+        deadline = time.monotonic() + READY
+        while not self._answers():
+            assert self._process.poll() is None and time.monotonic() < deadline, self.said()[-3000:]
+            time.sleep(0.05)
+        return self
+
+    def said(self) -> str:
+        """Return what it printed."""
+        return (self.home / f"api-{self.port}.log").read_text(errors="replace")
+
+    def _answers(self) -> bool:
+        try:
+            return self.http.get("/healthz", timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """End all of it at once, as a power cut would; harmless twice."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def resident(self) -> int:
+        """Return the bytes of memory that the process that serves holds."""
+        assert self._process is not None
+        pids = [pid for pid, (parent, _) in census() if self._process.pid in {pid, parent}]
+        return max(_resident(pid) for pid in pids)
+
+    def stop(self) -> None:
+        """Take it away."""
+        self.kill()
+        self.http.close()
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
