@@ -3,7 +3,7 @@
 import base64
 import http.client
 import json
-import socket
+import os
 import ssl
 import subprocess
 import time
@@ -18,6 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tests.system.house import die_with, free_ports
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 #: Seconds that starting may take on a busy machine; it takes three on an idle one.
@@ -100,13 +102,6 @@ def write_key(path: Path, key: Key) -> Path:
     return path
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 class Refused(Exception):
     """The API server said no."""
 
@@ -117,7 +112,7 @@ class ControlPlane:
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs, self.folder = programs, folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.port = free_port()
+        self.port, *self._ports = free_ports(3)
         self.server = f"https://127.0.0.1:{self.port}"
         self.authority = Authority(folder)
         self.signing = rsa.generate_private_key(65537, 2048)
@@ -160,7 +155,7 @@ class ControlPlane:
         return self.request("POST", path, {"apiVersion": group, "kind": kind, "metadata": metadata} | members)
 
     def _start(self) -> None:
-        etcd, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        etcd, peers = (f"http://127.0.0.1:{port}" for port in self._ports)
         self._run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
@@ -194,6 +189,7 @@ class ControlPlane:
         self._wait()
 
     def _run(self, program: str, *arguments: str) -> None:
+        parent = os.getpid()
         with open(self.folder / f"{program}.log", "wb") as log:
             self._processes.append(
                 subprocess.Popen(
@@ -202,6 +198,7 @@ class ControlPlane:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.folder,
+                    preexec_fn=lambda: die_with(parent),
                 )
             )
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from datasets.membership import Fixed, Node
 from datasets.scs.reviewers import Identity, open_reviewer
 from datasets.scs.reviewers.base import TokenReviewer, Unavailable
 from tests.cluster.conftest import AUDIENCE, BUILDING, Account
-from tests.cluster.control_plane import ControlPlane, claims_of, free_port
+from tests.cluster.control_plane import ControlPlane, claims_of
+from tests.system.house import die_with, free_ports
 
 pytestmark = pytest.mark.timeout(BUILDING + 100)
 
@@ -167,7 +169,8 @@ def test_the_issuers_published_keys_tell_the_same(
 @pytest.fixture(scope="module")
 def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The cache service as it runs in a cluster; yields its address."""
-    folder, port = tmp_path_factory.mktemp("service"), free_port()
+    parent = os.getpid()
+    folder, port = tmp_path_factory.mktemp("service"), free_ports(1)[0]
     bucket = {"Name": "private", "Public": False, "BucketQuota": "1Mi", "AllowNamespaces": ["team-a"]}
     document = {
         "Bucket": [bucket],
@@ -179,7 +182,7 @@ def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: p
     (folder / "scs.json").write_text(json.dumps(document))
     command = [sys.executable, "-m", "datasets.scs", "--config", str(folder / "scs.json")]
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=lambda: die_with(parent))
     try:
         assert eventually(lambda: listens(port)), (folder / "log").read_text()
         yield f"http://127.0.0.1:{port}"

@@ -2,129 +2,27 @@
 
 import hashlib
 import io
-import json
 import secrets
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from datasets.cache import LONGEST, Illness, SimpleCache
-from datasets.membership import Fixed, Node
+from datasets.membership import Node
 from datasets.ring import Maglev
 from tests.conftest import Clock
+from tests.contracts.caches import TOKEN, Liar, Server, cache_of, server, servers, token
+from tests.system.house import free_ports
 
-TOKEN = "a-token-for-tests"
+__all__ = ["cache_of", "server", "servers", "token"]  # fixtures
+
 MANY = 300
 
 
 def digest_of(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
-class Server:
-    """A process of the real cache service, on a port and a folder of its own."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port, self.url = folder, port, f"http://127.0.0.1:{port}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        reviewer = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "tests"}]}
-        bucket = {"Name": "private", "Public": False, "BucketQuota": "64Mi", "AllowNamespaces": ["tests"]}
-        told = {
-            "Bucket": [bucket],
-            "Listen": f"127.0.0.1:{self.port}",
-            "Directory": str(self.folder / "objects"),
-            "KeepFree": 0,
-            "Reviewer": reviewer,
-        }
-        config = self.folder / "scs.json"
-        config.write_text(json.dumps(told))
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "datasets.scs", "--config", str(config)], stdout=log, stderr=subprocess.STDOUT
-            )
-
-    def wait(self) -> None:
-        ends = time.monotonic() + 60
-        while time.monotonic() < ends:
-            assert self.process is not None
-            if self.process.poll() is not None:
-                break
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise AssertionError(f"the cache service does not start:\n{(self.folder / 'log').read_text()}")
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[Server]]:
-    made = [Server(tmp_path / f"scs-{number}", free_port()) for number in range(3)]
-    try:
-        for server in made:
-            server.start()
-        for server in made:
-            server.wait()
-        yield made
-    finally:
-        for server in made:
-            server.kill()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One that several tests share: each has things of its own."""
-    made = Server(tmp_path_factory.mktemp("scs"), free_port())
-    try:
-        made.start()
-        made.wait()
-        yield made
-    finally:
-        made.kill()
-
-
-@pytest.fixture
-def token(tmp_path: Path) -> Path:
-    path = tmp_path / "token"
-    path.write_text(TOKEN + "\n")
-    return path
-
-
-@pytest.fixture
-def cache_of(token: Path, clock: Callable[[], float]) -> Iterator[Callable[..., SimpleCache]]:
-    made: list[SimpleCache] = []
-
-    def make(*nodes: Node | str, **options: object) -> SimpleCache:
-        given: dict[str, object] = {"token": token, "clock": clock} | options
-        members = Fixed(Node(node) if isinstance(node, str) else node for node in nodes)
-        made.append(SimpleCache(members, **given))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for cache in made:
-        cache.close()
 
 
 @pytest.fixture
@@ -186,7 +84,7 @@ def test_when_a_node_is_killed_reads_go_on_and_only_its_keys_move(
 
 
 def test_a_cache_that_is_down_is_only_a_miss(cache_of: Callable[..., SimpleCache], things: dict[str, Path]) -> None:
-    cache = cache_of(f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}")
+    cache = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
     for digest, path in things.items():
         assert read(cache, digest, path.stat().st_size) is None
         cache.put(digest, path)
@@ -281,40 +179,6 @@ def test_many_threads_read_and_fill_at_once(
     assert not wrong
     assert "errors" not in cache.counts and cache.counts["hits"] > 0
     assert all(read(cache, digest, path.stat().st_size) is not None for digest, path in things.items())
-
-
-class Liar:
-    """A node that answers every request with the same bytes and hangs up, or says nothing at all."""
-
-    def __init__(self, answer: bytes | None) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._answer = answer
-        self._open: list[socket.socket] = []
-        self.asked = 0
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.asked += 1
-            if self._answer is None:
-                self._open.append(connection)
-                continue
-            with connection:
-                connection.recv(65536)
-                connection.sendall(self._answer)
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
-        for connection in self._open:
-            connection.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""Consistent hashing: how evenly Maglev and the hash ring spread keys, and how many move when a node leaves."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import spread
+from benchmarks.results import aim, milliseconds, number, spanned, table
+from datasets.ring import HashRing, Maglev
+from datasets.ring import number as hashed
+
+NODES, LEAVER, KEYS, SEED = 100, 50, 10_000_000, 1
+#: Slots of the paper's two tables, and points a node of two rings.
+TABLES, POINTS = (65_537, 655_373), (100, 1000)
+RUNS = 5
+
+
+def names(count: int) -> list[str]:
+    """Return nodes as a cluster names them."""
+    return [f"http://scs-{node}.scs.windtunnel.svc:5080" for node in range(count)]
+
+
+def owners(ring: Maglev | HashRing, keys: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, Any]:
+    """Look up many hashes at once, the way ``owner`` looks up one."""
+    if isinstance(ring, Maglev):
+        return np.frombuffer(ring.table, dtype=np.uint16)[keys % np.uint64(len(ring.table))]
+    points = np.frombuffer(ring.points, dtype=np.uint64)
+    return np.frombuffer(ring.owners, dtype=np.uint16)[np.searchsorted(points, keys, side="right") % len(points)]
+
+
+def evenness(owned: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Return by how many percent the fullest and the emptiest node lie above and below the mean."""
+    counts = np.bincount(owned, minlength=NODES)
+    return {
+        "above": float(counts.max() / counts.mean() - 1) * 100,
+        "below": float(1 - counts.min() / counts.mean()) * 100,
+    }
+
+
+def once(make: type[Maglev] | type[HashRing], size: int, keys: np.ndarray[Any, np.dtype[np.uint64]]) -> dict[str, Any]:
+    """Measure one way of spreading keys."""
+    nodes, times = names(NODES), []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        ring = make(nodes, size)
+        times.append(time.perf_counter() - began)
+    fewer = make(nodes[:LEAVER] + nodes[LEAVER + 1 :], size)
+    before, after = owners(ring, keys), owners(fewer, keys)
+    # the numbers that are left name others: both are told by name, as positions in one list
+    place = {name: position for position, name in enumerate(nodes)}
+    before = np.array([place[name] for name in ring.nodes], dtype=np.uint16)[before]
+    after = np.array([place[name] for name in fewer.nodes], dtype=np.uint16)[after]
+    slots = evenness(np.frombuffer(ring.table, dtype=np.uint16)) if isinstance(ring, Maglev) else None
+    return {
+        "build": spread(times),
+        "slots": slots,
+        "keys": evenness(before),
+        "must": float((before == LEAVER).mean()) * 100,
+        "moved": float((before != after).mean()) * 100,
+    }
+
+
+def lookups(count: int = 200_000) -> dict[str, float]:
+    """Return seconds that one lookup takes, key to node."""
+    keys = [f"{key:064x}" for key in range(count)]
+    result = {}
+    for name, ring in (("Maglev", Maglev(names(NODES))), ("hash ring", HashRing(names(NODES)))):
+        began = time.perf_counter()
+        for key in keys:
+            ring.owner(key)
+        result[name] = (time.perf_counter() - began) / count
+    return result
+
+
+def measure(count: int = KEYS) -> dict[str, Any]:
+    """Measure both, in two sizes each, on the same keys: random hashes, with a seed that never changes."""
+    real = np.array([hashed(f"{key:064x}") for key in range(1000)], dtype=np.uint64)
+    keys = np.random.default_rng(SEED).integers(0, 2**64, count, dtype=np.uint64)
+    check = Maglev(names(NODES))
+    if [check.nodes[place] for place in owners(check, real)] != [check.owner(f"{key:064x}") for key in range(1000)]:
+        raise RuntimeError("the quick lookup is not the real one")
+    found = {f"Maglev, {size:,} slots": once(Maglev, size, keys) for size in TABLES}
+    found |= {f"hash ring, {points:,} points a node": once(HashRing, points, keys) for points in POINTS}
+    return {"nodes": NODES, "keys": count, "ways": found, "lookup": lookups()}
+
+
+def section(figures: dict[str, Any]) -> str:
+    """Show evenness, what moves, and what it costs."""
+    rows = []
+    for name, each in figures["ways"].items():
+        slots = f"+{each['slots']['above']:.2f} −{each['slots']['below']:.2f}" if each["slots"] else ""
+        moved = [f"{each['must']:.2f}", f"{each['moved']:.2f}"]
+        keys = f"+{each['keys']['above']:.2f} −{each['keys']['below']:.2f}"
+        rows.append([name, slots, keys, *moved, spanned(each["build"], milliseconds)])
+    maglev = next(iter(figures["ways"].values()))
+    even = max(maglev["slots"].values()) <= 0.1 and max(maglev["keys"].values()) <= 1.5
+    floor = 100 / (figures["keys"] / figures["nodes"]) ** 0.5
+    costs = ", ".join(f"{name} {number(seconds * 1e6)} µs" for name, seconds in figures["lookup"].items())
+    return "\n\n".join(
+        [
+            f"{figures['nodes']} nodes and {figures['keys']:,} keys; fullest and emptiest node in percent of the mean "
+            f"(chance alone gives the keys a standard deviation of {floor:.2f} %), and percent of the keys that must "
+            "move and do move when one node leaves.",
+            table(["", "slots", "keys", "must move", "move", "to build"], rows),
+            f"One lookup, key to node: {costs}.",
+            aim("slots within 0.1 %, keys within 1.5 % with the table that is used (65,537)", even),
+        ]
+    )

@@ -1,0 +1,94 @@
+"""Reading without knowing: staging asks the cache first, then the origin, and fills, whatever happens to the cache."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.errors import PlatformError
+from datasets.cache import SimpleCache
+from datasets.manifest import Entry, digest_of
+from datasets.staging import NodeCache
+from datasets.stores import ObjectStore, open_store
+from tests.contracts.caches import Server, cache_of, server, servers, token
+from tests.contracts.test_staging import packed, some_files
+
+__all__ = ["cache_of", "server", "servers", "token"]  # fixtures
+
+FILES = some_files(60)
+
+
+class Origin:
+    """A dataset in an object store, and the nodes that stage it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store: ObjectStore = open_store(f"file://{folder / 'objects'}")
+        self.entries: list[Entry] = packed(self.store, FILES)
+        self.distinct = len({entry.digest for entry in self.entries})
+
+    def lose(self) -> None:
+        """From now on only the cache has it."""
+        for key in list(self.store.list("packs/")):
+            self.store.delete(key)
+
+    def staged(self, near: SimpleCache, node: str) -> dict[str, bytes]:
+        """Stage on a node that has nothing yet; return what is there then."""
+        cache = NodeCache(self.folder / node, self.store, near=near)
+        tree = cache.tree(digest_of(self.entries), lambda: iter(self.entries), holder="test")
+        return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    return Origin(tmp_path)
+
+
+def test_what_one_node_has_fetched_the_next_one_gets_from_the_cache(
+    servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
+) -> None:
+    urls = [one.url for one in servers]
+    assert origin.staged(cache_of(*urls), "first") == FILES
+    origin.lose()
+    second = cache_of(*urls)
+    assert origin.staged(second, "second") == FILES
+    assert second.counts == {"hits": len(FILES)}
+
+
+def test_a_cache_node_that_is_killed_costs_a_way_to_the_origin_and_nothing_else(
+    servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
+) -> None:
+    urls = [one.url for one in servers]
+    near = cache_of(*urls)
+    origin.staged(near, "first")
+    servers[0].kill()
+    assert origin.staged(near, "second") == FILES
+    again = cache_of(*urls)
+    origin.lose()
+    assert origin.staged(again, "third") == FILES, "the others were filled with what was missing"
+
+
+def test_flipped_bits_in_the_cache_are_found_and_mended_from_the_origin(
+    servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
+) -> None:
+    one = servers[0]
+    origin.staged(cache_of(one.url), "first")
+    flipped = 0
+    for path in (one.folder / "objects").rglob("*.*"):
+        if path.is_file() and "sqlite" not in path.name and ".db" not in path.name and path.stat().st_size:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+            flipped += 1
+    assert flipped == origin.distinct - 1, "all but the empty file"
+    assert origin.staged(cache_of(one.url), "second") == FILES
+    origin.lose()
+    assert origin.staged(cache_of(one.url), "third") == FILES, "the cache has the right ones now"
+
+
+def test_without_origin_and_cache_the_error_is_the_origins(
+    server: Server, cache_of: Callable[..., SimpleCache], origin: Origin
+) -> None:
+    origin.lose()
+    with pytest.raises(PlatformError, match="packs/d/"):
+        origin.staged(cache_of(server.url), "first")

@@ -1,0 +1,89 @@
+"""Which nodes settings and EndpointSlices name."""
+
+from typing import Any
+
+import pytest
+
+from datasets.membership import EndpointSlices, Fixed, Node, open_membership, parse, ready
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        ("http://scs-0.scs:5080", Node("http://scs-0.scs:5080")),
+        ("http://scs-0.scs:5080/", Node("http://scs-0.scs:5080")),
+        ("zone-a=http://10.0.0.1:5080", Node("http://10.0.0.1:5080", "zone-a")),
+        ("https://cache.example", Node("https://cache.example:443")),
+        ("http://[fd00::1]:80", Node("http://[fd00::1]:80")),
+        ("http://SCS:80", Node("http://scs:80")),
+    ],
+)
+def test_a_node_is_an_address_with_or_without_a_zone(text: str, node: Node) -> None:
+    assert parse(text) == node
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scs:5080",
+        "ftp://scs",
+        "http://",
+        "=http://scs",
+        "http://u:p@scs",
+        "http://scs/path",
+        "http://scs:x",
+        "http://scs?a=b",
+    ],
+)
+def test_what_is_no_address_of_a_node_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="cache node"):
+        parse(text)
+
+
+def test_named_nodes_are_sorted_and_each_there_once() -> None:
+    assert Fixed([Node("http://b:1"), Node("http://a:1"), Node("http://b:1")]).nodes() == (
+        Node("http://a:1"),
+        Node("http://b:1"),
+    )
+
+
+def test_a_service_of_kubernetes_is_named_by_its_namespace() -> None:
+    assert isinstance(open_membership(["kubernetes://windtunnel/scs:http"]), EndpointSlices)
+    assert isinstance(open_membership(["http://a:1", "zone=http://b:1"]), Fixed)
+    assert open_membership([]).nodes() == ()
+
+
+@pytest.mark.parametrize("text", ["kubernetes://", "kubernetes://scs", "kubernetes:///scs", "kubernetes://a/b/c"])
+def test_half_a_name_of_a_service_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="namespace/service"):
+        open_membership([text])
+
+
+def test_an_api_server_is_asked_over_tls_only() -> None:
+    with pytest.raises(ValueError, match="https"):
+        EndpointSlices("windtunnel", "scs", server="http://127.0.0.1:8001")
+
+
+@pytest.mark.parametrize(
+    "slice",
+    [
+        {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": []},
+        {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": None},
+        {"addressType": "IPv4", "endpoints": None, "ports": [{"port": 80}]},
+        {"addressType": "FQDN", "endpoints": [{"addresses": ["a.b"]}], "ports": [{"port": 80}]},
+    ],
+)
+def test_endpoints_without_a_port_or_an_address_are_no_nodes(slice: dict[str, Any]) -> None:
+    assert ready([slice]) == ()
+
+
+def test_a_condition_that_is_not_told_means_ready() -> None:
+    endpoints: list[dict[str, Any]] = [
+        {"addresses": ["10.0.0.1"]},
+        {"addresses": ["10.0.0.2"], "conditions": {}},
+        {"addresses": ["10.0.0.3"], "conditions": None},
+        {"addresses": ["10.0.0.4"], "conditions": {"ready": None}},
+        {"addresses": ["10.0.0.5"], "conditions": {"ready": False}},
+    ]
+    found = ready([{"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 80}]}])
+    assert [node.url[-4] for node in found] == list("1234")
