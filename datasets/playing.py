@@ -5,33 +5,42 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from datasets.catalogue import Dataset
-from datasets.scenarios import SCENARIOS, checked
+from datasets.scenarios import DESCRIPTION, SCENARIOS, checked
 
 #: Seconds for which a folder is kept after it was last wanted.
 KEPT = 3600.0
 
 
-def ready(plays: Path, digest: str) -> bool:
+def named(dataset: Mapping[str, Any]) -> str:
+    """Name the folder of what a provenance says is played: by both datasets that it is made of; empty for one alone."""
+    if "extends" not in dataset:
+        return ""
+    return "-".join(one["digest"].removeprefix("sha256:")[:32] for one in (dataset, dataset["extends"]))
+
+
+def ready(plays: Path, name: str) -> bool:
     """Tell whether the folder is there; one that was asked for stays for a while."""
     try:
-        os.utime(place(plays, digest))
+        os.utime(place(plays, name))
     except FileNotFoundError:
         return False
     return True
 
 
-def lay_out(plays: Path, digest: str, built_in: Dataset, scenarios: Path) -> Path:
+def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
     """Make the folder, unless it is there; it is seen whole or not at all, and nobody writes to it."""
-    target = place(plays, digest)
-    if ready(plays, digest):
+    target = place(plays, name)
+    if ready(plays, name):
         return target
     draft = plays / f".{secrets.token_hex(8)}"
     draft.mkdir(parents=True)
     try:
+        shutil.copyfile(built_in.folder / DESCRIPTION, draft / DESCRIPTION)
         for entry in built_in.definition.get("files", ()):
             if entry["path"] != built_in.definition.get("scenarios"):
                 copy = draft / entry["path"]
@@ -58,12 +67,12 @@ def sweep(plays: Path, needed: Callable[[], Iterable[str]]) -> None:
     """Remove folders that nobody has asked for in a while and no simulation needs."""
     old = time.time() - KEPT
     found = [path for path in plays.glob("*") if path.stat().st_mtime < old]
-    kept = {place(plays, digest).name for digest in needed()} if found else set()
+    kept = set(needed()) if found else set()
     for path in found:
         if path.name not in kept:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def place(plays: Path, digest: str) -> Path:
-    """Return where the folder of a version lies."""
-    return plays / digest.removeprefix("sha256:")
+def place(plays: Path, name: str) -> Path:
+    """Return where a folder lies."""
+    return plays / name

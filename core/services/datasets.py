@@ -345,8 +345,8 @@ class Datasets:
             now = self._database.now(c)
             return store.registering(c, now), store.fetching(c, now)
 
-    def in_use(self) -> list[str]:
-        """Return the digests of the datasets that simulations play which have not ended."""
+    def in_use(self) -> list[dict[str, Any]]:
+        """Return the datasets that simulations play which have not ended, as their provenance has them."""
         with self._database.read() as c:
             return store.in_use(c)
 

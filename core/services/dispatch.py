@@ -18,6 +18,7 @@ from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from core.store.ranges import Segment
+from datasets import playing
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -205,7 +206,7 @@ class Dispatch:
             format=provenance["model"]["format"],
             dataset=shipped["name"],
             version=shipped["version"],
-            play=dataset["digest"].removeprefix("sha256:") if "extends" in dataset else "",
+            play=playing.named(dataset),
             model_digest=provenance["model"]["digest"],
             model_key=key_of(provenance["model"]["digest"]),
             token=token,

@@ -12,7 +12,7 @@ from typing import Any
 
 from core.domain.ids import digest_of, new_id
 from core.domain.records import Model
-from core.errors import InUse, Invalid, UnknownFormat, UnknownModel
+from core.errors import DigestMismatch, InUse, Invalid, UnknownFormat, UnknownModel
 from core.store import models as store
 from core.store.database import Database
 from datasets.stores.base import ObjectStore
@@ -20,6 +20,8 @@ from runtimes import catalogue
 
 PROJECT = "default"
 SHIPPED = Path(catalogue.__file__).parent / "baselines"
+#: Seconds in which the download of a linked object must begin.
+LINKED = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -45,6 +47,7 @@ class Models:
         name: str | None = None,
         format: str | None = None,
         runtime: str | None = None,
+        digest: str | None = None,
     ) -> Model:
         """Take a model in; its format is told from its bytes unless named. Nothing is kept of one that is refused."""
         if name is not None and not _NAME.fullmatch(name):
@@ -64,8 +67,11 @@ class Models:
                     file.write(chunk)
             if size == 0:
                 raise Invalid("The model is empty.")
+            found = "sha256:" + hasher.hexdigest()
+            if digest not in {None, found}:
+                raise DigestMismatch(f"The bytes that came have the digest {found}.")
+            digest = found
             format = self._format(draft, filename, format, runtime)
-            digest = "sha256:" + hasher.hexdigest()
             self._store.put(key_of(digest), _pieces(draft))
         finally:
             draft.unlink(missing_ok=True)
@@ -160,9 +166,13 @@ class Models:
         if self._database.write(remove):
             self._store.delete(key_of(row.digest))
 
-    def content(self, model: Model) -> Iterator[bytes]:
-        """Yield a model's bytes."""
-        return self._store.get(key_of(model.digest))
+    def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """Yield a model's bytes from start up to, not including, stop."""
+        return self._store.get(key_of(model.digest), start, None if stop is None else stop - start)
+
+    def link(self, model: Model) -> str | None:
+        """Return where a model's bytes can be had without passing through here; None where the store has no links."""
+        return self._store.link(key_of(model.digest), seconds=LINKED, filename=model.filename or model.name)
 
 
 @functools.cache

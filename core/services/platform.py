@@ -20,6 +20,7 @@ from core.services.results import Results
 from core.services.simulations import Simulations
 from core.services.sources import Sources
 from core.services.staging import Staging
+from core.services.transfers import Transfers
 from core.services.uploads import Uploads
 from core.store.database import Database
 from datasets.cache import Near
@@ -46,6 +47,7 @@ class Platform:
     staging: Staging
     collecting: Collecting
     uploads: Uploads
+    transfers: Transfers
     datasets: Datasets
     registering: Registering
 
@@ -96,6 +98,7 @@ def build(
         ),
         collecting=Collecting(database, store, bell, results),
         uploads=uploads,
+        transfers=Transfers(store),
         datasets=datasets,
         registering=Registering(database, store, uploads, sources, datasets, home / "scratch"),
     )

@@ -207,6 +207,7 @@ class _Attempt:
 
         bucket, prefix = split(source["s3"])
         connection = self._job._sources.connection(source["connection"], bucket)
+        reader = s3.Reader(connection)
         with self._database.read() as c:
             before = store.before(c, row)
         known = ledger.read(self._objects, before.manifest) if before is not None else iter(())
@@ -214,12 +215,12 @@ class _Attempt:
 
         def read(path: str, key: str, size: int, etag: str | None) -> Entry:
             place = f"s3:{connection.name}/{bucket}/{key}"
-            whole = _hashed(s3.read(connection, bucket, key, etag), size, f"s3://{bucket}/{key}")
+            whole = _hashed(reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}")
             return Entry(path, size, whole, place, 0, etag)
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
             waiting: list[Entry | Future[Entry]] = []
-            for found in s3.listing(connection, bucket, prefix):
+            for found in reader.listing(bucket, prefix):
                 path = found.key.removeprefix(prefix).lstrip("/")
                 if not path or path.endswith("/"):
                     continue  # what consoles make to show a folder

@@ -52,20 +52,20 @@ class Staging:
     def ready(self, provenance: dict[str, Any]) -> bool:
         """Tell whether nothing is left to be done, so that the dispatcher can go on by itself."""
         dataset = provenance["dataset"]
-        if "extends" in dataset and not playing.ready(self._plays, dataset["digest"]):
+        if (name := playing.named(dataset)) and not playing.ready(self._plays, name):
             return False
         return all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance))
 
     def folder(self, dataset: Mapping[str, Any], holder: str, say: Callable[[Progress], None] = silent) -> Path:
         """Return the folder that a player sees of what a provenance names; its files are here first, all of them."""
         shipped = built_in(dataset)
-        if "extends" not in dataset:
+        if not (name := playing.named(dataset)):
             return shipped.folder
         digest = dataset["digest"]
-        if not playing.ready(self._plays, digest):
+        if not playing.ready(self._plays, name):
             tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, say=say)
-            playing.lay_out(self._plays, digest, shipped, tree / dataset["said"]["scenarios"])
-        return playing.place(self._plays, digest)
+            playing.lay_out(self._plays, name, shipped, tree / dataset["said"]["scenarios"])
+        return playing.place(self._plays, name)
 
     def prefetch(self, id: str) -> None:
         """Bring a version of a dataset to this node, before anybody plays it."""
@@ -110,7 +110,7 @@ class Staging:
     def sweep(self) -> None:
         """Remove what nobody needs any more: objects of datasets, and folders on this node."""
         self._datasets.collect_garbage()
-        playing.sweep(self._plays, self._datasets.in_use)
+        playing.sweep(self._plays, lambda: map(playing.named, self._datasets.in_use()))
         self._cache.sweep(self._alive)
 
     def _alive(self, holders: set[str]) -> set[str]:

@@ -255,10 +255,10 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
     return None
 
 
-def in_use(c: Connection) -> list[str]:
-    """Return the digests of what simulations play that have not ended."""
+def in_use(c: Connection) -> list[dict[str, Any]]:
+    """Return what simulations play that have not ended, as their provenance has it."""
     query = select(simulations.c.provenance).where(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
-    return sorted({json.loads(provenance)["dataset"]["digest"] for provenance in c.scalars(query)})
+    return [json.loads(provenance)["dataset"] for provenance in c.scalars(query)]
 
 
 def of_name(c: Connection, project: str, name: str) -> list[str]:

@@ -1,0 +1,110 @@
+"""Datasets of one's own on a running platform: uploaded, registered, simulated; and its processes killed meanwhile."""
+
+import io
+import json
+import random
+import tarfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.system.conftest import Found
+from tests.system.house import Platform, until, whole
+
+FILES = {"readme.txt": b"three of our own", "deep/data.bin": bytes(range(256)) * 64}
+
+
+def tar(files: Mapping[str, bytes]) -> bytes:
+    """Pack files."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, body in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            archive.addfile(member, io.BytesIO(body))
+    return packed.getvalue()
+
+
+def upload(platform: Platform, body: bytes) -> str:
+    """Bring bytes over tus; return the upload's id."""
+    made = platform.http.post(
+        "/v1/uploads",
+        content=body,
+        headers={
+            "Tus-Resumable": "1.0.0",
+            "Upload-Length": str(len(body)),
+            "Content-Type": "application/offset+octet-stream",
+        },
+    )
+    assert made.status_code == 201, made.text
+    return made.headers["Location"].rpartition("/")[2]
+
+
+def register(platform: Platform, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Register files and wait until that has ended; return the version."""
+    answer = platform.http.post("/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}})
+    assert answer.status_code == 202, answer.text
+    where = answer.headers["Location"]
+    until(lambda: platform.patiently(where).json()["state"] != "registering", 60.0, "it is not registered")
+    return dict(platform.patiently(where).json())
+
+
+def scenarios(count: int, **members: Any) -> bytes:
+    """Write so many scenarios."""
+    return b"".join(json.dumps({"name": f"own-{at}", **members}).encode() + b"\n" for at in range(count))
+
+
+def described(extends: str, **more: Any) -> bytes:
+    """Write what makes files a dataset to be played."""
+    return json.dumps({"extends": extends, "scenarios": "lines.ndjson", **more}).encode()
+
+
+def test_scenarios_of_ones_own_are_simulated(platform: Platform) -> None:
+    made = register(
+        platform,
+        "poles",
+        FILES | {"dataset.json": described("cartpole", title="Poles"), "lines.ndjson": scenarios(7)},
+    )
+    assert (made["state"], made["tasks"], made["simulator"]) == ("ready", 7, "gymnasium"), made
+    ended = platform.run(dataset="poles", runtime="python")
+    assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 7), ended
+    assert ended["dataset"] == {"name": "poles", "version": "1", "digest": made["digest"]}
+    results = platform.results(ended["id"])
+    assert whole(results, 7)
+    assert [one["scenario"]["name"] for one in results] == [f"own-{at}" for at in range(7)]
+    again = platform.run(dataset="poles@1", runtime="python")
+    assert platform.summary(again["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]
+    events = platform.http.get(f"/v1/simulations/{ended['id']}/events", headers={"Accept": "text/event-stream"}).text
+    assert '"what":"dataset"' in events.replace(" ", ""), events
+    assert platform.http.delete("/v1/datasets/poles").status_code == 204
+    assert platform.results(ended["id"]) == results
+
+
+def bodies(count: int) -> Iterator[tuple[str, bytes]]:
+    """Yield files that take a while to register."""
+    chance = random.Random(7)
+    for at in range(count):
+        yield f"part-{at % 10}/{at:05}.bin", chance.randbytes(16 << 10)
+
+
+def test_a_registration_outlives_the_process_that_did_it(found: Found) -> None:
+    platform = found()
+    files = dict(bodies(2000))
+    sent = upload(platform, tar(files))
+    answer = platform.http.post("/v1/datasets", json={"name": "drives", "source": {"upload": sent}})
+    where = answer.headers["Location"]
+    chance = random.Random(3)
+    for _ in range(2):
+        assert platform.kill("jobs", chance) is not None
+        assert platform.patiently("/v1/datasets/drives/versions").json()["items"][0]["state"] in {
+            "registering",
+            "ready",
+        }
+    until(lambda: platform.patiently(where).json()["state"] != "registering", 90.0, "it is not taken up again")
+    made = platform.patiently(where).json()
+    assert (made["state"], made["file_count"]) == ("ready", 2000), made
+    for path in ("part-0/00000.bin", "part-9/01999.bin"):
+        assert platform.patiently(f"/v1/datasets/drives/files/{path}").content == files[path]
+    packs = {path.parent.name for path in (platform.home / "objects" / "packs").glob("*/*")}
+    assert packs == {made["id"]}
+    held = sum(path.stat().st_size for path in (platform.home / "objects" / "packs").glob("*/*"))
+    assert held == sum(map(len, files.values())), "what an attempt that died had written is still there"
