@@ -35,6 +35,8 @@ THREADS = 8
 PACE = 0.5
 #: Bytes handed over at once.
 BUFFER = 512 << 10
+#: Bytes a second; below this for as long as a stall is borne, an origin is as good as silent.
+SLOWEST = 1024
 #: Bytes that, once they came, make up for the failures before them: a bad line must not end a long download.
 AMENDS = 1 << 20
 #: Seconds an origin may ask us to wait; who asks for more is not there.
@@ -113,10 +115,13 @@ def pause(failures: int, patience: Patience, chance: float) -> float:
 
 
 class Line:
-    """One kept-alive connection to S3, for one thread."""
+    """One kept-alive connection to S3, for one thread; hangs up when told to stop."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: Patience, stop: threading.Event) -> None:
         self._curl = curl = pycurl.Curl()
+        self._stall = patience.stall
+        self._stop = stop
+        self._heard = 0.0
         self._signers: dict[Connection, tuple[str, Signer]] = {}
         self._take: Callable[[bytes], None] = _nowhere
         self._raised: BaseException | None = None
@@ -127,8 +132,10 @@ class Line:
         curl.setopt(curl.FAILONERROR, 1)  # the body of an error is not the object's
         curl.setopt(curl.BUFFERSIZE, BUFFER)
         curl.setopt(curl.CONNECTTIMEOUT_MS, int(patience.connect * 1000))
-        curl.setopt(curl.LOW_SPEED_LIMIT, 1)
+        curl.setopt(curl.LOW_SPEED_LIMIT, SLOWEST)
         curl.setopt(curl.LOW_SPEED_TIME, max(1, int(patience.stall)))
+        curl.setopt(curl.NOPROGRESS, 0)
+        curl.setopt(curl.XFERINFOFUNCTION, self._look)
         curl.setopt(curl.WRITEFUNCTION, self._write)
         curl.setopt(curl.OPENSOCKETFUNCTION, _socket)
         if (bundle := ssl.get_default_verify_paths().cafile) is not None:
@@ -152,7 +159,7 @@ class Line:
             lines = [f"{name}: {value}" for name, value in headers.items()]
         curl.setopt(curl.URL, base + path)
         curl.setopt(curl.HTTPHEADER, lines)
-        self._take, self._raised = take, None
+        self._take, self._raised, self._heard = take, None, time.monotonic()
         try:
             curl.perform()
         except pycurl.error as error:
@@ -166,8 +173,13 @@ class Line:
         if status == 200 and start > 0:
             raise Trouble("it does not read by ranges")
 
+    def _look(self, *sizes: int) -> int:
+        """Give up (1) or go on (0); asked once a second at least, and once a piece."""
+        return int(self._stop.is_set() or time.monotonic() - self._heard > self._stall)
+
     def _write(self, data: bytes) -> int | None:
         # an exception would be printed by pycurl, and be lost
+        self._heard = time.monotonic()
         try:
             self._take(data)
         except BaseException as error:
@@ -187,6 +199,7 @@ class Line:
             pycurl.E_COULDNT_CONNECT: "no connection",
             pycurl.E_COULDNT_RESOLVE_HOST: "its host has no address",
             pycurl.E_OPERATION_TIMEDOUT: "it is too slow, or silent",
+            pycurl.E_ABORTED_BY_CALLBACK: "it is too slow, or silent",
             pycurl.E_PARTIAL_FILE: "it ended in mid-body",
             pycurl.E_RECV_ERROR: "the connection broke",
             pycurl.E_SEND_ERROR: "the connection broke",
@@ -450,7 +463,7 @@ class _Crew:
             raise self._failures[0]
 
     def _work(self) -> None:
-        line = Line(self._patience)
+        line = Line(self._patience, self._stop)
         try:
             while (stretch := self._waiting.get()) is not None and not self._stop.is_set():
                 self._serve(stretch, line, self._stop)

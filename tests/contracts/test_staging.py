@@ -149,3 +149,325 @@ def test_a_hundred_that_want_one_dataset_download_it_once(local: FilesystemStore
     found = together(100, ask)
     assert len(found) == 100 and len(set(found)) == 1
     assert len(counting.reads) == 1
+
+
+def test_who_waited_for_a_download_that_failed_fails_alike(local: FilesystemStore, tmp_path: Path) -> None:
+    entries = packed(local, {"a": b"a" * 100})
+    local.delete(entries[0].source.removeprefix("store:"))
+    counting = Counting(local, pause=0.5)
+    cache = NodeCache(tmp_path / "cache", counting)
+    failures: list[BaseException] = []
+
+    def ask() -> Path:
+        try:
+            return staged(cache, entries)
+        except OriginFailed as error:
+            failures.append(error)
+            return Path()
+
+    together(10, ask)
+    assert len(failures) == 10 and len(counting.reads) < 5
+    assert all(entries[0].source.removeprefix("store:") in str(failure) for failure in failures)
+
+
+def test_those_who_wait_hear_of_the_progress_too(local: FilesystemStore, tmp_path: Path) -> None:
+    entries = packed(local, {f"{number}": b"a" * 1000 for number in range(30)}, target=1000)
+    cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3), threads=2)
+    heard: list[list[Progress]] = [[], []]
+
+    def ask(said: list[Progress]) -> None:
+        cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", say=said.append)
+
+    askers = [threading.Thread(target=ask, args=(said,)) for said in heard]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert all(any(0 < one.files < 30 and one.total_files == 30 for one in said) for said in heard)
+
+
+def test_a_manifest_that_is_not_the_versions_own_fetches_nothing(local: FilesystemStore, tmp_path: Path) -> None:
+    entries = packed(local, {"a": b"1", "b": b"2"})
+    cache = NodeCache(tmp_path / "cache", local)
+    with pytest.raises(Corrupt, match="manifest"):
+        cache.tree(digest_of(entries), lambda: iter(entries[:1]), holder="sim")
+    assert cache.ready(digest_of(entries)) is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["../out"],
+        ["/etc/out"],
+        ["a/../../out"],
+        ["a//b"],
+        ["./a"],
+        [""],
+        ["a\0b"],
+        ["a\nb"],
+        ["a\\b"],
+        ["a", "a/b"],
+        ["x" * 256],
+        ["a/" * 600 + "b"],
+    ],
+    ids=ascii,
+)
+def test_no_name_leads_out_of_the_tree(names: list[str], local: FilesystemStore, tmp_path: Path) -> None:
+    local.put("packs/x", [b"content"])
+    entries = [Entry(name, 7, digest(b"content"), "store:packs/x") for name in names]
+    before = sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts)
+    with pytest.raises(BadName):
+        staged(NodeCache(tmp_path / "cache", local), entries)
+    assert sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts) == before
+    assert not list((tmp_path / "cache").glob("trees/*"))
+
+
+def test_files_that_share_bytes_and_gaps_between_files_are_cut_right(local: FilesystemStore, tmp_path: Path) -> None:
+    content = random.Random(5).randbytes(300_000)
+    local.put("packs/x", [content])
+    places = {"a": (0, 1000), "b": (500, 2000), "c": (10_000, 0), "d": (10_000, 90_000), "e": (299_999, 1), "f": (0, 0)}
+    entries = [
+        Entry(name, size, digest(content[offset : offset + size]), "store:packs/x", offset)
+        for name, (offset, size) in places.items()
+    ]
+    tree = staged(NodeCache(tmp_path / "cache", local), entries)
+    assert contents(tree) == {name: content[offset : offset + size] for name, (offset, size) in places.items()}
+
+
+# -- pins and room
+
+
+def version(store: ObjectStore, name: str, size: int) -> list[Entry]:
+    """A version of one file."""
+    content = name.encode() * size
+    store.put(f"packs/{name}", [content])
+    return [Entry(name, len(content), digest(content), f"store:packs/{name}")]
+
+
+def test_what_nobody_holds_makes_room_longest_unused_first(local: FilesystemStore, tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path / "cache", local, capacity=3000)
+    old, held, fresh, more = (version(local, name, 1000) for name in "abcd")
+    for entries, holder in ((old, "one"), (held, "two"), (fresh, "three")):
+        staged(cache, entries, holder)
+        time.sleep(0.02)  # uses are told apart by the file system's clock
+    cache.release("one")
+    cache.release("three")
+    staged(cache, old, "again")
+    cache.release("again")
+    tree = staged(cache, more, "four")
+    assert contents(tree) == {"d": b"d" * 1000}
+    assert [cache.ready(digest_of(entries)) is not None for entries in (old, held, fresh, more)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_what_is_held_never_goes_and_the_error_names_the_setting(local: FilesystemStore, tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path / "cache", local, capacity=2500)
+    first, second, third = (version(local, name, 1000) for name in "abc")
+    staged(cache, first, "one")
+    staged(cache, second, "two")
+    with pytest.raises(NodeFull, match="WINDTUNNEL_CACHE_CAPACITY"):
+        staged(cache, third, "three")
+    with pytest.raises(NodeFull, match="WINDTUNNEL_CACHE_CAPACITY"):
+        staged(cache, version(local, "d", 9000), "four")
+    assert cache.ready(digest_of(first)) and cache.ready(digest_of(second))
+    cache.release("one")
+    assert contents(staged(cache, third, "three")) == {"c": b"c" * 1000}
+    assert cache.ready(digest_of(first)) is None
+
+
+def test_models_count_and_give_way_too(local: FilesystemStore, tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path / "cache", local, capacity=2500)
+    local.put("models/m", [b"m" * 1000])
+    model = cache.object("models/m", digest(b"m" * 1000), holder="one")
+    first, second = version(local, "a", 1000), version(local, "b", 1000)
+    staged(cache, first, "one")
+    with pytest.raises(NodeFull):
+        staged(cache, second, "two")
+    cache.release("one")
+    cache.hold(digest_of(first), "three")
+    staged(cache, second, "two")
+    assert not model.exists() and cache.ready(digest_of(first)) is not None
+
+
+def test_the_dead_hold_nothing_after_a_sweep(local: FilesystemStore, tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path / "cache", local, capacity=1500)
+    first, second = version(local, "a", 1000), version(local, "b", 1000)
+    staged(cache, first, "sim/1 of:us")
+    asked: list[set[str]] = []
+
+    def alive(holders: set[str]) -> set[str]:
+        asked.append(holders)
+        return holders - {"sim/1 of:us"}
+
+    with pytest.raises(NodeFull):
+        staged(cache, second, "living")
+    NodeCache(tmp_path / "cache", local).sweep(alive)
+    assert asked == [{"sim/1 of:us", "living"}]
+    staged(cache, second, "living")
+    assert cache.ready(digest_of(first)) is None
+
+
+def test_two_downloads_at_once_do_not_take_the_same_room(local: FilesystemStore, tmp_path: Path) -> None:
+    slow = Counting(local, pause=1.0)
+    first, second = version(local, "a", 1000), version(local, "b", 1000)
+    cache = NodeCache(tmp_path / "cache", slow, capacity=1500)
+    begun = threading.Thread(target=lambda: staged(cache, first, "one"))
+    begun.start()
+    while not slow.reads:
+        time.sleep(0.01)
+    with pytest.raises(NodeFull):
+        staged(cache, second, "two")
+    begun.join()
+    assert cache.ready(digest_of(first)) is not None
+
+
+def test_a_full_disk_is_a_clear_error_and_shows_nothing(local: FilesystemStore, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk], check=True)
+    try:
+        small, large = version(local, "a", 1000), version(local, "b", 30_000_000)
+        cache = NodeCache(disk / "cache", local)
+        staged(cache, small)
+        with pytest.raises(NodeFull):
+            staged(cache, large)
+        with open(disk / "others", "wb") as others:  # somebody else takes the room while we write
+            others.truncate(0)
+            cheated = NodeCache(disk / "cache", Counting(local))
+            cheated._shelf._bound = lambda items: 1 << 40  # type: ignore[method-assign]
+            with pytest.raises(NodeFull, match="disk is full"):
+                staged(cheated, large)
+        assert cache.ready(digest_of(large)) is None and not list(disk.glob("cache/partial/*.tree"))
+        assert contents(staged(cache, small)) == {"a": b"a" * 1000}
+        cache.release("sim")
+        staged(cache, version(local, "c", 1000))
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+# -- damage
+
+
+def test_a_flipped_bit_is_found_reported_and_mended(store: ObjectStore, tmp_path: Path) -> None:
+    files = some_files(30)
+    entries = packed(store, files)
+    cache = NodeCache(tmp_path / "cache", store)
+    tree = staged(cache, entries)
+    assert cache.verify(digest_of(entries)) == []
+    victim = next(entry.path for entry in entries if entry.size == 16_384)
+    path = tree / victim
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[77] ^= 1
+    path.write_bytes(content)
+    gone = next(entry.path for entry in entries if entry.size == 500)
+    (tree / gone).unlink()
+    assert sorted(cache.verify(digest_of(entries))) == sorted([victim, gone])
+    assert contents(tree) == files and path.stat().st_mode & 0o777 == 0o444
+    assert cache.ready(digest_of(entries)) == tree
+
+
+def test_damage_that_cannot_be_mended_is_not_used(local: FilesystemStore, tmp_path: Path) -> None:
+    entries = version(local, "a", 1000)
+    cache = NodeCache(tmp_path / "cache", local)
+    tree = staged(cache, entries)
+    local.delete("packs/a")
+    (tree / "a").chmod(0o644)
+    (tree / "a").write_bytes(b"b" * 1000)
+    with pytest.raises(OriginFailed):
+        cache.verify(digest_of(entries))
+    assert cache.ready(digest_of(entries)) is None
+    local.put("packs/a", [b"a" * 1000])
+    assert contents(staged(cache, entries)) == {"a": b"a" * 1000}
+
+
+def test_a_damaged_model_is_fetched_again(local: FilesystemStore, tmp_path: Path) -> None:
+    local.put("models/m", [b"m" * 1000])
+    cache = NodeCache(tmp_path / "cache", local)
+    model = cache.object("models/m", digest(b"m" * 1000))
+    model.chmod(0o644)
+    model.write_bytes(b"n" * 1000)
+    assert cache.verify(digest(b"m" * 1000)) == [digest(b"m" * 1000)]
+    assert cache.object("models/m", digest(b"m" * 1000)).read_bytes() == b"m" * 1000
+
+
+def test_a_tree_of_an_earlier_boot_is_read_before_it_is_believed(local: FilesystemStore, tmp_path: Path) -> None:
+    entries = packed(local, {"a": b"a" * 1000, "b": b"b" * 1000}, target=500)
+    counting = Counting(local)
+    cache = NodeCache(tmp_path / "cache", counting)
+    tree = staged(cache, entries)
+    marker = next((tmp_path / "cache" / "trees").glob("*.json"))
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"boot": "another"}))
+    (tree / "b").chmod(0o644)
+    (tree / "b").write_bytes(b"b" * 500 + b"\0" * 500)  # as a power cut leaves it
+    counting.reads.clear()
+    assert cache.ready(digest_of(entries)) is None
+    assert contents(staged(cache, entries)) == {"a": b"a" * 1000, "b": b"b" * 1000}
+    assert len(counting.reads) == 1, "what was sound was fetched again"
+    cache.sweep(lambda holders: holders)
+    assert json.loads(marker.read_text())["boot"] == "", "known to be on the disk now"
+    assert cache.ready(digest_of(entries)) == tree
+
+
+# -- death
+
+#: Stages the manifest it is given, and says when it is done.
+PROGRAM = """
+import sys
+from pathlib import Path
+from datasets import manifest
+from datasets.staging import NodeCache
+from datasets.stores.filesystem import FilesystemStore
+entries = [manifest.decode(line) for line in Path(sys.argv[2], "manifest").read_bytes().splitlines()]
+print("begins", flush=True)
+cache = NodeCache(Path(sys.argv[2], "cache"), FilesystemStore(sys.argv[1]))
+cache.tree(manifest.digest_of(entries), lambda: iter(entries), holder="killed")
+print("done", flush=True)
+"""
+
+
+def test_killed_at_any_moment_it_leaves_nothing_that_is_taken_for_whole(local: FilesystemStore, tmp_path: Path) -> None:
+    files = some_files(700)
+    entries = packed(local, files)
+    (tmp_path / "manifest").write_bytes(b"".join(map(encode, entries)))
+    lot = random.Random(9)
+    cache = NodeCache(tmp_path / "cache", local)
+    killed = 0
+    for _ in range(8):
+        command = [sys.executable, "-c", PROGRAM, str(local.root), str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            time.sleep(lot.uniform(0, 0.25))
+            os.kill(process.pid, signal.SIGKILL)
+            killed += process.stdout.read() == ""
+        if (tree := cache.ready(digest_of(entries))) is not None:
+            assert contents(tree) == files
+            for path in (tmp_path / "cache" / "trees").glob("*.json"):
+                path.unlink()  # begin again, with what lies there
+    assert killed
+    assert contents(staged(cache, entries)) == files
+    cache.sweep(lambda holders: set())
+    assert not list((tmp_path / "cache" / "partial").iterdir())
+
+
+def test_one_who_died_does_not_hold_up_those_who_wait(local: FilesystemStore, tmp_path: Path) -> None:
+    entries = packed(local, some_files(300))
+    (tmp_path / "manifest").write_bytes(b"".join(map(encode, entries)))
+    command = [sys.executable, "-c", PROGRAM, str(local.root), str(tmp_path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+        processes[0].kill()
+        assert [process.wait(timeout=120) for process in processes[1:]] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert NodeCache(tmp_path / "cache", local).ready(digest_of(entries)) is not None

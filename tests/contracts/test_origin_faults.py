@@ -1,0 +1,173 @@
+"""Staging from an origin that is slow, fails or lies: the right files, or a clear error; never wrong ones."""
+
+import hashlib
+import io
+import logging
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import Corrupt, OriginChanged, OriginFailed, PlatformError
+from datasets.connections import Connection
+from datasets.manifest import Entry, digest_of
+from datasets.staging import NodeCache
+from datasets.stores.filesystem import FilesystemStore
+from datasets.stores.s3 import S3Store, client
+from datasets.transfer import Patience
+from tests.faults import FINAL, PASSING, Fault, Proxy, redirects, stalled, truncated
+from tests.stores import S3Server, fresh_bucket
+
+#: Enough for a machine under load, and no more than a test has time for.
+BRIEF = Patience(connect=5.0, stall=1.0, tries=4, mismatches=3, first=0.01, longest=0.05)
+LARGE = 3_000_000
+#: All bytes came, and were verified.
+HARMLESS = {"slow to begin", "announces more", "gives more"}
+
+
+class Origin:
+    """A bucket in MinIO, reached through a proxy."""
+
+    def __init__(self, minio: S3Server, tmp_path: Path) -> None:
+        self.proxy = Proxy(minio.endpoint)
+        self.bucket = fresh_bucket()
+        keys = {"access_key": minio.access_key, "secret_key": minio.secret_key}
+        self.secret = minio.secret_key
+        direct = Connection(name="direct", endpoint=minio.endpoint, **keys)
+        self.store = S3Store(direct, self.bucket)
+        self.connection = Connection(name="flaky", endpoint=self.proxy.endpoint, **keys)
+        self.client = client(direct)
+        self.folder = tmp_path / "cache"
+        self.near = FilesystemStore(tmp_path / "objects")
+
+    def put(self, key: str, content: bytes) -> Entry:
+        """Store an object and return its entry, as a registration in place would."""
+        self.store.put(key, [content])
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        source = f"s3:flaky/{self.bucket}/{key}"
+        return Entry(key, len(content), digest, source, 0, hashlib.md5(content).hexdigest())
+
+    def stage(self, entries: list[Entry], patience: Patience = BRIEF) -> Path:
+        """Stage it all."""
+        cache = NodeCache(self.folder, self.near, {"flaky": self.connection}, patience=patience)
+        return cache.tree(digest_of(entries), lambda: iter(entries), holder="sim")
+
+    def nothing_is_visible(self) -> bool:
+        """Tell whether nothing is there that could be taken for whole."""
+        return not list(self.folder.glob("trees/*")) and not list(self.folder.glob("objects/*"))
+
+
+@pytest.fixture
+def origin(minio: S3Server, tmp_path: Path) -> Iterator[Origin]:
+    made = Origin(minio, tmp_path)
+    yield made
+    made.proxy.close()
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_passes_is_borne(name: str, origin: Origin) -> None:
+    content = random.Random(name).randbytes(LARGE)
+    entry = origin.put("a/file.bin", content)
+    origin.proxy.next.append(PASSING[name])
+    assert (origin.stage([entry]) / "a/file.bin").read_bytes() == content
+    assert not list((origin.folder / "partial").iterdir())
+
+
+@pytest.mark.parametrize("name", [name for name in (*PASSING, *FINAL) if name not in HARMLESS])
+def test_what_does_not_pass_is_a_clear_error(name: str, origin: Origin, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    entry = origin.put("a/file.bin", b"content" * 1000)
+    caplog.clear()
+    origin.proxy.always = {**PASSING, **FINAL}[name]
+    patience = Patience(connect=5.0, stall=1.0, tries=2, mismatches=2, first=0.01, longest=0.05)
+    with pytest.raises((OriginFailed, Corrupt)) as caught:
+        origin.stage([entry], patience)
+    assert origin.nothing_is_visible()
+    said = str(caught.value) + repr(caught.value.members) + caplog.text
+    assert f"s3://{origin.bucket}/a/file.bin" in str(caught.value)
+    for secret in (origin.secret, "Credential", "Signature", "Authorization", "http://"):
+        assert secret not in said
+    assert len(origin.proxy.requests) == (1 if name in FINAL else 2)
+
+
+def test_a_download_that_broke_goes_on_where_it_was(origin: Origin) -> None:
+    content = random.Random(1).randbytes(LARGE)
+    entry = origin.put("file.bin", content)
+    origin.proxy.next.extend([truncated, truncated])
+    assert (origin.stage([entry]) / "file.bin").read_bytes() == content
+    starts = [int(asked.removeprefix("bytes=").split("-")[0]) for _, asked in origin.proxy.requests]
+    assert starts[0] == 0 < starts[1] < starts[2]
+
+
+def test_a_line_that_breaks_often_but_brings_much_is_not_given_up(origin: Origin) -> None:
+    content = random.Random(2).randbytes(5 * LARGE)
+    entry = origin.put("file.bin", content)
+    origin.proxy.next.extend([truncated] * 3)
+    patience = Patience(connect=5.0, stall=5.0, tries=2, first=0.01, longest=0.05)
+    assert (origin.stage([entry], patience) / "file.bin").read_bytes() == content
+
+
+def test_an_object_that_was_changed_is_noticed_before_a_byte_of_it_is_used(origin: Origin) -> None:
+    entries = [origin.put("a", b"as registered"), origin.put("b", b"as it was")]
+    origin.store.put("b", [b"as it is!"])
+    with pytest.raises(OriginChanged, match=f"s3://{origin.bucket}/b"):
+        origin.stage(entries)
+    assert origin.nothing_is_visible()
+
+
+def test_an_object_that_is_shorter_now_is_noticed_without_an_etag(origin: Origin) -> None:
+    entry = origin.put("a", b"as registered")
+    unmarked = Entry(entry.path, entry.size, entry.digest, entry.source)
+    origin.store.put("a", [b"short"])
+    with pytest.raises((OriginFailed, OriginChanged), match=f"s3://{origin.bucket}/a"):
+        origin.stage([unmarked])
+    assert origin.nothing_is_visible()
+
+
+def test_keys_of_any_name_are_asked_for_as_they_are(origin: Origin) -> None:
+    keys = ["a b+c&d=e?f#g.bin", "ünï/çödé.bin", "x..y/.z", "100%25/$@!*'(),;:~_-.bin"]
+    origin.put("first", b"makes the bucket")
+    entries = []
+    for key in sorted(keys, key=str.encode):
+        content = key.encode() * 10
+        origin.client.put_object(origin.bucket, key, io.BytesIO(content), len(content))
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        entries.append(Entry(key, len(content), digest, f"s3:flaky/{origin.bucket}/{key}"))
+    tree = origin.stage(entries)
+    assert {key: (tree / key).read_bytes() for key in keys} == {key: key.encode() * 10 for key in keys}
+
+
+def test_who_has_to_hurry_is_not_made_to_wait_for_those_who_hang(origin: Origin) -> None:
+    entries = [origin.put(f"{number}", b"x" * 5000) for number in range(12)]
+    origin.proxy.next.extend([stalled, redirects])
+    began = time.monotonic()
+    with pytest.raises(PlatformError):
+        origin.stage(entries)
+    assert time.monotonic() - began < 60
+    assert origin.nothing_is_visible()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_on_the_worst_of_days_it_is_right_or_it_is_not_there(seed: int, origin: Origin) -> None:
+    lot = random.Random(seed)
+    files = {f"d{number % 3}/{number:03d}": lot.randbytes(lot.choice([0, 10, 9_000, 400_000])) for number in range(30)}
+    entries = sorted((origin.put(key, content) for key, content in files.items()), key=lambda one: one.path.encode())
+    quick = [
+        fault
+        for name, fault in PASSING.items()
+        if name not in {"silent", "stalled in mid-body", "503 with Retry-After"}
+    ]
+    faults: list[Fault | None] = [*quick, *quick, *[None] * 60]
+    lot.shuffle(faults)
+    origin.proxy.next.extend(faults)
+    for _ in range(20):
+        try:
+            tree = origin.stage(entries)
+        except (OriginFailed, Corrupt):
+            assert origin.nothing_is_visible()
+            continue
+        assert {key: (tree / key).read_bytes() for key in files} == files
+        return
+    pytest.fail("it never became whole")

@@ -1,0 +1,223 @@
+"""A proxy before an S3 server that answers as the worst days of object storage do: slow, broken, lying."""
+
+import contextlib
+import re
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server really said."""
+
+    head: bytes
+    body: bytes
+
+    def with_length(self, length: int) -> bytes:
+        """Return the head with another Content-Length."""
+        return re.sub(rb"(?i)(content-length: *)\d+", rb"\g<1>%d" % length, self.head)
+
+
+#: What is done to the client instead of handing it the answer. The connection is closed after it.
+Fault = Callable[[socket.socket, Answer], None]
+
+
+def _reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def _said(text: str) -> Fault:
+    def fault(client: socket.socket, answer: Answer) -> None:
+        client.sendall(text.replace("\n", "\r\n").encode() + b"\r\n")
+
+    return fault
+
+
+def unavailable(seconds: int) -> Fault:
+    """Answer 503 and ask for patience."""
+    return _said(f"HTTP/1.1 503 Slow Down\nRetry-After: {seconds}\nContent-Length: 0\n")
+
+
+def status(code: int) -> Fault:
+    """Answer with a status and a body that is not the object's."""
+    return _said(f"HTTP/1.1 {code} As Told\nContent-Length: 5\n\nwrong")
+
+
+def slow_to_begin(client: socket.socket, answer: Answer) -> None:
+    """Say nothing for a while, then all."""
+    time.sleep(0.5)
+    client.sendall(answer.head + answer.body)
+
+
+def silent(client: socket.socket, answer: Answer) -> None:
+    """Accept, and say nothing for longer than anybody waits."""
+    client.settimeout(20.0)
+    with contextlib.suppress(OSError):
+        client.recv(1)  # it hangs up first
+
+
+def stalled(client: socket.socket, answer: Answer) -> None:
+    """Fall silent in mid-body."""
+    client.sendall(answer.head + answer.body[: len(answer.body) // 2])
+    silent(client, answer)
+
+
+def truncated(client: socket.socket, answer: Answer) -> None:
+    """Announce all of the body, and end in the middle of it."""
+    client.sendall(answer.head + answer.body[: len(answer.body) // 2])
+
+
+def reset(client: socket.socket, answer: Answer) -> None:
+    """Break the connection in mid-body."""
+    client.sendall(answer.head + answer.body[: len(answer.body) // 2])
+    time.sleep(0.05)  # else what was sent is thrown away with it
+    _reset(client)
+
+
+def reset_at_once(client: socket.socket, answer: Answer) -> None:
+    """Break the connection before a word."""
+    _reset(client)
+
+
+def hangs_up(client: socket.socket, answer: Answer) -> None:
+    """End without an answer."""
+
+
+def announces_less(client: socket.socket, answer: Answer) -> None:
+    """Give half of it, as if that were all."""
+    half = len(answer.body) // 2
+    client.sendall(answer.with_length(half) + answer.body[:half])
+
+
+def announces_more(client: socket.socket, answer: Answer) -> None:
+    """Announce more than comes."""
+    client.sendall(answer.with_length(len(answer.body) + 1000) + answer.body)
+
+
+def gives_more(client: socket.socket, answer: Answer) -> None:
+    """Give more than was asked for, duly announced."""
+    client.sendall(answer.with_length(len(answer.body) + 1000) + answer.body + b"x" * 1000)
+
+
+def flips_a_bit(client: socket.socket, answer: Answer) -> None:
+    """Give wrong bytes, in every other respect as they should be."""
+    body = bytearray(answer.body)
+    body[len(body) // 3] ^= 4
+    client.sendall(answer.head + body)
+
+
+def another_range(client: socket.socket, answer: Answer) -> None:
+    """Give bytes of another place of the object."""
+    client.sendall(answer.head + answer.body[1:] + answer.body[:1])
+
+
+def babbles(client: socket.socket, answer: Answer) -> None:
+    """Speak no HTTP at all."""
+    client.sendall(b"\x00\xff" * 3000)
+
+
+def redirects(client: socket.socket, answer: Answer) -> None:
+    """Point elsewhere."""
+    client.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/secret\r\nContent-Length: 3\r\n\r\nno!")
+
+
+#: Each is followed by a good answer in one test, and by more of the same in another.
+PASSING: Mapping[str, Fault] = {
+    "500": status(500),
+    "503 with Retry-After": unavailable(1),
+    "429": status(429),
+    "slow to begin": slow_to_begin,
+    "silent": silent,
+    "stalled in mid-body": stalled,
+    "truncated": truncated,
+    "reset in mid-body": reset,
+    "reset at once": reset_at_once,
+    "hangs up": hangs_up,
+    "announces less": announces_less,
+    "announces more": announces_more,
+    "gives more": gives_more,
+    "flips a bit": flips_a_bit,
+    "another range": another_range,
+    "babbles": babbles,
+}
+#: These are not tried again.
+FINAL: Mapping[str, Fault] = {
+    "403": status(403),
+    "404": status(404),
+    "redirects": redirects,
+    "503 for an hour": unavailable(3600),
+}
+
+
+class Proxy:
+    """Stands before a server. Requests meet ``next``'s faults in order, then ``always``, else the server's answer."""
+
+    def __init__(self, endpoint: str) -> None:
+        parts = urlsplit(endpoint)
+        self._server = (parts.hostname, parts.port)
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.endpoint = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.next: deque[Fault | None] = deque()
+        self.always: Fault | None = None
+        #: First lines and ranges of all requests.
+        self.requests: list[tuple[str, str]] = []
+        self._threads: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def close(self) -> None:
+        """Stop listening; those that are being answered are let end."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(30)
+        self._listening.close()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _serve(self, client: socket.socket) -> None:
+        client.settimeout(30.0)
+        with contextlib.suppress(OSError), client:
+            while head := _head(client):
+                asked = re.search(rb"(?im)^range: *(\S+)", head)
+                self.requests.append((head.split(b"\r\n")[0].decode(), asked[1].decode() if asked else ""))
+                fault = self.next.popleft() if self.next else self.always
+                answer = self._ask(head)
+                if fault is not None:
+                    return fault(client, answer)
+                client.sendall(answer.head + answer.body)
+
+    def _ask(self, head: bytes) -> Answer:
+        with socket.create_connection(self._server, timeout=30.0) as server:
+            server.sendall(head)
+            answer = _head(server)
+            length = re.search(rb"(?im)^content-length: *(\d+)", answer)
+            body = bytearray()
+            while length and len(body) < int(length[1]) and (data := server.recv(1 << 20)):
+                body += data
+            return Answer(answer, bytes(body))
+
+
+def _head(connection: socket.socket) -> bytes:
+    """Read up to the empty line, and no further."""
+    head = bytearray()
+    while not head.endswith(b"\r\n\r\n"):
+        if not (byte := connection.recv(1)):
+            return b""
+        head += byte
+    return bytes(head)
