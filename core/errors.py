@@ -276,6 +276,24 @@ class NodeFull(PlatformError):
     status = HTTPStatus.INSUFFICIENT_STORAGE
 
 
+class NoDirectTransfer(Conflict):
+    """This platform's object store has no addresses of its own. Send a form, or a resumable upload."""
+
+    slug = "no-direct-transfer"
+
+
+class UnknownTransfer(Invalid):
+    """Nothing was sent to this address yet, or it was used, or lay there for more than a day."""
+
+    slug = "unknown-transfer"
+
+
+class DigestMismatch(Invalid):
+    """The bytes do not have the digest that was sent along. Nothing was made of them."""
+
+    slug = "digest-mismatch"
+
+
 class Corrupt(PlatformError):
     """A stored object does not have the digest it should have; it was not used."""
 

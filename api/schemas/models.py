@@ -1,6 +1,9 @@
 """Models on the wire."""
 
-from marshmallow import fields
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import ValidationError, fields, validates_schema
 
 from api.schemas.fields import NAME, Binary, Open, Strict, Text
 from api.schemas.pages import PageQuery, PageSchema
@@ -57,6 +60,15 @@ class ModelForm(ModelFields):
 
 
 class ModelFromUpload(ModelFields):
-    """A model whose bytes were uploaded before, in pieces."""
+    """A model whose bytes were sent before: in pieces as an `upload`, or to the address of a `transfer`."""
 
-    upload = Text(longest=2000, required=True, metadata={"description": "A finished upload: its id or its address."})
+    upload = Text(longest=2000, metadata={"description": "A finished upload: its id or its address."})
+    transfer = Text(longest=100, metadata={"description": "The key of a transfer whose PUT has ended."})
+    filename = Text(longest=255, metadata={"description": "What the file is called; an upload may have said so."})
+    digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "What the bytes must hash to."})
+
+    @validates_schema
+    def one_source(self, given: Mapping[str, Any], **_: Any) -> None:
+        """Refuse none and both."""
+        if ("upload" in given) == ("transfer" in given):
+            raise ValidationError("Name either an upload or a transfer.")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from flask import Response
@@ -10,17 +9,19 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, header, nothing
 from api.context import services
+from api.downloads import HARMLESS, MOVED, PART, TAGGED, UNCHANGED, download, moved
 from api.negotiation import choose
 from api.paging import LINK, page
 from api.ranges import serve
 from api.schemas.fields import Open
 from api.schemas.results import ArtifactPageSchema, ArtifactQuery, ArtifactSchema, RangeHeaders, ReplayQuery
-from api.v1.results import PART, UNCHANGED
+from api.schemas.transfers import RedirectQuery
 from core.errors import (
     IllegalTransition,
     NotAcceptable,
     NotFinished,
     RangeNotSatisfiable,
+    StoreUnavailable,
     UnknownArtifact,
     UnknownSimulation,
 )
@@ -32,16 +33,6 @@ blueprint = Blueprint(
 
 SVG = "image/svg+xml"
 REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
-#: What a stranger's file may do in a browser: nothing.
-HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
-TAGGED = {"ETag": header("Equal tags, equal bytes."), "Accept-Ranges": header("`bytes`.")}
-
-
-def download(blob: Blob, filename: str) -> Response:
-    """Give a file as an attachment."""
-    disposition = f"attachment; filename*=UTF-8''{quote(filename.rpartition('/')[2], safe='')}"
-    headers = {**HARMLESS, "Content-Disposition": disposition}
-    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
 
 
 def picture(replay: Blob) -> Blob:
@@ -85,17 +76,20 @@ class Artifacts(MethodView):
 class OneArtifact(MethodView):
     """A file of a task."""
 
+    @blueprint.takes(RedirectQuery)
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_artifact",
         description="The file.",
         media={"*/*": BINARY},
         headers=TAGGED,
-        also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
-        fails=[UnknownSimulation, UnknownArtifact, RangeNotSatisfiable],
+        also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
+        fails=[UnknownSimulation, UnknownArtifact, RangeNotSatisfiable, StoreUnavailable],
     )
-    def get(self, headers: dict[str, Any], id: str, task: int, name: str) -> Response:
+    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
         """Download an artifact, whole or a range of it"""
+        if query["redirect"] and (link := services().results.link(id, task, name)) is not None:
+            return moved(link)
         return download(services().results.artifact(id, task, name), name)
 
 

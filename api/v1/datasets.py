@@ -11,6 +11,7 @@ from marshmallow import ValidationError
 from api.blueprint import BINARY, Blueprint, header, reply
 from api.body import json_body
 from api.context import services
+from api.downloads import PART, TAGGED, UNCHANGED, download
 from api.paging import LINK, page
 from api.problems import invalid
 from api.schemas.datasets import (
@@ -28,8 +29,6 @@ from api.schemas.datasets import (
 from api.schemas.pages import NumberedPageQuery, PageQuery
 from api.schemas.results import RangeHeaders
 from api.streams import NDJSON
-from api.v1.artifacts import TAGGED, download
-from api.v1.results import PART, UNCHANGED
 from core.errors import (
     BadName,
     Conflict,

@@ -9,7 +9,8 @@ from marshmallow import ValidationError
 from api import tus
 from api.blueprint import BINARY, Blueprint, header, reply
 from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
-from api.context import services
+from api.context import context, services
+from api.downloads import MOVED, PART, TAGGED, UNCHANGED, download, moved
 from api.paging import LINK, page
 from api.problems import LengthRequired, invalid
 from api.schemas.models import (
@@ -21,22 +22,29 @@ from api.schemas.models import (
     ModelQuery,
     ModelSchema,
 )
+from api.schemas.results import RangeHeaders
+from api.schemas.transfers import RedirectQuery
 from core.domain.records import Model
 from core.errors import (
     BadArchive,
+    DigestMismatch,
     Gone,
     InUse,
     Invalid,
+    RangeNotSatisfiable,
+    StoreUnavailable,
     TooLarge,
     TruncatedUpload,
     UnknownFormat,
     UnknownModel,
     UnknownRuntime,
+    UnknownTransfer,
     UnknownUpload,
     Unsafe,
     UnsupportedMedia,
     UploadUnfinished,
 )
+from core.services.results import Blob
 
 blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
 
@@ -67,15 +75,22 @@ def from_form() -> Model:
 
 
 def from_upload() -> Model:
-    """Make a model of what was uploaded in pieces; the upload stays as it is."""
+    """Make a model of what was sent before: an upload stays as it is, what was transferred is gone afterwards."""
     try:
         given = ModelFromUpload().load(json_body())
     except ValidationError as error:
         raise invalid(error.messages) from None
+    filename = base_name(given.pop("filename", None))
+    if (key := given.pop("transfer", None)) is not None:
+        transfers = services().transfers
+        content = transfers.content(key, context().max_upload)
+        model = services().models.add(content, filename=filename, **given)
+        transfers.forget(key)
+        return model
     uploads = services().uploads
     upload = uploads.hold(tus.upload_id(given.pop("upload")))
     try:
-        filename = base_name(tus.metadata(upload.metadata).get("filename"))
+        filename = filename or base_name(tus.metadata(upload.metadata).get("filename"))
         return services().models.add(uploads.content(upload.id), filename=filename, **given)
     finally:
         uploads.let_go(upload.id)
@@ -98,10 +113,10 @@ class Models(MethodView):
         description="The model is here.",
         headers=CREATED,
         body={"multipart/form-data": ModelForm, "application/json": ModelFromUpload},
-        fails=(*REFUSED, UnknownUpload, UploadUnfinished, Gone),
+        fails=(*REFUSED, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
     )
     def post(self) -> Response:
-        """Upload a model as a form, or make one of an upload"""
+        """Upload a model as a form, or make one of what was sent before"""
         return created(from_upload() if request.mimetype == "application/json" else from_form())
 
 
@@ -136,3 +151,28 @@ class OneModel(MethodView):
         """
         filename = base_name(query.pop("filename", None)) or model
         return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
+
+
+@blueprint.at("/<ref:model>/content")
+class ModelContent(MethodView):
+    """The bytes of a model."""
+
+    @blueprint.takes(RedirectQuery)
+    @blueprint.takes(RangeHeaders, location="headers")
+    @blueprint.operation(
+        "get_model_content",
+        description="The bytes.",
+        media={"application/octet-stream": BINARY},
+        headers=TAGGED,
+        also={206: PART | {"content": {"application/octet-stream": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
+        fails=[UnknownModel, RangeNotSatisfiable, StoreUnavailable],
+    )
+    def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
+        """Download a model, whole or a range of it"""
+        found = services().models.get(model)
+        if query["redirect"] and (link := services().models.link(found)) is not None:
+            return moved(link)
+        blob = Blob(
+            found.size, "application/octet-stream", found.digest, lambda a, b: services().models.content(found, a, b)
+        )
+        return download(blob, found.filename or found.name)

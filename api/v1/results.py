@@ -6,8 +6,9 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, EVENT, TEXT, Blueprint, header, nothing
+from api.blueprint import BINARY, EVENT, TEXT, Blueprint, nothing
 from api.context import context, services
+from api.downloads import PART, UNCHANGED
 from api.escaping import escaped
 from api.negotiation import choose
 from api.ranges import begun, serve
@@ -23,11 +24,6 @@ blueprint = Blueprint(
 CSV = "text/csv"
 TABLES: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
 FOLLOWED: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
-PART = {
-    "description": "The part that was asked for.",
-    "headers": {"Content-Range": header("Which part of how much.")},
-}
-UNCHANGED = {"description": "Unchanged since the ETag."}
 
 
 def follow(id: str, skip: int, format: str) -> Response:

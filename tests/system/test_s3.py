@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from datasets.stores import ObjectStore, open_store
@@ -91,6 +92,20 @@ def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: P
     ended = platform.run(model=sent.json()["digest"], dataset="noop", scenarios={"range": [0, 300]})
     assert ended["state"] == "succeeded", ended["reason"]
     assert whole(platform.results(ended["id"]), 300)
+
+
+def test_a_model_goes_past_the_api_both_ways(platform: Platform, server: S3Server) -> None:
+    begun = platform.http.post("/v1/transfers").json()
+    assert begun["url"].startswith(server.endpoint)
+    with httpx.Client(trust_env=False, timeout=60) as plain:
+        assert plain.put(begun["url"], content=(MODELS / "echo.py").read_bytes()).status_code == 200
+        sent = platform.http.post("/v1/models", json={"transfer": begun["key"], "name": "past", "filename": "echo.py"})
+        assert sent.status_code == 201, sent.text
+        ended = platform.run(model="past", dataset="noop", scenarios={"range": [0, 5]}, record="all")
+        assert ended["state"] == "succeeded", ended["reason"]
+        moved = platform.http.get("/v1/models/past/content?redirect=true")
+        assert moved.status_code == 307
+        assert plain.get(moved.headers["location"]).content == (MODELS / "echo.py").read_bytes()
 
 
 def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(platform: Platform, server: S3Server) -> None:

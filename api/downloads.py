@@ -1,0 +1,34 @@
+"""Files as attachments, given by us or by the object store itself; and how that is documented."""
+
+from urllib.parse import quote
+
+from flask import Response
+
+from api.blueprint import header, nothing
+from api.ranges import serve
+from core.services.results import Blob
+
+#: What a stranger's file may do in a browser: nothing.
+HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
+TAGGED = {"ETag": header("Equal tags, equal bytes."), "Accept-Ranges": header("`bytes`.")}
+PART = {
+    "description": "The part that was asked for.",
+    "headers": {"Content-Range": header("Which part of how much.")},
+}
+UNCHANGED = {"description": "Unchanged since the ETag."}
+MOVED = {
+    "description": "The object store gives it, there; asked for with `redirect`.",
+    "headers": {"Location": header("An address in the object store, valid for some minutes.")},
+}
+
+
+def download(blob: Blob, filename: str) -> Response:
+    """Give a file as an attachment."""
+    disposition = f"attachment; filename*=UTF-8''{quote(filename.rpartition('/')[2], safe='')}"
+    headers = {**HARMLESS, "Content-Disposition": disposition}
+    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
+
+
+def moved(link: str) -> Response:
+    """Send a client on to the object store; the address is a secret and soon stale, so nobody keeps it."""
+    return nothing(307, {"Location": link, "Cache-Control": "no-store"})
