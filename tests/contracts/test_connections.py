@@ -1,0 +1,274 @@
+"""Connections to the object storage of others: read from one guarded file, to no address but theirs, silently."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from core.errors import Invalid, OriginChanged, OriginFailed
+from datasets import connections
+from datasets.connections import Connection
+from datasets.stores import open_store, s3
+from tests.stores import S3Server, fresh_bucket
+
+SECRET = "an-extremely-secret-key"
+
+
+def write(path: Path, document: Any, mode: int = 0o600) -> Path:
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    path.chmod(mode)
+    return path
+
+
+def given(**values: Any) -> dict[str, Any]:
+    return {"connections": {"lake": {"endpoint": "https://s3.example", "secret_key": SECRET, **values}}}
+
+
+@pytest.fixture
+def lake(minio: S3Server) -> Connection:
+    """A connection to a real server."""
+    return Connection(name="lake", endpoint=minio.endpoint, access_key=minio.access_key, secret_key=minio.secret_key)
+
+
+@pytest.fixture
+def bucket(minio: S3Server) -> str:
+    """A bucket of somebody's, with some objects in it."""
+    name = fresh_bucket()
+    store = open_store(minio.url(name), (minio.access_key, minio.secret_key))
+    for key in ("set/b", "set/a", "set/deep/c", "other/d"):
+        store.put(key, [key.encode()])
+    return name
+
+
+# -- the file
+
+
+def test_connections_are_read_by_name_and_without_a_file_there_are_none(tmp_path: Path) -> None:
+    assert connections.load(tmp_path / "none.json") == {}
+    found = connections.load(write(tmp_path / "c.json", given(access_key="me", buckets=["one", "two"], region="eu-1")))
+    assert found["lake"] == Connection(
+        name="lake",
+        endpoint="https://s3.example",
+        region="eu-1",
+        access_key="me",
+        secret_key=SECRET,
+        buckets=("one", "two"),
+    )
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(ValueError, match="chmod 600"):
+        connections.load(write(tmp_path / "c.json", given(), mode))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        f'{{"connections": {{"lake": "{SECRET}',
+        [SECRET],
+        {"connections": [SECRET]},
+        {"connections": {"lake": SECRET}},
+        {"connections": {SECRET.upper(): {"endpoint": "http://a"}}},
+        {"connections": {}, "password": SECRET},
+        {"connections": {"lake": {"secret_key": SECRET}}},
+        given(password=SECRET),
+        given(secret_key=[SECRET]),
+        given(secret_key={"value": SECRET}),
+        given(buckets=SECRET),
+        given(buckets=[1, SECRET]),
+        given(region=f"a b {SECRET}"),
+        given(endpoint=f"https://me:{SECRET}@s3.example"),
+        given(endpoint=f"https://s3.example/{SECRET}"),
+        given(endpoint=f"https://s3.example?{SECRET}"),
+        given(endpoint=f"ftp://{SECRET}"),
+        given(endpoint=f"https://s3.example:{SECRET}"),
+        given(endpoint=SECRET),
+        SECRET * 100_000,
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_without_repeating_it(tmp_path: Path, document: Any) -> None:
+    with pytest.raises(ValueError) as caught:
+        connections.load(write(tmp_path / "c.json", document))
+    error: BaseException | None = caught.value
+    assert SECRET.lower() not in str(error).lower()
+    assert caught.value.__cause__ is None and (caught.value.__suppress_context__ or caught.value.__context__ is None)
+
+
+def test_a_connection_does_not_show_its_keys() -> None:
+    one = Connection(name="lake", endpoint="http://a", access_key="AKIA", secret_key=SECRET)
+    assert SECRET not in f"{one!r} {one} {[one]}" and "AKIA" not in repr(one)
+
+
+def test_an_unknown_connection_is_answered_with_those_there_are() -> None:
+    known = {"lake": Connection(name="lake", endpoint="http://a", secret_key=SECRET)}
+    with pytest.raises(Invalid, match=r"'pond'.*lake"):
+        connections.find(known, "pond")
+    assert connections.find(known, "lake") is known["lake"]
+
+
+# -- where it may lead
+
+
+@pytest.mark.parametrize("name", ["abc", "a-b.c1", "1ab", "a" * 63])
+def test_a_buckets_name_is_one(name: str) -> None:
+    assert connections.is_bucket(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "ab", "A-b", "a_b", "-ab", "ab-", "a..b", "a.-b", "a-.b", "10.0.0.1", "a/b", "a b", "../x", "xn--ab", "a" * 64,
+     "a-s3alias", "ab\n", "ä-b"],
+)  # fmt: skip
+def test_anything_else_is_none(name: str) -> None:
+    assert not connections.is_bucket(name)
+    with pytest.raises(Invalid):
+        connections.check(Connection(name="lake", endpoint="http://127.0.0.1:1"), name)
+
+
+def test_only_the_buckets_that_are_named_may_be_read() -> None:
+    one = Connection(name="lake", endpoint="http://127.0.0.1:1", buckets=("these",))
+    assert connections.check(one, "these") == ("127.0.0.1",)
+    with pytest.raises(Invalid, match="those"):
+        connections.check(one, "those")
+
+
+@pytest.mark.parametrize("alias", ["127.0.0.1", "localhost"])
+def test_the_platforms_own_bucket_is_read_by_nobody_under_any_name_of_its_host(alias: str) -> None:
+    mine = Connection(name="objects", endpoint="http://127.0.0.1:9000")
+    with pytest.raises(Invalid, match="own"):
+        connections.check(Connection(name="lake", endpoint=f"http://{alias}:9000"), "ours", own=[(mine, "ours")])
+    assert connections.check(Connection(name="lake", endpoint=f"http://{alias}:9000"), "theirs", own=[(mine, "ours")])
+    assert connections.check(Connection(name="lake", endpoint=f"http://{alias}:9001"), "ours", own=[(mine, "ours")])
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["169.254.169.254", "169.254.1.1", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "100.100.100.200",
+     "0.0.0.0", "[::]", "224.0.0.1", "0xa9fea9fe", "2852039166"],
+)  # fmt: skip
+def test_addresses_where_clouds_tell_secrets_are_not_asked(host: str) -> None:
+    with pytest.raises(Invalid):
+        connections.check(Connection(name="lake", endpoint=f"http://{host}:80"), "these")
+
+
+def test_a_host_that_does_not_exist_is_said_to_be_unknown() -> None:
+    with pytest.raises(Invalid, match="not known"):
+        connections.check(Connection(name="lake", endpoint="http://nothing.invalid"), "these")
+
+
+def test_a_name_that_leads_elsewhere_by_the_time_it_is_used_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "permitted", lambda number: number != "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = Connection(name="lake", endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}", secret_key=SECRET)
+        with pytest.raises(OriginFailed):
+            list(s3.listing(one, "these", ""))
+        listener.settimeout(10)
+        heard = listener.accept()[0]
+        with heard:
+            heard.settimeout(10)
+            assert heard.recv(1) == b""  # not a byte was sent
+
+
+# -- what is read
+
+
+def test_a_bucket_is_listed_in_order_and_read_as_long_as_it_is_the_same(
+    lake: Connection, bucket: str, minio: S3Server
+) -> None:
+    found = list(s3.listing(lake, bucket, "set/"))
+    assert [(one.key, one.size) for one in found] == [("set/a", 5), ("set/b", 5), ("set/deep/c", 10)]
+    assert b"".join(s3.read(lake, bucket, "set/a", found[0].etag)) == b"set/a"
+    open_store(minio.url(bucket), (minio.access_key, minio.secret_key)).put("set/a", [b"other"])
+    with pytest.raises(OriginChanged, match=f"{bucket}/set/a"):
+        list(s3.read(lake, bucket, "set/a", found[0].etag))
+    with pytest.raises(OriginFailed, match=f"{bucket}/set/none"):
+        list(s3.read(lake, bucket, "set/none"))
+    with pytest.raises(OriginFailed, match="s3://"):
+        list(s3.listing(lake, fresh_bucket(), ""))
+
+
+def test_a_long_listing_comes_by_pages(lake: Connection, bucket: str, minio: S3Server) -> None:
+    store = open_store(minio.url(bucket, "many"), (minio.access_key, minio.secret_key))
+
+    def fill(part: int) -> None:
+        for number in range(part, 1050, 6):
+            store.put(f"{number:04d}", [b"x"])
+
+    fillers = [threading.Thread(target=fill, args=(part,)) for part in range(6)]
+    for filler in fillers:
+        filler.start()
+    for filler in fillers:
+        filler.join()
+    assert [one.key for one in s3.listing(lake, bucket, "many/")] == [f"many/{number:04d}" for number in range(1050)]
+
+
+def test_wrong_keys_are_an_error_that_names_the_bucket_and_no_key(
+    lake: Connection, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = Connection(name="lake", endpoint=lake.endpoint, access_key="someone", secret_key=SECRET)
+    for attempt in (lambda: list(s3.listing(wrong, bucket, "set/")), lambda: list(s3.read(wrong, bucket, "set/a"))):
+        with pytest.raises(OriginFailed) as caught:
+            attempt()
+        said = f"{caught.value!r} {caught.value.detail} {caught.value.members}"
+        assert bucket in said
+        for hidden in (SECRET, "someone", lake.endpoint, "X-Amz", "Signature="):
+            assert hidden not in said + caplog.text
+
+
+class Sly(BaseHTTPRequestHandler):
+    """Answers every request with a redirect to where the request must not go."""
+
+    asked: ClassVar[list[str]] = []
+    target: ClassVar[str] = ""
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(307)
+        self.send_header("Location", self.target)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def sly() -> Iterator[str]:
+    """The endpoint of a server that sends everybody elsewhere."""
+    Sly.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Sly)
+    Sly.target = f"http://127.0.0.1:{server.server_port}/elsewhere"
+    serving = threading.Thread(target=server.serve_forever, args=(0.05,))
+    serving.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    serving.join()
+    server.server_close()
+
+
+def test_no_redirect_is_followed(sly: str) -> None:
+    one = Connection(name="lake", endpoint=sly, access_key="me", secret_key=SECRET)
+    with pytest.raises(OriginFailed):
+        list(s3.listing(one, "these", ""))
+    with pytest.raises(OriginFailed):
+        list(s3.read(one, "these", "key"))
+    assert Sly.asked and not any(path.startswith("/elsewhere") for path in Sly.asked)
+
+
+def test_the_file_is_checked_as_it_was_opened(tmp_path: Path) -> None:
+    target = write(tmp_path / "c.json", given(), 0o600)
+    link = tmp_path / "link.json"
+    os.symlink(target, link)
+    assert connections.load(link)["lake"].secret_key == SECRET
+    target.chmod(0o644)
+    with pytest.raises(ValueError):
+        connections.load(link)
