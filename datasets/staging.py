@@ -23,17 +23,12 @@ from datasets.shelf import Marker, Shelf
 from datasets.stores.base import ObjectStore
 from datasets.transfer import PACE, THREADS, Patience, Progress, Tally, Transfer
 
-__all__ = ["NodeCache", "Progress", "stage"]
+__all__ = ["NodeCache", "Progress"]
 
 logger = logging.getLogger(__name__)
 
 #: What those who waited for a download are told when it fails, instead of all trying it again in turn.
 SHARED = {each.slug: each for each in (OriginFailed, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)}
-
-
-def stage(store: ObjectStore, key: str, digest: str, folder: Path) -> Path:
-    """Return a model's file, from the cache in this folder."""
-    return NodeCache(folder, store).object(key, digest)
 
 
 def silent(progress: Progress) -> None:

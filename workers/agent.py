@@ -142,7 +142,9 @@ class Agent:
         kind = Kind(launch["runtime"], launch["format"], launch["dataset"], launch["version"], launch["play"])
         self._running[id] = running = Running(launch["workers"], folder)
         try:
-            model = await asyncio.to_thread(self._cache.object, launch["model_key"], launch["model_digest"])
+            model = await asyncio.to_thread(
+                self._cache.object, launch["model_key"], launch["model_digest"], holder=launch["simulation_id"]
+            )
             if self._running.get(id) is running:  # not cancelled meanwhile
                 self._start(launch, kind, running, model)
         except BaseException:

@@ -134,7 +134,7 @@ class Staging:
                 self._prepare(id, spec)
             built_in(provenance["dataset"]).verify()
             self.folder(provenance["dataset"], id, self._paced(lambda progress: self._say(id, told(progress))))
-            self._cache.object(key_of(model), model)
+            self._cache.object(key_of(model), model, holder=id)
         except environments.CannotPrepare as error:
             self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
         except PlatformError as error:

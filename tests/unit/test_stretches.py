@@ -1,0 +1,70 @@
+"""Files that lie together are asked for together, in constant memory; retries wait longer each time."""
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets.manifest import Entry
+from datasets.stretches import GAP, LONGEST, stretches
+from datasets.transfer import Patience, pause
+
+
+def entry(source: str, offset: int, size: int, etag: str | None = None) -> Entry:
+    return Entry(f"{source}/{offset}", size, "sha256:" + "0" * 64, source, offset, etag)
+
+
+def test_neighbours_are_one_request_whatever_order_their_names_have() -> None:
+    pack = [entry("store:p", number * 1000, 1000) for number in range(100)]
+    random.Random(1).shuffle(pack)
+    [one] = stretches(pack)
+    assert (one.start, one.stop, len(one.entries)) == (0, 100_000, 100)
+
+
+def test_a_large_file_is_one_request_and_so_is_each_object() -> None:
+    found = list(stretches([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
+    assert [len(one.entries) for one in found] == [1, 1, 1, 1]
+
+
+def test_what_was_read_under_another_etag_is_another_request() -> None:
+    assert len(list(stretches([entry("s", 0, 10, "x"), entry("s", 10, 10, "y")]))) == 2
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30 << 20), st.integers(0, 12 << 20)), max_size=60))
+def test_every_file_is_in_one_request_that_is_neither_too_long_nor_full_of_gaps(
+    places: list[tuple[str, int, int]],
+) -> None:
+    entries = [entry(*place) for place in places]
+    found = list(stretches(entries))
+    key = lambda one: (one.source, one.offset, one.size)  # noqa: E731
+    assert sorted((one for stretch in found for one in stretch.entries), key=key) == sorted(entries, key=key)
+    for stretch in found:
+        assert {one.source for one in stretch.entries} == {stretch.source}
+        assert len(stretch.entries) == 1 or stretch.stop - stretch.start <= LONGEST
+        for one, following in zip(stretch.entries, stretch.entries[1:], strict=False):
+            assert 0 <= following.offset - (one.offset + one.size) <= GAP
+
+
+def test_a_manifest_of_any_length_takes_the_same_memory() -> None:
+    def manifest(count: int) -> Iterator[Entry]:
+        return (entry(f"store:packs/{number // 4096}", number % 4096 * 16_384, 16_384) for number in range(count))
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        for _ in stretches(manifest(count)):
+            continue
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(80_000) < 1.2 * peak(20_000)
+
+
+@given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
+def test_pauses_grow_are_spread_and_have_an_end(failures: int, chance: float) -> None:
+    patience = Patience(first=0.2, longest=10.0)
+    waited = pause(failures, patience, chance)
+    assert 0.1 <= waited <= 10.0
+    assert waited <= pause(failures + 1, patience, 0.999) * 1.0001
