@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from datasets.scs.server import Server
 from datasets.scs.store import Store
 
 logger = logging.getLogger("datasets.scs")
+#: The exit status that says that what it was told cannot be done: a wrong configuration, or a port that is taken.
+UNUSABLE = 2
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
         return serve(config, share=given.share_port)
     except (ValueError, OSError) as error:
         print(f"scs: {error}", file=sys.stderr)
-        return 2
+        return UNUSABLE
 
 
 def serve(config: Config, *, share: bool = False) -> int:
@@ -86,12 +87,11 @@ def supervise(arguments: list[str], processes: int) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     children = [subprocess.Popen(command) for _ in range(processes)]
-    born = time.monotonic()
     while not stopping.wait(0.2):
         for place, child in enumerate(children):
             if child.poll() is None:
                 continue
-            if time.monotonic() - born < 2.0:  # it cannot start at all, so neither can the next
+            if child.returncode == UNUSABLE:  # so would be the next
                 stopping.set()
                 break
             logger.error("a process ended with %s and is started again", child.returncode)

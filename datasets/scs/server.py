@@ -107,7 +107,7 @@ class Server:
         for connection in list(connections.values()):
             self._close(connection)
         scrubber.join()
-        self._store.note(self._store.taken(), self.counts.take())
+        self._write_down(self._store.taken(), self.counts.take())
         self._epoll.close()
         os.close(self._bell)
 

@@ -74,7 +74,7 @@ class Store:
 
     def close(self) -> None:
         """Write down what is still in memory, and let go of the folder."""
-        with suppress(sqlite3.OperationalError):
+        with suppress(sqlite3.OperationalError):  # a full disk keeps nobody from ending
             self.note(self.taken(), {})
         self.ledger.close()
         (self.folder / "processes" / self.process).unlink(missing_ok=True)
