@@ -15,6 +15,12 @@ demo: setup  ## Set up, start the platform, send the promise, show what came of 
 run: setup  ## Serve on port 5000 until Ctrl-C: all roles, with embedded parts.
 	@$(PY) -m workers run
 
+run-s3: setup  ## The same on a real S3 server (MinIO, built on first use).
+	@$(PY) -m scripts.run_s3
+
+scs: setup  ## Serve the cache alone on port 5080, as a laptop's configuration says.
+	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
+
 test: setup  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
 	@$(PY) -m pytest tests
 
@@ -33,4 +39,4 @@ bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.
 clean:    ## Remove what running leaves behind; environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run test unit lint openapi bench clean
+.PHONY: help setup demo run run-s3 scs test unit lint openapi bench clean

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from core.services.platform import Platform
+    from datasets.cache import Near
 
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
@@ -39,12 +40,25 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         max_resumable=settings.max_resumable,
         connections=connections.load(Path(settings.connections or settings.home / "connections.json")),
         cache_capacity=settings.cache_capacity or None,
+        near=near_of(settings),
     )
 
 
 def store_of(settings: Settings) -> ObjectStore:
     """Open the object store that the settings name, with their credentials."""
     return open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
+
+
+def near_of(settings: Settings) -> "Near | None":
+    """Return the cache service that reads go to first, None where there is none."""
+    if not settings.scs_nodes:
+        return None
+    from datasets.cache import SimpleCache
+    from datasets.membership import open_membership
+
+    token = Path(settings.scs_token_file) if settings.scs_token_file else None
+    nodes = open_membership(settings.scs_nodes)
+    return SimpleCache(nodes, bucket=settings.scs_bucket, zone=settings.scs_zone, token=token)
 
 
 def confinement_here(settings: Settings) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class Settings:
     upload_ttl: timedelta = timedelta(days=1)
     #: What staged datasets and models may fill on this node; 0 is no limit.
     cache_capacity: int = 0
-    #: The cache service's nodes: ``http://host:port``, or ``zone=http://host:port``.
+    #: The cache service's nodes: ``http://host:port``, or ``zone=http://host:port``; in a cluster
+    #: ``kubernetes://namespace/service``.
     scs_nodes: tuple[str, ...] = ()
     #: The zone this node lies in; nodes of the same zone are asked.
     scs_zone: str = ""

@@ -61,10 +61,17 @@ def run(settings: Settings) -> int:
     # These only matter once somebody can ask for something, and would slow that down.
     late = once_true(lambda: ready() or time.monotonic() - began > PATIENCE)
     roles += [Role(name=name, command=role(name), after=late) for name in ("dispatch", "agent", "jobs")]
+    cache = _cache_here(settings, environ)
+    if cache is not None:
+        roles.append(Role(name="scs", command=role("scs"), after=late))
 
     def greet() -> None:
         tell(f"Windtunnel answers at {address} after {time.monotonic() - began:.1f} s; its manual is {address}/docs.")
         tell(f"{settings.cores} cores; all it keeps lies in {home}.")
+        if cache is not None:
+            tell(f"The cache service answers at {cache}.")
+        elif settings.scs_port:
+            tell(f"Port {settings.scs_port} is taken: no cache service is started here.")
         if confinement is None:
             tell("Sandbox: none. Models run with your rights.")
         else:
@@ -75,6 +82,22 @@ def run(settings: Settings) -> int:
 
     supervisor.run(roles, environ, ready, greet)
     return 0
+
+
+def _cache_here(settings: Settings, environ: dict[str, str]) -> str | None:
+    """Return where this machine's cache service will answer, and tell the other roles; None if there is to be none."""
+    from workers import scs
+
+    if not settings.scs_port:
+        return None
+    config = scs.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
+    if not scs.free(config):
+        return None
+    url = f"http://127.0.0.1:{config.port}"
+    if not settings.scs_nodes and not settings.scs_config:
+        environ["WINDTUNNEL_SCS_NODES"] = url
+        environ["WINDTUNNEL_SCS_TOKEN_FILE"] = str(scs.token_file(settings.run_dir))
+    return url
 
 
 def once_true(check: Callable[[], bool]) -> Callable[[], bool]:
@@ -241,6 +264,15 @@ def agent(settings: Settings) -> int:
     return 0
 
 
+def scs(settings: Settings) -> int:
+    """Keep objects near."""
+    from datasets.scs import __main__ as service
+    from workers import scs
+
+    config = scs.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
+    return service.serve(config)
+
+
 def _level(confinement: Mapping[str, Any]) -> int | None:
     """Return the level to confine at, None where there is to be no sandbox."""
     return int(confinement["level"]) or None
@@ -261,6 +293,7 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
     "dispatch": dispatch,
     "jobs": jobs,
     "agent": agent,
+    "scs": scs,
 }
 
 

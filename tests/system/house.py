@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 MODELS = Path(__file__).parent / "models"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Every role that can be killed, outermost first; the last three live in launches.
-ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "courier", "player", "host")
+ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "scs", "courier", "player", "host")
 #: Seconds until a platform must answer; the first of all also makes environments, when asked to.
 READY = 60.0
 _HARNESS = re.compile(r"from harness\.(courier|player|host) import")
@@ -33,7 +33,7 @@ class Platform:
 
     def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.home = home
-        self.port, self.drivers_port = free_ports(2)
+        self.port, self.drivers_port, self.scs_port = free_ports(3)
         self.url = f"http://127.0.0.1:{self.port}"
         self.printed = home / "terminal.log"
         self._settings = dict(settings or {})
@@ -57,7 +57,8 @@ class Platform:
     def supervise(self) -> "subprocess.Popen[bytes]":
         """Start a supervisor in this home, as `make run` does."""
         parent = os.getpid()
-        told = {"HOME": self.home, "PORT": self.port, "DRIVERS_PORT": self.drivers_port, **self._settings}
+        ports = {"PORT": self.port, "DRIVERS_PORT": self.drivers_port, "SCS_PORT": self.scs_port}
+        told = {"HOME": self.home, **ports, **self._settings}
         environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
         environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in told.items()}
         with open(self.printed, "ab") as output:
