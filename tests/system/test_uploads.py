@@ -239,18 +239,23 @@ def test_memory_stays_the_same_however_much_comes(api: Api) -> None:
 
 
 def test_hundreds_that_send_nothing_shut_nobody_else_out(api: Api) -> None:
-    addresses = [begin(api, 10) for _ in range(257)]
+    last = begin(api, 10)
+    taken: list[str] = []
 
     def tried() -> int:
-        return bring(api, addresses[256], 0, b"").status_code
+        return bring(api, last, 0, b"").status_code
 
     with ExitStack() as lines:
-        for address in addresses[:256]:
-            lines.enter_context(Line(api, address, 0, 10))
-        until(lambda: tried() == 503, 30.0, "the 257th is served as if it were the first")
+
+        def one_more_is_refused() -> bool:
+            taken.append(begin(api, 10))
+            lines.enter_context(Line(api, taken[-1], 0, 10))
+            return len(taken) >= 256 and tried() == 503
+
+        until(one_more_is_refused, 60.0, "everybody is let in")
         assert api.http.get("/v1/models").status_code == 200
     until(lambda: tried() == 204, 30.0, "nobody is let in again")
-    for address in addresses:
+    for address in [*taken, last]:
         assert api.http.delete(address, headers=TUS).status_code == 204
 
 
@@ -259,7 +264,7 @@ def test_hundreds_that_send_nothing_shut_nobody_else_out(api: Api) -> None:
 
 def test_kill_9_at_any_moment_loses_and_doubles_nothing(found: Found) -> None:
     chance = random.Random(7)
-    data = noise(3_000_000)
+    data = noise(2_000_000)
     first, second = found(), found()
     address = begin(first, len(data))
     durable, kills = 0, 0
@@ -271,12 +276,12 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(found: Found) -> None:
             sent = at
             while sent < len(data) and sent - at < 600_000 and line.send(data[sent : sent + 20_000]):
                 sent = min(len(data), sent + 20_000)
-                time.sleep(0.01)
+                time.sleep(0.005)
             durable = max(at, seen(second if one is first else first, address))
             assert durable <= sent
             if sent == len(data):
                 assert line.answer() == b"HTTP/1.1 204 No Content"
-            elif kills < 4 and chance.random() < 0.7:
+            elif kills < 3 and chance.random() < 0.7:
                 kills += 1
                 one.kill()
                 one.start()
@@ -365,6 +370,7 @@ def said(process: "subprocess.Popen[str]") -> dict[str, str]:
     finally:
         process.kill()
     assert process.returncode == 0, errors[-3000:]
+    assert output, f"it ends without a word: {errors[-2000:]}"
     answer: dict[str, str] = json.loads(output)
     return answer
 
@@ -383,7 +389,7 @@ def said(process: "subprocess.Popen[str]") -> dict[str, str]:
     ids=lambda way: "-".join(way) or "at-once",
 )
 def test_tus_js_client_uploads(api: Api, javascript: str, tmp_path: Path, way: dict[str, object]) -> None:
-    data = noise(900_000)
+    data = noise(900_001)  # of so many pieces exactly, this client would not tell the length
     file = tmp_path / "policy.py"
     file.write_bytes(data)
     url = said(in_node(javascript, api, file, **way))["url"]
