@@ -203,11 +203,9 @@ class _Attempt:
 
     def _listed(self, row: Any, source: dict[str, Any]) -> Iterator[Entry]:
         """List a bucket, and read what is not as it was in the version before: a merge of two sorted streams."""
-        from datasets.stores import s3
-
         bucket, prefix = split(source["s3"])
         connection = self._job._sources.connection(source["connection"], bucket)
-        reader = s3.Reader(connection)
+        reader = self._job._sources.reader(connection)
         with self._database.read() as c:
             before = store.before(c, row)
         known = ledger.read(self._objects, before.manifest) if before is not None else iter(())
@@ -306,14 +304,13 @@ class _Attempt:
 
     def _noted(self, path: str, digest: str, size: int, source: str, connection: str | None) -> Entry:
         """Look at a file in a bucket: it must be what the manifest says it is."""
-        from datasets.stores import s3
-
         bucket, key = split(source)
         leading = self._job._sources.connection(connection, bucket)
-        found = next((one for one in s3.listing(leading, bucket, key) if one.key == key), None)
+        reader = self._job._sources.reader(leading)
+        found = next((one for one in reader.listing(bucket, key) if one.key == key), None)
         if found is None or found.size != size:
             raise Invalid(f"There is no object of {size} bytes at {source[:200]}.")
-        if _hashed(s3.read(leading, bucket, key, found.etag), size, source) != digest:
+        if _hashed(reader.read(bucket, key, found.etag), size, source) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
         return Entry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
 

@@ -1,12 +1,15 @@
 """Where the bytes of a dataset's files come from: the platform's own store, or buckets that operators connected."""
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from core.errors import Invalid, NotFound
 from datasets.connections import Connection, check, find
 from datasets.manifest import Entry
 from datasets.stores.base import ObjectStore
+
+if TYPE_CHECKING:
+    from datasets.stores.s3 import Reader
 
 
 @runtime_checkable
@@ -23,6 +26,7 @@ class Sources:
     def __init__(self, store: ObjectStore, connections: Mapping[str, Connection]) -> None:
         self._store = store
         self._connections = connections
+        self._readers: dict[str, Reader] = {}
         # What the platform itself keeps is read through rows, never through a connection.
         self._own = [(store.connection, store.bucket)] if isinstance(store, HasBucket) else []
 
@@ -49,18 +53,14 @@ class Sources:
             return self._store.get(place, entry.offset + start, stop - start)
         if kind != "s3":
             raise NotFound(f"The file {entry.path} lies nowhere that is known here.")
-        from datasets.stores import s3
-
         name, bucket, key = place.split("/", 2)
-        whole = s3.read(self.connection(name, bucket), bucket, key, entry.etag)
-        return _part(whole, entry.offset + start, entry.offset + stop)
+        connection = self.connection(name, bucket)
+        return self.reader(connection).read(bucket, key, entry.etag, entry.offset + start, stop - start)
 
+    def reader(self, connection: Connection) -> "Reader":
+        """Return what reads through a connection; it keeps its lines open."""
+        from datasets.stores.s3 import Reader  # its client is large, and most have no bucket to read
 
-def _part(chunks: Iterator[bytes], start: int, stop: int) -> Iterator[bytes]:
-    at = 0
-    for chunk in chunks:
-        if at >= stop:
-            return
-        if at + len(chunk) > start:
-            yield chunk[max(0, start - at) : stop - at]
-        at += len(chunk)
+        if (found := self._readers.get(connection.name)) is None:
+            found = self._readers[connection.name] = Reader(connection)
+        return found

@@ -1,0 +1,363 @@
+"""What registered datasets promise, on each database engine: numbers, claims, and that no object goes too early."""
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minio import Minio
+
+from core.domain.states import State
+from core.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
+from core.services.bells import LocalBell
+from core.services.datasets import GRACE
+from core.services.platform import Platform, build
+from core.store import datasets as store
+from core.store import simulations
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.connections import Connection
+from datasets.stores.filesystem import FilesystemStore
+from datasets.stores.s3 import Reader
+from tests.api.test_datasets import LINES, MINE, tar
+from tests.conftest import Clock
+from tests.stores import S3Server, fresh_bucket
+
+
+@pytest.fixture
+def platform(database: Database, tmp_path: Path) -> Platform:
+    return build(database, FilesystemStore(tmp_path / "objects"), LocalBell(), home=tmp_path, cores=1, sandbox={})
+
+
+def asked(platform: Platform, name: str, body: bytes) -> str:
+    """Ask for a version made of an archive; return its id."""
+    upload = platform.uploads.create(len(body))
+    platform.uploads.append(upload.id, 0, iter([body]))
+    return str(platform.datasets.register(name, {"upload": upload.id})["id"])
+
+
+def made(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
+    """Register files to the end."""
+    id = asked(platform, name, tar(files, "w"))
+    platform.registering.register(id)
+    return platform.datasets.get(id)
+
+
+def objects(platform: Platform) -> set[str]:
+    """Return what lies in the store for datasets."""
+    return {*platform.store.list("packs/"), *platform.store.list("manifests/")}
+
+
+def test_numbers_count_without_holes_and_are_not_used_again(platform: Platform) -> None:
+    assert made(platform, "d", {"a": b"1"})["version"] == "1"
+    assert made(platform, "d", {"../a": b"1"})["state"] == "failed"
+    assert made(platform, "d", {"a": b"1"})["version"] == "1"
+    assert made(platform, "d", {"a": b"2"})["version"] == "2"
+    platform.datasets.delete("d@2")
+    assert made(platform, "d", {"a": b"3"})["version"] == "3"
+    assert made(platform, "d", {"a": b"2"})["version"] == "4"
+
+
+def test_two_that_hold_one_claim_after_the_other_leave_one_version(platform: Platform, clock: Clock) -> None:
+    """The first is believed dead while it still writes: it can neither finish nor leave anything."""
+    id = asked(platform, "d", tar({"a": b"x" * 1000}, "w"))
+    write = platform.store.put
+    stolen: list[str] = []
+
+    def slow(key: str, chunks: Any) -> int:
+        size = write(key, chunks)
+        if not stolen:
+            stolen.append(key)
+            clock.now += 100.0
+            platform.registering.register(id)
+        return size
+
+    platform.store.put = slow  # type: ignore[method-assign]
+    platform.registering.register(id)
+    found = platform.datasets.get(id)
+    assert (found["state"], found["version"]) == ("ready", "1")
+    assert b"".join(platform.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
+    clock.now += GRACE * 2
+    platform.datasets.collect_garbage()
+    with platform.database.read() as c:
+        assert objects(platform) == set(store.objects_of(c, id))
+
+
+def test_a_registration_that_dies_again_and_again_is_given_up(platform: Platform, clock: Clock) -> None:
+    id = asked(platform, "d", tar({"a": b"1"}, "w"))
+    for attempt in range(6):
+        platform.database.write(lambda c, at=attempt: store.claim(c, id, f"dead-{at}", 9.0, clock.now))  # type: ignore[misc]
+        assert platform.datasets.waiting() == ([], [])
+        clock.now += 10.0
+        assert platform.datasets.waiting() == ([id], [])
+    platform.registering.register(id)
+    assert platform.datasets.get(id)["state"] == "failed"
+
+
+def test_a_store_that_does_not_answer_is_asked_again_later(platform: Platform, clock: Clock) -> None:
+    id = asked(platform, "d", tar({"a": b"1"}, "w"))
+    put = platform.store.put
+
+    def away(key: str, chunks: Any) -> int:
+        raise StoreUnavailable()
+
+    platform.store.put = away  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        platform.registering.register(id)
+    assert platform.datasets.get(id)["state"] == "registering"
+    platform.store.put = put  # type: ignore[method-assign]
+    clock.now += 10.0
+    platform.registering.register(id)
+    assert platform.datasets.get(id)["state"] == "ready"
+
+
+def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
+    """Write down a simulation that plays a dataset, as submitting does."""
+    dataset = platform.datasets.find(ref)
+    id = f"s{number}"
+    row = {
+        "id": id,
+        "project": "default",
+        "state": "queued",
+        "spec": "{}",
+        "provenance": json.dumps({"dataset": platform.datasets.frozen(dataset)}),
+        "dataset": dataset.name,
+        "runtime": "python",
+        "model": "zero",
+        "digest": "d",
+        "created_at": clock.now,
+    }
+    stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 1, "state": "open"}
+
+    def write(c: Any) -> None:
+        platform.datasets.keep(c, dataset)
+        simulations.add(c, row, stage)
+
+    platform.database.write(write)
+    return id
+
+
+class Life:
+    """Whatever may happen to datasets, in any order, and what must hold after each step."""
+
+    def __init__(self, platform: Platform, clock: Clock, chance: random.Random) -> None:
+        self.platform = platform
+        self.clock = clock
+        self.chance = chance
+        self.running: dict[str, tuple[str, str]] = {}  # simulation -> name@version, digest
+        self.count = 0
+        self.contents: dict[str, dict[str, bytes]] = {}  # digest -> files
+
+    def names(self) -> list[str]:
+        found, _ = self.platform.datasets.page(limit=200)
+        return [one["name"] for one in found if one["registered"]]
+
+    def versions(self) -> list[dict[str, Any]]:
+        return [
+            one
+            for name in self.names()
+            for one in self.platform.datasets.versions(name, limit=200)[0]
+            if one["state"] == "ready"
+        ]
+
+    def register(self) -> None:
+        kind = self.chance.randrange(4)
+        description = json.dumps(MINE | {"title": f"t{kind}"}).encode()
+        files = {"dataset.json": description, "lines.ndjson": LINES, f"f{kind}": b"y" * kind}
+        new = made(self.platform, f"d{self.chance.randrange(3)}", files)
+        assert new["state"] == "ready"
+        self.contents[new["digest"]] = files
+
+    def borrow(self) -> None:
+        for version in self.versions()[:1]:
+            files, _ = self.platform.datasets.files(version["digest"])
+            lines = [{name: one[name] for name in ("path", "digest", "size")} for one in files]
+            name = f"d{self.chance.randrange(3)}"
+            id = self.platform.datasets.register(name, {"manifest": lines})["id"]
+            self.platform.registering.register(id)
+            assert self.platform.datasets.get(id)["state"] == "ready"
+
+    def fail(self) -> None:
+        assert made(self.platform, "d0", {"fine": b"z", "../x": b""})["state"] == "failed"
+
+    def delete(self) -> None:
+        for version in self.versions():
+            if self.chance.random() < 0.5:
+                ref = f"{version['name']}@{version['version']}"
+                try:
+                    self.platform.datasets.delete(ref)
+                    assert ref not in {held for held, _ in self.running.values()}
+                except InUse:
+                    assert ref in {held for held, _ in self.running.values()}
+
+    def simulate(self) -> None:
+        for version in self.versions()[-1:]:
+            self.count += 1
+            ref = f"{version['name']}@{version['version']}"
+            self.running[simulation(self.platform, ref, self.count, self.clock)] = (ref, version["digest"])
+
+    def end(self) -> None:
+        for id in list(self.running)[:1]:
+            del self.running[id]
+            self.platform.database.write(
+                lambda c, id=id: simulations.move(c, id, State.QUEUED, State.CANCELLED, self.clock.now)  # type: ignore[misc]
+            )
+
+    def clean(self) -> None:
+        self.clock.now += self.chance.choice([1.0, GRACE * 2])
+        self.platform.datasets.collect_garbage()
+
+    def check(self) -> None:
+        alive = {one["digest"] for one in self.versions()} | {digest for _, digest in self.running.values()}
+        for digest in alive:
+            for path, body in self.contents[digest].items():
+                assert b"".join(self.platform.datasets.file(digest, path).read(0, len(body))) == body
+
+    def at_the_end(self) -> None:
+        """With everything deleted nothing is left."""
+        while self.running:
+            self.end()
+        for name in self.names():
+            self.platform.datasets.delete(name)
+        self.clock.now += GRACE * 2
+        self.platform.datasets.collect_garbage()
+        assert objects(self.platform) == set()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_that_is_needed_goes_and_nothing_else_stays(platform: Platform, clock: Clock, seed: int) -> None:
+    chance = random.Random(seed)
+    life = Life(platform, clock, chance)
+    steps: list[Callable[[], None]] = [
+        *(life.register, life.register, life.borrow, life.fail),
+        *(life.delete, life.simulate, life.end, life.clean),
+    ]
+    life.register()
+    for _ in range(30):
+        chance.choice(steps)()
+        life.check()
+    life.at_the_end()
+
+
+def test_an_object_without_a_reference_is_combed_out(platform: Platform, clock: Clock) -> None:
+    kept = made(platform, "d", {"a": b"1"})
+    platform.store.put(f"packs/{kept['id']}/stray", [b"x"])
+    platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
+    clock.now += GRACE * 2
+    assert platform.datasets.collect_garbage() == 2
+    assert b"".join(platform.datasets.file("d", "a").read(0, 1)) == b"1"
+
+
+# -- buckets
+
+
+@pytest.fixture
+def bucket(minio: S3Server) -> Iterator[tuple[Connection, Any, str]]:
+    """A bucket with forty objects, the connection that leads to it, and a client."""
+    name = fresh_bucket()
+    client = Minio(f"127.0.0.1:{minio.port}", minio.access_key, minio.secret_key, secure=False)
+    client.make_bucket(name)
+    for at in range(40):
+        client.put_object(name, f"drives/{at % 4}/{at:03}.bin", BytesIO(b"%d" % at * 50), len(b"%d" % at * 50))
+    client.put_object(name, "elsewhere/x", BytesIO(b"x"), 1)
+    yield (
+        Connection(
+            name="lab",
+            endpoint=minio.endpoint,
+            access_key=minio.access_key,
+            secret_key=minio.secret_key,
+            buckets=(name,),
+        ),
+        client,
+        name,
+    )
+
+
+@pytest.fixture
+def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[Platform]:
+    database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
+    migrate(database)
+    objects = FilesystemStore(tmp_path / "objects")
+    yield build(database, objects, LocalBell(), home=tmp_path, cores=1, sandbox={}, connections={"lab": bucket[0]})
+    database.close()
+
+
+def noted(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str, Any]:
+    """Register a prefix of a bucket."""
+    id = platform.datasets.register("d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"})["id"]
+    platform.registering.register(id)
+    return platform.datasets.get(id)
+
+
+def test_a_prefix_is_noted_where_it_lies(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
+    found = noted(connected, bucket[2])
+    assert (found["state"], found["file_count"]) == ("ready", 40), found
+    files, _ = connected.datasets.files("d")
+    assert files[0]["path"] == "0/000.bin" and files[0]["source"] == f"s3://{bucket[2]}/drives/0/000.bin"
+    assert b"".join(connected.datasets.file("d", "3/039.bin").read(1, 5)) == b"9393"
+    assert list(connected.store.list("packs/")) == []
+    connected.datasets.prefetch("d")
+    connected.staging.prefetch(found["id"])
+    assert connected.datasets.fetched("d")["state"] == "ready"
+
+
+def test_the_next_version_reads_only_what_changed(
+    connected: Platform, bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted(connected, bucket[2])
+    _, client, name = bucket
+    client.put_object(name, "drives/1/001.bin", BytesIO(b"new"), 3)
+    client.put_object(name, "drives/9", BytesIO(b"nine"), 4)
+    client.remove_object(name, "drives/2/002.bin")
+    read: list[str] = []
+    original = Reader.read
+
+    def watched(self: Reader, bucket: str, key: str, *rest: Any) -> Iterator[bytes]:
+        read.append(key)
+        return original(self, bucket, key, *rest)
+
+    monkeypatch.setattr(Reader, "read", watched)
+    found = noted(connected, name)
+    assert (found["version"], found["file_count"]) == ("2", 40)
+    assert sorted(read) == ["drives/1/001.bin", "drives/9"]
+    changes = {one["path"]: one["change"] for one in connected.datasets.diff("d", "1", "2")}
+    assert changes == {"1/001.bin": "changed", "2/002.bin": "removed", "9": "added"}
+    with pytest.raises(PlatformError):
+        b"".join(connected.datasets.file("d@1", "1/001.bin").read(0, 50))
+
+
+def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
+    body = b"7" * 50
+    line = {
+        "path": "seven",
+        "digest": "sha256:" + hashlib.sha256(body).hexdigest(),
+        "size": 50,
+        "source": f"s3://{bucket[2]}/drives/3/007.bin",
+        "connection": "lab",
+    }
+    id = connected.datasets.register("m", {"manifest": [line]})["id"]
+    connected.registering.register(id)
+    assert connected.datasets.get(id)["state"] == "ready", connected.datasets.get(id)
+    assert b"".join(connected.datasets.file("m", "seven").read(0, 50)) == body
+    id = connected.datasets.register("m", {"manifest": [line | {"size": 49}]})["id"]
+    connected.registering.register(id)
+    assert connected.datasets.get(id)["state"] == "failed"
+
+
+def test_a_secret_is_in_nothing_that_is_told(
+    connected: Platform, bucket: tuple[Connection, Any, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    found = noted(connected, bucket[2], "nothing-there/")
+    assert found["state"] == "failed"
+    gone = noted(connected, bucket[2])
+    bucket[1].remove_object(bucket[2], "drives/0/000.bin")
+    with pytest.raises((PlatformError, NotFound)) as raised:
+        b"".join(connected.datasets.file(gone["id"], "0/000.bin").read(0, 50))
+    told = f"{found} {gone} {raised.value} {raised.value.__dict__} {caplog.text}"
+    assert bucket[0].secret_key not in told and bucket[2] in str(raised.value)
+    with pytest.raises(UnknownDataset):
+        connected.datasets.get(bucket[0].secret_key)

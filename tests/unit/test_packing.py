@@ -1,0 +1,122 @@
+"""Packs, sorting and names: the parts that a registration is made of."""
+
+import hashlib
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import BadName
+from datasets import ledger, names
+from datasets.manifest import Entry, digest_of
+from datasets.packing import File, pack
+from datasets.sorting import Sorter
+from datasets.stores.filesystem import FilesystemStore
+
+
+@given(st.lists(st.binary(max_size=300), max_size=40), st.integers(1, 500))
+def test_every_file_lies_in_its_pack_where_its_entry_says(bodies: list[bytes], target: int) -> None:
+    packs: dict[str, bytes] = {}
+
+    def put(key: str, chunks: Iterable[bytes]) -> None:
+        packs[key] = b"".join(chunks)
+
+    files = (File(f"f{at}", iter([body[:7], body[7:]])) for at, body in enumerate(bodies))
+    entries = list(pack(files, put, lambda: f"p{len(packs)}", target=target))
+    assert [entry.path for entry in entries] == [f"f{at}" for at in range(len(bodies))]
+    for entry, body in zip(entries, bodies, strict=True):
+        found = packs[entry.source.removeprefix("store:")][entry.offset : entry.offset + entry.size]
+        assert found == body and entry.digest == "sha256:" + hashlib.sha256(body).hexdigest()
+    assert sum(map(len, packs.values())) == sum(map(len, bodies))
+    assert all(len(body) < target + 300 for body in packs.values())
+
+
+def test_a_pack_is_durable_before_its_files_are_told_of() -> None:
+    told: list[str] = []
+    put: list[str] = []
+
+    def keep(key: str, chunks: Iterable[bytes]) -> None:
+        for _ in chunks:
+            assert key not in told
+        put.append(key)
+
+    for entry in pack((File(str(at), [b"x" * 10]) for at in range(9)), keep, lambda: f"p{len(put)}", target=30):
+        told.append(entry.source.removeprefix("store:"))
+        assert told[-1] in put
+
+
+def test_more_records_than_are_held_come_out_sorted(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    keys = [chance.randbytes(4).hex().encode() for _ in range(5000)]
+    with Sorter(tmp_path, held=2000) as sorter:
+        for key in keys:
+            sorter.add(key, b"v" + key)
+        assert [key for key, _ in sorter] == sorted(keys)
+        assert all(value == b"v" + key for key, value in sorter)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"\xff",
+        "../a",
+        "a/../b",
+        "/a",
+        "a//b",
+        "",
+        ".",
+        "a/./b",
+        "a\\b",
+        "a\nb",
+        "a\x00b",
+        "\x85",
+        "x" * 256,
+        "y/" * 600,
+    ],
+)
+def test_a_name_that_cannot_be_kept_is_refused(name: str | bytes) -> None:
+    with pytest.raises(BadName):
+        names.checked(name)
+
+
+def test_names_are_brought_into_one_form() -> None:
+    assert names.checked("./cafe\u0301/x") == "caf\u00e9/x"
+    assert names.checked("a" * 255) == "a" * 255
+
+
+@given(st.lists(st.text("aAbB/-\u00e9\u00df", min_size=1, max_size=6), min_size=2, max_size=8))
+def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> None:
+    paths = []
+    for one in given:
+        try:
+            paths.append(names.checked(one))
+        except BadName:
+            continue
+    folded = [path.casefold() for path in paths]
+    clash = len(set(folded)) < len(folded) or any(b.startswith(a + "/") for a in folded for b in folded)
+    neighbours = names.Neighbours()
+    try:
+        for key, path in sorted((names.folded(path), path) for path in paths):
+            neighbours.add(key, path)
+        refused = False
+    except BadName:
+        refused = True
+    assert refused == clash
+
+
+def test_a_manifest_is_read_from_any_path_on(tmp_path: Path) -> None:
+    store = FilesystemStore(tmp_path)
+    entries = [Entry(f"d{at // 100:03}/f{at:05}", at, "sha256:" + "0" * 64, "store:p") for at in range(3500)]
+    written = ledger.write(store, "manifests/v/1", entries)
+    assert (written.files, written.bytes, written.digest) == (3500, sum(range(3500)), digest_of(entries))
+    for at in (0, 1, 998, 999, 1000, 1001, 2500, 3498, 3499):
+        assert list(ledger.read(store, "manifests/v/1", entries[at].path)) == entries[at + 1 :]
+        assert ledger.find(store, "manifests/v/1", entries[at].path) == entries[at]
+    assert list(ledger.read(store, "manifests/v/1")) == entries
+    assert list(ledger.read(store, "manifests/v/1", "d0")) == entries
+    assert ledger.find(store, "manifests/v/1", "d000/g") is None
+    assert ledger.find(store, "manifests/v/1", "zzz") is None and ledger.find(store, "manifests/v/1", "") is None
