@@ -35,7 +35,12 @@ class Counts:
 
     def add(self, name: str, labels: str, value: float = 1) -> None:
         """Count something; ``labels`` as Prometheus writes them, without braces."""
-        self._values[name, labels] = self._values.get((name, labels), 0) + value
+        _count(self._values, name, labels, value)
+
+    def merge(self, values: Mapping[Key, float]) -> None:
+        """Count again what could not be written down."""
+        for (name, labels), value in values.items():
+            _count(self._values, name, labels, value)
 
     def time(self, method: str, seconds: float) -> None:
         """Count a request's latency."""
@@ -45,23 +50,22 @@ class Counts:
         times[bisect_left(BOUNDS, seconds)] += 1
         times[-1] += seconds
 
-    def peek(self) -> dict[Key, float]:
-        """Return what has been counted."""
-        found = dict(self._values)
+    def take(self) -> dict[Key, float]:
+        """Return what has been counted, and begin anew."""
+        found, self._values = self._values, {}
         for method, times in self._times.items():
             *buckets, total = times
             bounds = (*map(str, BOUNDS), "+Inf")
             for bound, count in zip(bounds, accumulate(buckets), strict=True):
-                found["scs_request_seconds_bucket", f'method="{method}",le="{bound}"'] = count
-            found["scs_request_seconds_count", f'method="{method}"'] = sum(buckets)
-            found["scs_request_seconds_sum", f'method="{method}"'] = total
+                _count(found, "scs_request_seconds_bucket", f'method="{method}",le="{bound}"', count)
+            _count(found, "scs_request_seconds_count", f'method="{method}"', sum(buckets))
+            _count(found, "scs_request_seconds_sum", f'method="{method}"', total)
+        self._times = {}
         return found
 
-    def take(self) -> dict[Key, float]:
-        """Return what has been counted, and begin anew."""
-        found = self.peek()
-        self._values, self._times = {}, {}
-        return found
+
+def _count(values: dict[Key, float], name: str, labels: str, value: float) -> None:
+    values[name, labels] = values.get((name, labels), 0) + value
 
 
 def text(values: Iterable[Mapping[Key, float]]) -> bytes:

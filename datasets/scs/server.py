@@ -17,10 +17,11 @@ from datasets.scs import metrics
 from datasets.scs.config import Config
 from datasets.scs.connection import Connection, Request, State
 from datasets.scs.intake import Outcome, receive
+from datasets.scs.keeper import Keeper
 from datasets.scs.pages import Pages
 from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
 from datasets.scs.service import Intake, Part, Review, Service
-from datasets.scs.store import Store, scrubbing
+from datasets.scs.store import Store
 
 logger = logging.getLogger(__name__)
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
@@ -59,7 +60,7 @@ class Server:
         self._writers = ThreadPoolExecutor(self._limits.writers, "write")
         self._readers = ThreadPoolExecutor(4, "read")
         self._askers = ThreadPoolExecutor(4, "review")
-        self._keeper = ThreadPoolExecutor(1, "keep")  # one thread: what is counted is read in the order it is written
+        self._keeper = Keeper(config, store, self.counts, self.call)
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = max(8, min(self._limits.connections, (descriptors - 128) // 2))
 
@@ -79,8 +80,7 @@ class Server:
         listening, bell = self._listener.fileno(), self._bell
         self._epoll.register(listening, IN)
         self._epoll.register(bell, IN)
-        scrubber = threading.Thread(target=self._scrub, name="scrub", daemon=True)
-        scrubber.start()
+        self._keeper.start()
         due = time.monotonic() + 1.0
         connections = self._connections
         while not self._over():
@@ -97,17 +97,17 @@ class Server:
             if (now := time.monotonic()) >= due:
                 due = now + 1.0
                 self._sweep(now)
-                self._note()
+                self._keeper.note()
+                self.service.ready = self._keeper.ready
         for connection in self._connections.values():
             if connection.state is AWAY:  # a thread that waits for its client waits no longer
                 with suppress(OSError):
                     connection.sock.shutdown(socket.SHUT_RDWR)
-        for pool in (self._writers, self._readers, self._askers, self._keeper):
+        for pool in (self._writers, self._readers, self._askers):
             pool.shutdown(cancel_futures=True)
         for connection in list(connections.values()):
             self._close(connection)
-        scrubber.join()
-        self._write_down(self._store.taken(), self.counts.take())
+        self._keeper.close()
         self._epoll.close()
         os.close(self._bell)
 
@@ -212,6 +212,10 @@ class Server:
         size, head = part.end - part.start, part.head
         connection.closing = not request.keep_alive
         if size > SMALL:
+            if os.fstat(file).st_size != part.found.size:
+                os.close(file)
+                self._again(connection, request, part, "its file is of another size")
+                return
             connection.out, connection.file = head, file
             connection.at = connection.warm = part.start
             connection.end = part.end
@@ -288,7 +292,7 @@ class Server:
                 connection.warm = window
             while connection.at < connection.warm:
                 sent = os.sendfile(connection.fd, connection.file, connection.at, connection.warm - connection.at)
-                if not sent:  # shorter than its row says: the scrub or the next whole read finds why
+                if not sent:  # it became shorter since it was opened; the next to open it drops it
                     self._close(connection)
                     return False
                 connection.at += sent
@@ -376,67 +380,16 @@ class Server:
 
     def _scrape(self, connection: Connection, request: Request) -> None:
         self._leave(connection)
-        counted, used = self.counts.take(), self._store.taken()
-        self._keeper.submit(self._gather, connection, request, used, counted, len(self._connections))
+        self._keeper.page(len(self._connections), partial(self._has_scraped, connection, request))
 
-    def _gather(
-        self,
-        connection: Connection,
-        request: Request,
-        used: dict[bytes, float],
-        counted: dict[metrics.Key, float],
-        connections: int,
-    ) -> None:
-        written = self._write_down(used, counted)
-        ledger = self._store.ledger
-        gauges: dict[metrics.Key, float] = {("scs_connections", ""): connections}
-        for name, account in ledger.accounts().items():
-            gauges["scs_used_bytes", f'bucket="{name}"'] = account.bytes
-            gauges["scs_objects", f'bucket="{name}"'] = account.objects
-        for bucket in self._config.buckets.values():
-            gauges["scs_quota_bytes", f'bucket="{bucket.name}"'] = bucket.quota
-        page = metrics.text([ledger.counters(), gauges, {} if written else counted])
-        self.call(partial(self._has_gathered, connection, request, page))
-
-    def _has_gathered(self, connection: Connection, request: Request, page: bytes) -> None:
+    def _has_scraped(self, connection: Connection, request: Request, page: bytes | None) -> None:
         connection.state = READING
-        answer = self.service.plain(request, page, b"text/plain; version=0.0.4; charset=utf-8", time.time())
+        if page is None:
+            answer = self.service.refuse(request, 503, time.time(), detail="The ledger cannot be read.")
+        else:
+            answer = self.service.plain(request, page, b"text/plain; version=0.0.4; charset=utf-8", time.time())
         self._guard(connection, partial(self._reply, connection, request, answer))
         self._guard(connection, partial(self._serve, connection))
-
-    def _note(self) -> None:
-        self._keeper.submit(self._write_down, self._store.taken(), self.counts.take())
-
-    def _write_down(self, used: dict[bytes, float], counted: dict[metrics.Key, float]) -> bool:
-        try:
-            self._store.note(used, counted)
-        except Exception as error:
-            logger.error("the ledger cannot be written: %s", error)
-            self.call(partial(self._not_noted, counted))
-            return False
-        self.service.ready = True
-        return True
-
-    def _not_noted(self, counted: dict[metrics.Key, float]) -> None:
-        self.service.ready = False
-        for (name, labels), value in counted.items():
-            self.counts.add(name, labels, value)
-
-    def _scrub(self) -> None:
-        """Read all objects over and over, in one process of all, to find flipped bits before a client does."""
-        while self._config.scrub and not self._stopping.wait(1.0):
-            if (held := scrubbing(self._store.folder)) is None:
-                self._stopping.wait(30.0)
-                continue
-            try:
-                for sound in self._store.verify(self._stopping, rate=self._config.scrub, start=os.urandom(16)):
-                    labels = f'found="{"sound" if sound else "damaged"}"'
-                    self.call(partial(self.counts.add, "scs_scrubbed_total", labels))
-            except Exception:
-                logger.exception("the scrub failed; it begins again")
-            finally:
-                os.close(held)
-            self._stopping.wait(60.0)
 
     # -- connections
 

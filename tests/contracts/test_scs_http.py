@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import socket
 import threading
 import time
@@ -431,3 +432,35 @@ def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
         held[0].close()
         eventually(lambda: len(cache.server._connections) < 8)
         assert cache.ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.parametrize("size", [5_000, len(BIG)])
+def test_what_lies_on_the_disk_only_is_brought_to_memory_first(cache: Cache, size: int) -> None:
+    cache.put(f"cold-{size}", BIG[:size])
+    for number in range(3):
+        found = cache.store.remembered(b"/v1/objects/private/cold-%d" % size)
+        if found is not None:
+            with open(found.path, "rb+") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert cache.get(f"cold-{size}").body == BIG[:size], number
+
+
+@pytest.mark.parametrize("size", [5_000, len(BIG)])
+def test_a_file_that_became_shorter_is_never_an_answer(cache: Cache, size: int) -> None:
+    cache.put("short", BIG[:size])
+    assert cache.get("short").body == BIG[:size]
+    found = cache.store.remembered(b"/v1/objects/private/short")
+    assert found is not None
+    os.truncate(found.path, size - 1)
+    assert cache.get("short").status == 404
+
+
+def test_a_removed_file_is_a_miss_and_its_row_goes(cache: Cache) -> None:
+    cache.put("removed", b"x" * 100)
+    assert cache.get("removed").status == 200
+    found = cache.store.remembered(b"/v1/objects/private/removed")
+    assert found is not None
+    os.unlink(found.path)
+    assert cache.get("removed").status == 404
+    assert cache.store.ledger.look(found.name) is None
