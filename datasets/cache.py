@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds in which a node must connect, and make some progress.
 TIME = 3.0
+#: Bytes a second below which a node is no help.
+SLOWEST = 1 << 20
 #: Seconds a node is left alone after its first failure, doubled with each further one, and at most.
 PAUSE, LONGEST = 1.0, 60.0
 #: Nodes asked for one thing: the one that should have it, and who stands in for it.
@@ -182,7 +184,7 @@ class SimpleCache:
 
     def _fetch(self, node: str, key: str, size: int, target: BinaryIO) -> str:
         """Get an object from a node; return what that counts as."""
-        with self._wire.exchange(node, "GET", self._prefix + key, self._token.headers()) as answer:
+        with self._wire.exchange(node, "GET", self._prefix + quote(key, safe=""), self._token.headers()) as answer:
             if answer.status == 404:
                 return "misses"
             if answer.status != 200:
@@ -190,8 +192,10 @@ class SimpleCache:
             if answer.length != size:
                 return "misses"  # what is filled in next is right again
             buffer = memoryview(bytearray(min(size, _CHUNK)))
-            left = size
+            left, ends = size, time.monotonic() + self._time_out + size / SLOWEST
             while left:
+                if time.monotonic() > ends:
+                    raise Trouble("it is slower than an origin")
                 count = answer.into(buffer[:left])
                 target.write(buffer[:count])
                 left -= count
@@ -206,7 +210,7 @@ class SimpleCache:
         with file:
             size = os.fstat(file.fileno()).st_size
             headers = self._token.headers()
-            with self._wire.exchange(node, "PUT", self._prefix + key, headers, file, size) as answer:
+            with self._wire.exchange(node, "PUT", self._prefix + quote(key, safe=""), headers, file, size) as answer:
                 return "fills" if 200 <= answer.status < 300 else self._refused(node, answer)
 
     def _refused(self, node: str, answer: Answer) -> str:

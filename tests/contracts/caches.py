@@ -71,9 +71,13 @@ class Server:
 
 
 class Liar:
-    """A node that answers every request with the same bytes and hangs up, or says nothing at all."""
+    """A node that answers every request with the same bytes and hangs up, or says nothing at all.
 
-    def __init__(self, answer: bytes | None) -> None:
+    ``pause``: seconds it waits before each byte.
+    """
+
+    def __init__(self, answer: bytes | None, pause: float = 0.0) -> None:
+        self._pause = pause
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._answer = answer
@@ -93,8 +97,18 @@ class Liar:
                 self._open.append(connection)
                 continue
             with connection:
-                connection.recv(65536)
-                connection.sendall(self._answer)
+                self._say(connection, self._answer)
+
+    def _say(self, connection: socket.socket, answer: bytes) -> None:
+        try:
+            connection.recv(65536)
+            for byte in answer if self._pause else ():
+                time.sleep(self._pause)
+                connection.sendall(bytes([byte]))
+            if not self._pause:
+                connection.sendall(answer)
+        except OSError:
+            return  # who asked has had enough
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -142,7 +156,7 @@ def cache_of(token: Path, clock: Clock) -> Iterator[Callable[..., SimpleCache]]:
     made: list[SimpleCache] = []
 
     def make(*nodes: Node | str, **options: object) -> SimpleCache:
-        given: dict[str, object] = {"token": token, "clock": clock} | options
+        given: dict[str, object] = {"token": token, "clock": clock, "time_out": 30.0} | options
         members = Fixed(Node(node) if isinstance(node, str) else node for node in nodes)
         made.append(SimpleCache(members, **given))  # type: ignore[arg-type]
         return made[-1]

@@ -182,21 +182,23 @@ def test_many_threads_read_and_fill_at_once(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "pause"),
     [
-        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345",
-        b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        b"",
-        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 500,
-        None,
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345", 0),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 0),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", 0),
+        (b"", 0),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000, 0),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", 0),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", 0.2),
+        (None, 0),
     ],
-    ids=["cut", "busy", "no http", "nothing", "endless", "silent"],
+    ids=["cut", "busy", "no http", "nothing", "endless", "continued", "dripping", "silent"],
 )
 def test_a_node_in_trouble_is_left_alone_and_the_next_one_asked(
-    answer: bytes | None, server: Server, cache_of: Callable[..., SimpleCache], clock: Clock
+    answer: bytes | None, pause: float, server: Server, cache_of: Callable[..., SimpleCache], clock: Clock
 ) -> None:
-    liar = Liar(answer)
+    liar = Liar(answer, pause)
     try:
         ring = Maglev([liar.url, server.url])
         contents = (secrets.token_bytes(10) for _ in range(1000))
@@ -204,7 +206,7 @@ def test_a_node_in_trouble_is_left_alone_and_the_next_one_asked(
         digest = digest_of(content)
         brought = server.folder / "brought"
         brought.write_bytes(content)
-        cache = cache_of(liar.url, server.url, time_out=0.5)
+        cache = cache_of(liar.url, server.url, time_out=1.5)
         target = io.BytesIO(b"before")
         target.seek(6)
         assert not cache.get(digest, 10, target)
@@ -216,6 +218,33 @@ def test_a_node_in_trouble_is_left_alone_and_the_next_one_asked(
         clock.now += 2
         assert read(cache, digest, 10) == content, "it is tried again after a while, and still in trouble"
         assert liar.asked == 2
+    finally:
+        liar.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\n0123456789",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nContent-Length: 11\r\n\r\n0123456789",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 10\r\n\r\n0123456789",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -10\r\n\r\n0123456789",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999\r\n\r\n0123456789",
+        b"HTTP/1.1 404 None\r\nContent-Length: 99999999999\r\n\r\n",
+        b"HTTP/1.1 302 There\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n012345678HTTP/1.1 200 OK\r\n",
+    ],
+)
+def test_an_answer_of_unclear_length_is_not_taken_nor_is_a_redirect(
+    answer: bytes, cache_of: Callable[..., SimpleCache]
+) -> None:
+    liar = Liar(answer)
+    try:
+        cache = cache_of(liar.url)
+        for _ in range(2):
+            assert read(cache, digest_of(b"any"), 10) is None
+        assert "hits" not in cache.counts and "errors" not in cache.counts
+        assert liar.asked == 2, "nor is the connection used again"
     finally:
         liar.close()
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.eviction import POLICIES, Item, Ledger, Verdict, admit
+from datasets import eviction
+from datasets.eviction import POLICIES, Item, Ledger, Policy, Verdict, admit
 
 UNITS, EPOCHS = 160, 5
 
@@ -61,7 +62,8 @@ def test_lots_are_drawn_fairly() -> None:
     for round in range(400):
         ledger = Ledger(10, "random")
         for number in range(14):
-X.update(int(id.partition("/")[2]) for id in verdict.victims)
+            for id in ledger.admit(Item(f"{round}/{number}", "g", 1, number, number)).victims:
+                gone[int(id.partition("/")[2])] += 1
     assert sum(gone.values()) == 4 * 400
     assert gone[0] == pytest.approx(400 * (1 - 0.9**4), abs=35)  # four times one of ten had to go
     assert gone[12] == pytest.approx(400 * 0.1, abs=25)
@@ -107,6 +109,20 @@ def test_what_was_pinned_is_not_trapped_for_ever() -> None:
 def test_more_datasets_than_fit_do_not_push_each_other_out_in_turn() -> None:
     held = [Item(name, name, 1, 0, 0, pinned=True) for name in "abc"]
     assert admit(held, Item("d", "d", 1, 1, 1, pinned=True), 3) == Verdict(False)
+
+
+def test_another_policy_is_a_function_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_worth(item: Item, floor: float) -> float:
+        """What is large goes first, unless it was used since."""
+        return floor + 1 / item.size
+
+    monkeypatch.setattr(eviction, "POLICIES", {**POLICIES, "gds": Policy(by_worth)})
+    held = [Item("small", "g", 1, 0, 0), Item("large", "g", 5, 1, 1), Item("middle", "g", 2, 2, 2)]
+    assert admit(held, Item("new", "g", 5, 3, 3), 8, "gds") == Verdict(True, ("large",))
+    ledger = Ledger(8, "gds", held)
+    assert ledger.admit(Item("new", "g", 5, 3, 3)) == Verdict(True, ("large",))
+    ledger.touch("middle", 4)  # ages by the key of the last victim: now behind what has not been used
+    assert ledger.admit(Item("newer", "g", 1, 5, 5)) == Verdict(True, ("new",))
 
 
 @given(
