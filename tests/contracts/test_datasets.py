@@ -3,7 +3,9 @@
 import hashlib
 import json
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,20 @@ from typing import Any
 import pytest
 from minio import Minio
 
+from benchmarks import registering as many
 from core.domain.states import State
 from core.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
+from core.services import registering
 from core.services.bells import LocalBell
 from core.services.datasets import GRACE
 from core.services.platform import Platform, build
+from core.services.sources import Sources
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
 from core.store.migrate import migrate
 from datasets.connections import Connection
+from datasets.sorting import Sorter
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
 from tests.api.test_datasets import LINES, MINE, tar
@@ -361,3 +367,30 @@ def test_a_secret_is_in_nothing_that_is_told(
     assert bucket[0].secret_key not in told and bucket[2] in str(raised.value)
     with pytest.raises(UnknownDataset):
         connected.datasets.get(bucket[0].secret_key)
+
+
+@pytest.mark.parametrize("count", [2_000, 20_000])
+def test_memory_does_not_follow_the_number_of_files(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
+    migrate(database)
+    lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
+    objects = FilesystemStore(tmp_path / "objects")
+    made = build(database, objects, LocalBell(), home=tmp_path, cores=1, sandbox={}, connections={"lab": lab})
+    monkeypatch.setattr(Sources, "reader", lambda *_: many.Bucket(count))
+    monkeypatch.setattr(registering, "Sorter", partial(Sorter, held=1 << 20))
+    id = made.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
+    tracemalloc.start()
+    made.registering.register(id)
+    at, files = None, 0
+    while True:
+        page, at = made.datasets.files("many", after=at, limit=1000)
+        files += len(page)
+        if at is None:
+            break
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    database.close()
+    assert files == count
+    assert peak < 24 << 20

@@ -1,0 +1,163 @@
+"""Registering a million files, from a tar and from a bucket's listing, and paging through them: time and memory."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import Figures, aim, milliseconds, number, table
+
+#: Files, and bytes of each: a tar is really stored, an object of a bucket only read.
+COUNT, TAR_BYTES, OBJECT_BYTES = 1_000_000, 64, 16 << 10
+PAGE = 1000
+
+
+def header(name: str, size: int) -> bytes:
+    """Write a tar's header by hand: the standard library is slower than what is measured."""
+    fixed = name.encode().ljust(100, b"\0") + b"0000644\x000000000\x000000000\x00%011o\x0000000000000\0" % size
+    rest = b"0" + bytes(100) + b"ustar\x0000" + bytes(247)
+    return fixed + b"%06o\0 " % (sum(fixed) + 8 * 32 + sum(rest)) + rest
+
+
+def tar(count: int) -> Iterator[bytes]:
+    """Yield a tar of many small files, made as it is read."""
+    for start in range(0, count, 1000):
+        yield b"".join(
+            header(f"{at % 1000:03}/{at:07}.bin", TAR_BYTES) + (b"%016x" % at * (TAR_BYTES // 16)).ljust(512, b"\0")
+            for at in range(start, min(count, start + 1000))
+        )
+    yield bytes(1024)
+
+
+class Bucket:
+    """What a Reader would say of a bucket with many objects."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.reads = 0
+
+    def listing(self, bucket: str, prefix: str) -> Iterator[Any]:
+        from datasets.stores.s3 import Listed
+
+        for at in range(self.count):
+            yield Listed(f"{prefix}{at // 1000:04}/{at:07}.bin", OBJECT_BYTES, f"{at:032x}")
+
+    def read(self, bucket: str, key: str, etag: str | None = None, *part: int) -> Iterator[bytes]:
+        self.reads += 1
+        return iter((hashlib.sha256(key.encode()).digest() * (OBJECT_BYTES // 32),))
+
+
+def resident() -> int:
+    """Return the most memory this process has had, in bytes."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def one(kind: str, count: int, home: Path) -> dict[str, float]:
+    """Register and page, in this process."""
+    from core.services.bells import LocalBell
+    from core.services.platform import build
+    from core.store.database import Database
+    from core.store.migrate import migrate
+    from datasets.connections import Connection
+    from datasets.stores.filesystem import FilesystemStore
+
+    database = Database(f"sqlite:///{home / 'test.db'}")
+    migrate(database)
+    lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
+    objects = FilesystemStore(home / "objects")
+    made = build(database, objects, LocalBell(), home=home, cores=1, sandbox={}, connections={"lab": lab})
+    bucket = Bucket(count)
+    made.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
+    if kind == "tar":
+        upload = made.uploads.create(None)
+        made.uploads.append(upload.id, 0, tar(count), length=1024 + 1024 * count)
+        source = {"upload": upload.id}
+    else:
+        source = {"s3": "s3://bench/all/", "connection": "lab"}
+    before = resident()
+    began = time.perf_counter()
+    id = made.datasets.register("many", source)["id"]
+    made.registering.register(id)
+    found = made.datasets.get(id)
+    assert (found["state"], found["file_count"]) == ("ready", count), found
+    seconds = time.perf_counter() - began
+    grown = resident() - before
+    again = 0.0
+    if kind == "bucket":
+        reads, began = bucket.reads, time.perf_counter()
+        made.registering.register(made.datasets.register("many", source)["id"])
+        again = time.perf_counter() - began
+        assert bucket.reads == reads, "what had not changed was read again"
+    before = resident()
+    began = time.perf_counter()
+    files, after, pages = 0, None, 0
+    while True:
+        page, after = made.datasets.files("many", after=after, limit=PAGE)
+        files, pages = files + len(page), pages + 1
+        if after is None:
+            break
+    assert files == count
+    paging = time.perf_counter() - began
+    assert made.datasets.collect_garbage(0.0) == 0
+    database.close()
+    return {
+        "seconds": seconds,
+        "again": again,
+        "grown": float(grown),
+        "resident": float(resident()),
+        "page": paging / pages,
+        "paged": float(resident() - before),
+    }
+
+
+def measure(count: int = COUNT) -> dict[str, Any]:
+    """Measure each way in a process of its own, at a tenth of the files too: memory must not follow their number."""
+    figures: dict[str, Any] = {"count": count, "object": OBJECT_BYTES}
+    Path("var").mkdir(exist_ok=True)
+    for kind in ("tar", "bucket"):
+        for files in (count // 10, count):
+            with tempfile.TemporaryDirectory(dir="var", prefix="bench-registering-") as home:
+                command = [sys.executable, "-m", "benchmarks.registering", kind, str(files), os.path.abspath(home)]
+                printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            figures[f"{kind}-{files}"] = json.loads(printed.splitlines()[-1])
+    return figures
+
+
+def section(found: Figures) -> str:
+    """Show time and memory, at a tenth of the files and at all of them."""
+    rows = []
+    for kind, title in (("tar", "a tar, packed"), ("bucket", "a bucket's listing, noted")):
+        for count in (found["count"] // 10, found["count"]):
+            each = found[f"{kind}-{count}"]
+            rows.append(
+                [
+                    f"{title}: {count:,} files",
+                    number(each["seconds"]),
+                    number(each["again"]) if each["again"] else "",
+                    f"{each['grown'] / (1 << 20):,.0f} MB",
+                    f"{each['resident'] / (1 << 20):,.0f} MB",
+                    milliseconds(each["page"]),
+                ]
+            )
+    few, many = (found[f"bucket-{count}"]["grown"] for count in (found["count"] // 10, found["count"]))
+    return "\n\n".join(
+        [
+            f"One process, SQLite and a folder. The tar is made as it is read and really stored, {TAR_BYTES} bytes a "
+            f"file; the bucket's objects of {found['object'] >> 10} KiB are made as they are read, and hashed. *Again*:"
+            " the next version, nothing changed. *Grown*: by how much registering raised the process's memory. A page "
+            f"lists {PAGE}.",
+            table(["files", "seconds", "again", "grown", "memory", "page"], rows),
+            aim("a million files in the memory that a hundred thousand take", many < few + (32 << 20)),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(one(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))))
