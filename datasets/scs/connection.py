@@ -32,30 +32,19 @@ class State(Enum):
 class Request:
     """One request. ``fault`` is the status it is refused with already; ``whole`` once its body has come."""
 
-    __slots__ = (
-        "arrived",
-        "body",
-        "fault",
-        "headers",
-        "keep_alive",
-        "length",
-        "method",
-        "target",
-        "unreviewed",
-        "whole",
-    )
+    # defaults of the class: one is made for every request, and most keep most of them
+    method = b""
+    target = b""
+    length: int | None = None
+    fault = 0
+    keep_alive = False
+    whole = False
+    unreviewed = False
+    arrived = 0.0
 
     def __init__(self) -> None:
-        self.method = b""
-        self.target = b""
         self.headers: dict[bytes, bytes] = {}
-        self.length: int | None = None
-        self.fault = 0
-        self.keep_alive = False
-        self.whole = False
         self.body: list[bytes] = []
-        self.unreviewed = False
-        self.arrived = 0.0
 
 
 class Connection:
@@ -66,6 +55,7 @@ class Connection:
         "_fed",
         "_head",
         "_limits",
+        "_now",
         "asked",
         "at",
         "closing",
@@ -104,7 +94,7 @@ class Connection:
 
     def feed(self, data: bytes, now: float) -> None:
         """Parse what has come; requests appear in ``asked`` as soon as their heads are complete."""
-        before = len(self.asked)
+        self._now = now
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -113,8 +103,6 @@ class Connection:
             self._refuse(self._current.fault or 400)
         if self._current.fault in (414, 431):
             self._refuse(self._current.fault)
-        for number in range(before, len(self.asked)):
-            self.asked[number].arrived = now
         self.partial = not self.asked and self._head > 0
         # the parser tells of a header only when it is complete, so what it holds back is counted here
         self._fed = self._fed + len(data) if self.partial else 0
@@ -186,6 +174,7 @@ class Connection:
             request.fault = request.fault or 400
         if request.method != b"PUT" and (request.length or chunked):
             request.fault = request.fault or 400
+        request.arrived = self._now
         self.asked.append(request)
 
     def on_body(self, body: bytes) -> None:

@@ -26,12 +26,32 @@ _HELP: Mapping[str, tuple[str, str]] = {
 }
 
 
+class Tally:
+    """A bucket's reads, counted apart because there are so many of them."""
+
+    __slots__ = ("hits", "misses", "sent")
+
+    def __init__(self) -> None:
+        self.hits = self.misses = self.sent = 0
+
+    def take(self) -> dict[str, int]:
+        """Return what was counted, by name, and begin anew."""
+        found = {"scs_hits_total": self.hits, "scs_misses_total": self.misses, "scs_sent_bytes_total": self.sent}
+        self.hits = self.misses = self.sent = 0
+        return found
+
+
 class Counts:
     """What one process has counted since the last `take`. Used by its loop alone."""
 
     def __init__(self) -> None:
         self._values: dict[Key, float] = {}
         self._times: dict[str, list[float]] = {}
+        self._tallies: dict[str, Tally] = {}
+
+    def tally(self, labels: str) -> Tally:
+        """Return where a bucket's reads are counted."""
+        return self._tallies.setdefault(labels, Tally())
 
     def add(self, name: str, labels: str, value: float = 1) -> None:
         """Count something; ``labels`` as Prometheus writes them, without braces."""
@@ -53,6 +73,9 @@ class Counts:
     def take(self) -> dict[Key, float]:
         """Return what has been counted, and begin anew."""
         found, self._values = self._values, {}
+        for labels, tally in self._tallies.items():
+            for name, value in tally.take().items():
+                _count(found, name, labels, value)
         for method, times in self._times.items():
             *buckets, total = times
             bounds = (*map(str, BOUNDS), "+Inf")

@@ -164,18 +164,20 @@ class Server:
             self._close(connection)
             return
         partial_before = connection.partial
-        connection.feed(data, time.perf_counter())
+        now = time.monotonic()
+        connection.feed(data, now)
         if not connection.partial:
+            connection.deadline = now + self._limits.idle
             self._serve(connection)
         elif not partial_before:
-            connection.deadline = time.monotonic() + self._limits.head_time
+            connection.deadline = now + self._limits.head_time
 
     def _serve(self, connection: Connection) -> None:
         """Answer what has been asked, one after the other, as far as it goes."""
         asked = connection.asked
         while asked and connection.state is READING:
             self._respond(connection, asked.popleft())
-        if connection.state is READING:
+        if connection.state is READING and connection.mask != IN:
             connection.deadline = time.monotonic() + self._limits.idle
             self._watch(connection, IN)
 
@@ -212,7 +214,7 @@ class Server:
         size, head = part.end - part.start, part.head
         connection.closing = not request.keep_alive
         if size > SMALL:
-            if os.fstat(file).st_size != part.found.size:
+            if os.lseek(file, 0, os.SEEK_END) != part.found.size:
                 os.close(file)
                 self._again(connection, request, part, "its file is of another size")
                 return
@@ -263,9 +265,11 @@ class Server:
     def _pump(self, connection: Connection) -> bool:
         """Send what is pending; return whether all is out and the connection is ready for the next request."""
         try:
-            while (out := connection.out) and (sent := connection.sock.send(out, _more(connection))) < len(out):
-                connection.out = out[sent:]
-            connection.out = b""
+            if out := connection.out:
+                more = socket.MSG_MORE if connection.file >= 0 else 0
+                while (sent := connection.sock.send(out, more)) < len(out):
+                    connection.out = out = out[sent:]
+                connection.out = b""
             if connection.file >= 0 and not self._send_file(connection):
                 return False
         except BlockingIOError:
@@ -274,7 +278,7 @@ class Server:
             self._close(connection)
             return False
         if connection.since:
-            self.counts.time(_METHODS.get(connection.method, "other"), time.perf_counter() - connection.since)
+            self.counts.time(_METHODS.get(connection.method, "other"), time.monotonic() - connection.since)
         if connection.closing:
             self._hang_up(connection)
             return False
@@ -461,7 +465,3 @@ class Server:
 
 
 _METHODS = {b"GET": "GET", b"HEAD": "HEAD", b"PUT": "PUT"}
-
-
-def _more(connection: Connection) -> int:
-    return socket.MSG_MORE if connection.file >= 0 else 0

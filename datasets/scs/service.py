@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from datasets.scs import answers
 from datasets.scs.config import Bucket, Config
@@ -19,8 +20,7 @@ _BEARER = re.compile(rb"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 _LONGEST = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Answer with bytes of an object's file, from ``start`` to ``end``."""
 
     head: bytes
@@ -29,16 +29,14 @@ class Part:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(NamedTuple):
     """Ask the reviewer about a token, then this service again."""
 
     key: bytes
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(NamedTuple):
     """Take in a body, and make it an object."""
 
     bucket: Bucket
@@ -65,6 +63,7 @@ class Service:
         self.ready = True
         self._date, self._dated = b"", 0
         self._labels = {name: f'bucket="{name}"' for name in config.buckets}
+        self._tallies = {name: counts.tally(label) for name, label in self._labels.items()}
 
     def date(self, now: float) -> bytes:
         """Return the Date header's line; written once a second."""
@@ -175,14 +174,14 @@ class Service:
     # -- what
 
     def _read(self, request: Request, bucket: Bucket, key: bytes, found: Object | None, now: float) -> Answer:
-        headers, label = request.headers, self._labels[bucket.name]
+        headers, tally = request.headers, self._tallies[bucket.name]
         conditional = len(headers) > 2 and not answers.CONDITIONS.isdisjoint(headers)
         if found is not None and (conditional or request.method == b"HEAD" or not found.size):
             found = self.store.current(found, key or self._key(request.target), request.target)
         if found is None:
-            self.counts.add("scs_misses_total", label)
+            tally.misses += 1
             return self.refuse(request, 404, now)
-        self.counts.add("scs_hits_total", label)
+        tally.hits += 1
         self.store.touch(found, now)
         start, end, head = 0, found.size, found.head
         if conditional:
@@ -202,18 +201,19 @@ class Service:
             if isinstance(wanted, tuple):
                 start, end = wanted
                 head = _partial(found, start, end)
-        close = b"" if request.keep_alive else b"Connection: close\r\n"
-        head = b"".join((head, close, self.date(now), b"\r\n"))
+        if not request.keep_alive:
+            head += b"Connection: close\r\n"
+        head = b"%b%b\r\n" % (head, self.date(now))
         if request.method == b"HEAD" or start == end:
             return head
-        self.counts.add("scs_sent_bytes_total", label, end - start)
+        tally.sent += end - start
         return Part(head, found, start, end)
 
     def uncount(self, part: Part) -> None:
         """Take back the hit that was counted for an answer that could not be given."""
-        label = self._labels[part.found.bucket.name]
-        self.counts.add("scs_hits_total", label, -1)
-        self.counts.add("scs_sent_bytes_total", label, part.start - part.end)
+        tally = self._tallies[part.found.bucket.name]
+        tally.hits -= 1
+        tally.sent -= part.end - part.start
 
     def _write(self, request: Request, bucket: Bucket, key: bytes, now: float) -> Answer:
         headers = request.headers
