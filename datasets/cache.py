@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from datasets.membership import Membership, Node
 from datasets.ring import Maglev
-from datasets.wire import Answer, Trouble, Wire
+from datasets.wire import Answer, Token, Trouble, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -222,26 +222,3 @@ class SimpleCache:
         if new:
             logger.warning("the cache node %s answers %d", node, answer.status)
         return "refused"
-
-
-class Token:
-    """A bearer token in a file that may be replaced at any time (Kubernetes does so each hour)."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._read: tuple[tuple[int, int, int], str] | None = None
-
-    def headers(self) -> Mapping[str, str]:
-        """Return what authorises a request; nothing while there is no token."""
-        if self._path is None:
-            return {}
-        try:
-            told = self._path.stat()
-            mark = (told.st_ino, told.st_mtime_ns, told.st_size)
-            if self._read is None or self._read[0] != mark:
-                self._read = mark, self._path.read_text().strip()
-        except (OSError, UnicodeDecodeError):
-            return {}
-        # of a token that no header can hold, http.client would raise an error that names it
-        good = self._read[1].isascii() and self._read[1].isprintable()
-        return {"Authorization": f"Bearer {self._read[1]}"} if good else {}

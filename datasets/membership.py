@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
+from datasets.wire import Token
+
 logger = logging.getLogger(__name__)
 
 #: Where Kubernetes puts what a pod needs to speak to its API server.
@@ -100,7 +102,7 @@ class EndpointSlices:
         self._host, self._port = parts.hostname, parts.port or 443
         self._path = f"/apis/discovery.k8s.io/v1/namespaces/{quote(namespace, safe='')}/endpointslices"
         self._service, self._wanted = service, port
-        self._authority, self._token = authority, token
+        self._authority, self._token = authority, Token(token)
         self._pause, self._clock = pause, clock
         self._known: tuple[Node, ...] = ()
         self._next = float("-inf")
@@ -121,13 +123,15 @@ class EndpointSlices:
             self._known = ready(self._slices(), self._wanted)
         except (OSError, http.client.HTTPException, ValueError) as error:
             logger.warning("the cache nodes of %s cannot be looked up: %s", self._service, error)
+        except (LookupError, TypeError, AttributeError):
+            logger.warning("the cache nodes of %s cannot be looked up: the answer is no list of them", self._service)
         self._next = self._clock() + self._pause
 
     def _slices(self) -> list[Any]:
-        """Fetch all pages. Trust and token are read anew: both are rotated."""
+        """Fetch all pages. Trust is read anew, as the token is when it changes: both are rotated."""
         context = ssl.create_default_context(cafile=str(self._authority))
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=TIME, context=context)
-        headers = {"Authorization": f"Bearer {self._token.read_text().strip()}", "Accept": "application/json"}
+        headers = {**self._token.headers(), "Accept": "application/json"}
         query = {"labelSelector": f"kubernetes.io/service-name={self._service}", "limit": str(_PAGE)}
         found: list[Any] = []
         try:
@@ -142,8 +146,6 @@ class EndpointSlices:
                 if not (following := page["metadata"].get("continue")):
                     return found
                 query["continue"] = following
-        except (KeyError, TypeError, AttributeError):
-            raise ValueError("the API server's answer is no list of EndpointSlices") from None
         finally:
             connection.close()
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
@@ -225,6 +226,29 @@ class Wire:
                 idle.append(line)
                 return True
         return False
+
+
+class Token:
+    """A bearer token in a file that may be replaced at any time (Kubernetes does so each hour)."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._read: tuple[tuple[int, int, int], str] | None = None
+
+    def headers(self) -> Mapping[str, str]:
+        """Return what authorises a request; nothing while there is no token."""
+        if self._path is None:
+            return {}
+        try:
+            told = self._path.stat()
+            mark = (told.st_ino, told.st_mtime_ns, told.st_size)
+            if self._read is None or self._read[0] != mark:
+                self._read = mark, self._path.read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return {}
+        # of a token that no header can hold, an error further down might name it
+        good = self._read[1].isascii() and self._read[1].isprintable()
+        return {"Authorization": f"Bearer {self._read[1]}"} if good else {}
 
 
 def _said(error: Exception) -> str:

@@ -152,9 +152,14 @@ def test_who_may_not_look_goes_on_with_what_was_known(
         with caplog.at_level(logging.WARNING):
             assert membership.nodes() == known != ()
     assert "401" in caplog.text and "no-longer-good" not in caplog.text
-    own.unlink()
-    clock.now += 60
-    assert membership.nodes() == known
+    for text in ("no\nheader", None):
+        if text is None:
+            own.unlink()
+        else:
+            own.write_text(text)
+        clock.now += 60
+        assert membership.nodes() == known
+    assert "header" not in caplog.text
 
 
 def test_an_api_server_of_another_authority_is_not_trusted(
