@@ -73,7 +73,7 @@ class Server:
 class Liar:
     """A node that answers every request with the same bytes and hangs up, or says nothing at all.
 
-    ``pause``: seconds it waits before each byte.
+    ``pause``: seconds it waits before each byte, of the body if the head is whole.
     """
 
     def __init__(self, answer: bytes | None, pause: float = 0.0) -> None:
@@ -102,11 +102,14 @@ class Liar:
     def _say(self, connection: socket.socket, answer: bytes) -> None:
         try:
             connection.recv(65536)
-            for byte in answer if self._pause else ():
-                time.sleep(self._pause)
-                connection.sendall(bytes([byte]))
             if not self._pause:
                 connection.sendall(answer)
+                return
+            head, end, body = answer.partition(b"\r\n\r\n")
+            connection.sendall(head + end if end else b"")
+            for byte in body if end else head:
+                time.sleep(self._pause)
+                connection.sendall(bytes([byte]))
         except OSError:
             return  # who asked has had enough
 

@@ -190,10 +190,11 @@ def test_many_threads_read_and_fill_at_once(
         (b"", 0),
         (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000, 0),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", 0),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", 0.2),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nx: y", 0.2),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", 0.4),
         (None, 0),
     ],
-    ids=["cut", "busy", "no http", "nothing", "endless", "continued", "dripping", "silent"],
+    ids=["cut", "busy", "no http", "nothing", "endless", "continued", "head drips", "body drips", "silent"],
 )
 def test_a_node_in_trouble_is_left_alone_and_the_next_one_asked(
     answer: bytes | None, pause: float, server: Server, cache_of: Callable[..., SimpleCache], clock: Clock

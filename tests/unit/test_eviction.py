@@ -172,6 +172,38 @@ def test_the_ledger_decides_as_the_rule_does(
         assert len(ledger) == len(held)
 
 
+@pytest.mark.parametrize("policy", ["nr", "lru", "fifo"])
+def test_a_ledger_that_was_kept_for_long_still_decides_as_the_rule_does(policy: str) -> None:
+    lot = random.Random(7)
+    ledger, held, pinned = Ledger(30, policy), dict[str, Item](), set[str]()
+    for now in range(6000):
+        id, group = str(lot.randrange(60)), lot.choice("abcde")
+        match lot.randrange(6):
+            case 0:
+                ledger.remove(id)
+                held.pop(id, None)
+            case 1:
+                ledger.touch(id, now)
+                if id in held:
+                    held[id] = replace(held[id], used=now)
+            case 2 if group in pinned:
+                ledger.unpin(group)
+                pinned.remove(group)
+            case 2 if len(pinned) < 3:
+                ledger.pin(group)
+                pinned.add(group)
+            case _ if id not in held:
+                newcomer = Item(id, group, lot.randrange(5), now, now, group in pinned)
+                entries = [replace(item, pinned=item.group in pinned) for item in held.values()]
+                verdict = admit(entries, newcomer, 30, policy)
+                assert ledger.admit(newcomer) == verdict
+                for victim in verdict.victims:
+                    del held[victim]
+                if verdict.admitted:
+                    held[id] = newcomer
+    assert held.keys() == {id for id in map(str, range(60)) if id in ledger}
+
+
 def assert_kept_promises(
     held: dict[str, Item], newcomer: Item, pinned: set[str], capacity: int, policy: str, verdict: Verdict
 ) -> None:
