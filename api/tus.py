@@ -6,7 +6,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from core.domain.uploads import ALGORITHMS, Checksum
@@ -38,8 +38,8 @@ LEAST, FIRST, MOST = 1 << 10, 1 << 12, 1 << 16
 READ = 0.1
 #: Reads that may wait to be stored; they come while the ones before go to disk.
 AHEAD = 32
-#: Seconds between two looks at a line that is silent, and after which it is given up.
-TICK, SILENCE = 0.1, 60.0
+#: Seconds between two looks at a line that is silent.
+TICK = 0.1
 _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
 _KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]{1,255}")
 _UPLOAD = re.compile(rf"(?:.*?{PATH}/)?([0-9a-z]{{26}})/?")
@@ -109,11 +109,12 @@ def concat(text: str | None) -> tuple[str, list[str]]:
     return "final", [upload_id(reference) for reference in rest.split()]
 
 
-def received(stream: IO[bytes], length: int | None) -> Iterator[bytes]:
+def received(stream: IO[bytes], length: int | None) -> Generator[bytes, None, None]:
     """Yield a body as it comes, nothing (``b""``) now and then while nothing comes, and end where it ends.
 
     That is where it should end, or where the line broke: a server's stream cannot tell the two apart, and need not,
-    for the offset says what arrived. A line that is silent for too long is given up, so that it holds no thread.
+    for the offset says what arrived. Close it before answering: granian stands still, all of it, when a request is
+    answered while its body is being read.
     """
     arrived: queue.Queue[bytes | None] = queue.Queue(AHEAD)
     left = threading.Event()
@@ -129,10 +130,10 @@ def received(stream: IO[bytes], length: int | None) -> Iterator[bytes]:
             if left.is_set():
                 return
 
-    threading.Thread(target=read, name="upload-reader", daemon=True).start()
-    heard = time.monotonic()
+    reader = threading.Thread(target=read, name="upload-reader", daemon=True)
+    reader.start()
     try:
-        while time.monotonic() - heard < SILENCE:
+        while True:
             try:
                 chunk = arrived.get(timeout=TICK)
             except queue.Empty:
@@ -140,10 +141,10 @@ def received(stream: IO[bytes], length: int | None) -> Iterator[bytes]:
                 continue
             if chunk is None:
                 return
-            heard = time.monotonic()
             yield chunk
     finally:
         left.set()
+        reader.join()
 
 
 def _read(stream: IO[bytes], length: int | None) -> Iterator[bytes | None]:

@@ -1,6 +1,7 @@
 """/v1/uploads: tus 1.0, so that anything can be brought over a line that breaks; and a list of what is on its way."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import wraps
 from typing import Any
 
@@ -129,8 +130,8 @@ def arriving() -> bool:
 def append(id: str, offset: int, length: int | None, checksum: Checksum | None) -> Upload:
     """Hand this request's body to the service as it comes; it never lies in memory as a whole."""
     announced = request.content_length
-    chunks = tus.received(request.environ["wsgi.input"], announced)
-    return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
+    with closing(tus.received(request.environ["wsgi.input"], announced)) as chunks:
+        return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
 
 
 def create() -> Upload:
