@@ -179,9 +179,7 @@ class DiffQuery(Strict):
     """Which two versions are compared."""
 
     old = Text(REFERENCE, required=True, data_key="from", metadata={"description": "A version's number or a tag."})
-    new = Text(
-        REFERENCE, load_default="latest", data_key="to", metadata={"description": "The like."}
-    )
+    new = Text(REFERENCE, load_default="latest", data_key="to", metadata={"description": "The like."})
 
 
 class PrefetchSchema(Open):

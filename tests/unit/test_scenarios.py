@@ -1,0 +1,91 @@
+"""What a user's scenarios may say: all that the shipped ones say, and nothing that reaches beyond parameters."""
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import BadScenario
+from datasets.catalogue import datasets
+from datasets.scenarios import FIELDS, checked, describe
+
+
+def own(dataset: str) -> list[dict[str, Any]]:
+    found = datasets()[dataset]
+    return list(found.scenarios(0, 1000)) if found.definition.get("scenarios") else [{"index": 0}]
+
+
+def lines(*scenarios: Any) -> list[bytes]:
+    return [json.dumps(one).encode() for one in scenarios]
+
+
+def test_every_built_in_dataset_can_be_extended() -> None:
+    assert FIELDS.keys() == datasets().keys()
+
+
+@pytest.mark.parametrize("dataset", sorted(FIELDS))
+def test_what_the_shipped_scenarios_say_may_be_said(dataset: str) -> None:
+    shipped = own(dataset)
+    assert list(checked(lines(*shipped), dataset)) == shipped
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"street": "../../etc"}, "street"),
+        ({"route": ["nowhere", "either"]}, "no way leads"),
+        ({"route": ["<xml/>", "b"]}, "match"),
+        ({"start": {"lane": 5, "pos": 1.0, "speed": 1.0}}, "lane"),
+        ({"start": {"lane": 0, "pos": 1.0, "speed": 1.0, "type": "x"}}, "start.type"),
+        ({"vehicles": 1e9}, "vehicles"),
+        ({"vehicles": True}, "vehicles"),
+        ({"event": "os.system"}, "event"),
+        ({"time_limit": float("1e300")}, "time_limit"),
+        ({"configuration": "x.sumocfg"}, "configuration"),
+    ],
+)
+def test_a_street_takes_parameters_and_nothing_else(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadScenario, match=words):
+        list(checked(lines(own("car_street")[0] | change), "car_street"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"other_vehicles_type": "os.system"},
+        {"observation": {"type": "Kinematics"}},
+        {"action": {"type": "x"}},
+        {"lanes_count": 10**9},
+        {"vehicles_density": "1"},
+    ],
+)
+def test_a_highway_takes_numbers_and_no_classes(config: dict[str, Any]) -> None:
+    with pytest.raises(BadScenario):
+        list(checked(lines({"options": {"config": config}}), "highway"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"{", b"\xff", b'{"name": "\\ud800"}', b'{"a":' * 5000, b'{"name": NaN}', b'{"name":"' + b"x" * 20_000],
+)
+def test_a_line_that_is_none_is_refused_with_its_number(line: bytes) -> None:
+    with pytest.raises(BadScenario, match="Line 2") as refused:
+        list(checked([b"{}", line], "noop"))
+    assert refused.value.members == {"line": 2}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b'{"extends": "gymnasium.make", "scenarios": "x"}',
+        b'{"extends": "noop"}',
+        b'{"extends": "noop", "scenarios": "x", "env": "os:system"}',
+        b'{"extends": "noop", "scenarios": "x", "params": {}}',
+        b"[" * 20_000,
+    ],
+)
+def test_a_description_says_what_it_may(raw: bytes) -> None:
+    with pytest.raises(BadScenario):
+        describe(raw)
