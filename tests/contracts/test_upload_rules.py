@@ -1,0 +1,230 @@
+"""What the rules of uploads promise on each database: compare-and-set, taking over, sharing bytes, letting go."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.domain import uploads as cutting
+from core.domain.uploads import Upload
+from core.errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
+from core.services import uploads as service
+from core.services.uploads import Uploads
+from core.store.database import Database
+from datasets.stores import ObjectStore, open_store
+from tests.conftest import Clock
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(f"file://{tmp_path / 'objects'}")
+
+
+@pytest.fixture
+def uploads(database: Database, store: ObjectStore) -> Uploads:
+    return Uploads(database, store, ttl=100.0, largest=1000)
+
+
+def finished(uploads: Uploads, data: bytes, *, partial: bool = False) -> Upload:
+    made = uploads.create(len(data), partial=partial)
+    return uploads.append(made.id, 0, [data])
+
+
+def keys(store: ObjectStore) -> list[str]:
+    return list(store.list("uploads/"))
+
+
+def test_every_part_is_durable_before_the_next_one_comes(
+    uploads: Uploads, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutting, "PART", 4)
+    made = uploads.create(10)
+    seen: list[int] = []
+
+    def body() -> Iterator[bytes]:
+        for piece in (b"0123", b"4567", b"89"):
+            yield piece
+            seen.append(uploads.get(made.id).offset)
+
+    assert uploads.append(made.id, 0, body()).offset == 10
+    assert seen[:2] == [0, 4] and len(keys(store)) == 3
+    assert b"".join(uploads.content(made.id)) == b"0123456789"
+    for start in range(11):
+        for length in range(12 - start):
+            assert uploads.read(made.id, start, length) == b"0123456789"[start : start + length]
+
+
+def test_whoever_comes_later_takes_over_and_the_one_before_moves_nothing_more(
+    uploads: Uploads, store: ObjectStore
+) -> None:
+    made = uploads.create(10)
+
+    def body() -> Iterator[bytes]:
+        yield b"old"
+        assert uploads.append(made.id, 0, [b"fresh"]).offset == 5
+
+    with pytest.raises(OffsetMismatch) as late:
+        uploads.append(made.id, 0, body())
+    assert late.value.members["offset"] == 5
+    uploads.append(made.id, 5, [b"bytes"])
+    assert b"".join(uploads.content(made.id)) == b"freshbytes"
+    assert len(keys(store)) == 2  # what the late one stored is gone
+
+
+def test_two_processes_at_one_offset_have_one_winner(database: Database, store: ObjectStore) -> None:
+    first, second = (Uploads(database, store) for _ in range(2))
+    made = first.create(4000)
+    both = threading.Barrier(2)
+    outcomes: list[str] = []
+
+    def race(one: Uploads, byte: bytes) -> None:
+        for _ in range(10):
+            at = one.get(made.id).offset
+            both.wait(30.0)
+            try:
+                one.append(made.id, at, [byte * 100])
+                outcomes.append("kept")
+            except Conflict:
+                outcomes.append("late")
+            both.wait(30.0)
+
+    threads = [threading.Thread(target=race, args=pair) for pair in ((first, b"a"), (second, b"b"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    kept = first.get(made.id).offset
+    assert kept == 100 * outcomes.count("kept") and 10 <= outcomes.count("kept") <= 20
+    first.append(made.id, kept, [b"c" * (4000 - kept)])
+    whole = b"".join(first.content(made.id))
+    assert all(len(set(whole[at : at + 100])) == 1 for at in range(0, 4000, 100)), "bytes of the two are mixed"
+
+
+def test_a_writer_that_stands_still_is_fenced_off(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "STILL", 0.05)
+    made = uploads.create(10)
+    hanging, woken = threading.Event(), threading.Event()
+    outcome: list[str] = []
+
+    def body() -> Iterator[bytes]:
+        yield b"abc"
+        hanging.set()
+        woken.wait(30.0)
+
+    def hang() -> None:
+        try:
+            uploads.append(made.id, 0, body())
+        except OffsetMismatch:
+            outcome.append("late")
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert hanging.wait(30.0)
+    assert uploads.settled(made.id).offset == 0
+    assert uploads.append(made.id, 0, [b"0123456789"]).finished
+    woken.set()
+    thread.join(30.0)
+    assert outcome == ["late"]
+    assert b"".join(uploads.content(made.id)) == b"0123456789"
+
+
+def test_a_dead_process_s_upload_goes_on_where_it_stood(
+    uploads: Uploads, database: Database, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STILL", 0.05)
+    made = uploads.create(10)
+
+    class Killed(BaseException):
+        pass
+
+    def dies(*_: object, **__: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(uploads, "_advance", dies)
+    monkeypatch.setattr(uploads, "_release", dies)
+    with pytest.raises(Killed):
+        uploads.append(made.id, 0, [b"01234"])
+    other = Uploads(database, store, ttl=100.0)
+    assert other.settled(made.id).offset == 0
+    other.append(made.id, 0, [b"0123456789"])
+    assert len(keys(store)) == 2
+    other.comb()
+    assert len(keys(store)) == 1
+    assert b"".join(other.content(made.id)) == b"0123456789"
+
+
+def test_combing_lets_be_what_may_be_about_to_get_its_row(uploads: Uploads, store: ObjectStore) -> None:
+    made = uploads.create(10)
+
+    def body() -> Iterator[bytes]:
+        yield b"01234"
+        store.put(f"uploads/{made.id}/00000000000005-aaaaaaaaaaaaaaaa", [b"56789"])
+        uploads.comb()
+        assert len(keys(store)) == 1
+
+    uploads.append(made.id, 0, body())
+    store.put("uploads/00000000000000000000000000/00000000000000-aaaaaaaaaaaaaaaa", [b"nobody's"])
+    uploads.comb()
+    assert len(keys(store)) == 2
+    uploads.append(made.id, 5, [b"56789"])
+    uploads.comb()
+    assert b"".join(uploads.content(made.id)) == b"0123456789" and len(keys(store)) == 2
+
+
+def test_shared_bytes_stay_until_the_last_one_goes(uploads: Uploads, store: ObjectStore) -> None:
+    parts = [finished(uploads, data, partial=True).id for data in (b"ab", b"cd")]
+    first = uploads.concatenate(parts, "", "").id
+    second = uploads.concatenate([parts[1], parts[0], parts[1]], "", "").id
+    for id in (*parts, first):
+        uploads.delete(id)
+    uploads.comb()
+    assert b"".join(uploads.content(second)) == b"cdabcd"
+    uploads.delete(second)
+    assert keys(store) == []
+
+
+def test_an_unfinished_upload_has_no_content(uploads: Uploads) -> None:
+    made = uploads.create(10)
+    uploads.append(made.id, 0, [b"01234"])
+    for use in (lambda: uploads.content(made.id), lambda: uploads.read(made.id, 0, 1), lambda: uploads.hold(made.id)):
+        with pytest.raises(UploadUnfinished):
+            use()
+
+
+def test_what_is_left_alone_expires_and_each_byte_gives_it_more_time(uploads: Uploads, clock: Clock) -> None:
+    made = uploads.create(10)
+    clock.now += 99.0
+    uploads.append(made.id, 0, [b"01234"])
+    clock.now += 99.0
+    assert uploads.sweep() == 0 and uploads.get(made.id).offset == 5
+    clock.now += 2.0
+    with pytest.raises(Gone):
+        uploads.get(made.id)
+    assert uploads.sweep() == 1
+    with pytest.raises(UnknownUpload):
+        uploads.get(made.id)
+
+
+def test_what_is_held_is_neither_swept_nor_deleted(uploads: Uploads, store: ObjectStore, clock: Clock) -> None:
+    made = finished(uploads, b"x")
+    uploads.hold(made.id, 500.0)
+    clock.now += 200.0
+    assert uploads.sweep() == 0 and b"".join(uploads.content(made.id)) == b"x"
+    with pytest.raises(InUse):
+        uploads.delete(made.id)
+    uploads.let_go(made.id)
+    assert uploads.sweep() == 1
+    assert keys(store) == []
+
+
+def test_an_upload_that_is_deleted_while_bytes_come_keeps_none(uploads: Uploads, store: ObjectStore) -> None:
+    made = uploads.create(10)
+
+    def body() -> Iterator[bytes]:
+        yield b"01234"
+        uploads.delete(made.id)
+
+    with pytest.raises((NotFound, UnknownUpload)):
+        uploads.append(made.id, 0, body())
+    assert keys(store) == []

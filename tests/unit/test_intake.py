@@ -1,0 +1,100 @@
+"""A body is cut into parts by size and by the clock, and the headers of tus are read strictly."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api import tus
+from core.domain import uploads as cutting
+from core.domain.uploads import Intake
+from core.errors import BadRequest, Invalid, TooLarge, TruncatedUpload
+
+
+def parts(intake: Intake) -> list[bytes]:
+    return [b"".join(part) for part in intake.parts()]
+
+
+@given(st.lists(st.binary(max_size=9), max_size=20))
+def test_the_parts_are_the_body_and_none_is_empty(chunks: list[bytes]) -> None:
+    body = b"".join(chunks)
+    intake = Intake(chunks, len(body), algorithm="sha1")
+    found = parts(intake)
+    assert b"".join(found) == body and all(found) and intake.ended
+    assert intake.digest() == hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+def test_a_part_ends_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "PART", 4)
+    assert parts(Intake([b"abc", b"def", b"g"], 100, pace=False)) == [b"abcdef", b"g"]
+
+
+def test_a_part_ends_by_the_clock_also_while_nothing_comes() -> None:
+    now = 0.0
+
+    def slow() -> Iterator[bytes]:
+        nonlocal now
+        for chunk in (b"a", b"", b"", b"b", b"", b"", b"", b"c"):
+            yield chunk
+            now += 0.2
+
+    assert parts(Intake(slow(), 100, clock=lambda: now)) == [b"a", b"b", b"c"]
+
+
+def test_more_than_there_is_room_for_is_an_error() -> None:
+    with pytest.raises(TooLarge):
+        parts(Intake([b"abc", b"def"], 5))
+    assert parts(Intake([b"abc", b"def"], 3)) == [b"abc"]
+
+
+class Line(io.RawIOBase):
+    """A stream that breaks as it is told."""
+
+    def __init__(self, data: bytes, error: Exception | None) -> None:
+        self._data = io.BytesIO(data)
+        self._error = error
+
+    def read(self, size: int = -1) -> bytes:
+        if not (chunk := self._data.read(size)) and self._error:
+            raise self._error
+        return chunk
+
+
+@pytest.mark.parametrize("error", [None, OSError(), TruncatedUpload()])
+@pytest.mark.parametrize("length", [None, 200_000])
+def test_what_came_before_a_line_broke_comes_out(length: int | None, error: Exception | None) -> None:
+    data = bytes(range(250)) * 400
+    line: Any = Line(data, error)
+    assert b"".join(tus.received(line, length)) == data
+
+
+def test_no_more_is_read_than_was_announced() -> None:
+    line: Any = Line(b"hello world", None)
+    assert b"".join(tus.received(line, 5)) == b"hello"
+    assert line.read() == b" world"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "ids"),
+    [
+        (None, "whole", []),
+        ("partial", "partial", []),
+        (f"final;/v1/uploads/{'a' * 26}", "final", ["a" * 26]),
+        (f"final;http://h:1/v1/uploads/{'a' * 26}  {'b' * 26}", "final", ["a" * 26, "b" * 26]),
+    ],
+)
+def test_kinds_of_uploads(text: str | None, kind: str, ids: list[str]) -> None:
+    assert tus.concat(text) == (kind, ids)
+
+
+@given(st.text(max_size=60))
+def test_no_header_breaks_the_reader(text: str) -> None:
+    for read in (tus.metadata, tus.checksum, tus.concat, tus.upload_id, lambda text: tus.number("Upload-Length", text)):
+        try:
+            read(text)
+        except (BadRequest, Invalid):
+            continue
