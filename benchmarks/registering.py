@@ -105,7 +105,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
             break
     assert files == count
     paging = time.perf_counter() - began
-    assert made.datasets.collect_garbage(0.0) == 0
+    assert made.datasets.collect_garbage(0.0) == made.datasets.comb(0.0) == 0
     database.close()
     return {
         "seconds": seconds,

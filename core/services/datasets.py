@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from core.domain.ids import new_id
@@ -353,14 +354,15 @@ class Datasets:
     # -- what is left over
 
     def collect_garbage(self, grace: float = GRACE) -> int:
-        """Remove objects that no version needs; return how many. What is at work, or was a moment ago, is let be."""
+        """Remove what ended versions alone needed; return how many objects. What ended a moment ago is let be."""
         with self._database.read() as c:
             over = store.purgeable(c, self._database.now(c) - grace)
-        removed = sum(self.purge(id) for id in over)
-        for prefix in ("packs/", "manifests/"):
-            for key in self._objects.list(prefix):
-                removed += self._comb(key, grace)
-        return removed
+        return sum(self.purge(id) for id in over)
+
+    def comb(self, grace: float = GRACE) -> int:
+        """Remove objects that no row refers to; return how many. It looks at every object there is."""
+        keys = chain(self._objects.list("packs/"), self._objects.list("manifests/"))
+        return sum(self._remove_stray(key, grace) for key in keys)
 
     def purge(self, id: str) -> int:
         """Remove what an ended version alone refers to: the object first, then the reference."""
@@ -376,7 +378,7 @@ class Datasets:
             self._database.write(lambda c, object=object: store.forget(c, id, object))  # type: ignore[misc]
         return removed
 
-    def _comb(self, key: str, grace: float) -> int:
+    def _remove_stray(self, key: str, grace: float) -> int:
         """Remove an object without a reference: of a job that lost its claim between one and the other."""
         maker = key.split("/")[1]
         with self._database.read() as c:

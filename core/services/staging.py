@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two progress events of one download.
 PACE = 0.5
+#: Seconds between two searches for objects that no dataset refers to.
+COMBING = 3600.0
 
 
 class Staging:
@@ -48,6 +50,7 @@ class Staging:
         self._environments = environments_folder
         self._cache = cache
         self._plays = plays
+        self._comb_at = 0.0
 
     def ready(self, provenance: dict[str, Any]) -> bool:
         """Tell whether nothing is left to be done, so that the dispatcher can go on by itself."""
@@ -110,6 +113,9 @@ class Staging:
     def sweep(self) -> None:
         """Remove what nobody needs any more: objects of datasets, and folders on this node."""
         self._datasets.collect_garbage()
+        if time.monotonic() >= self._comb_at:
+            self._comb_at = time.monotonic() + COMBING
+            self._datasets.comb()
         playing.sweep(self._plays, lambda: map(playing.named, self._datasets.in_use()))
         self._cache.sweep(self._alive)
 

@@ -89,6 +89,7 @@ def test_two_that_hold_one_claim_after_the_other_leave_one_version(platform: Pla
     assert b"".join(platform.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
     clock.now += GRACE * 2
     platform.datasets.collect_garbage()
+    platform.datasets.comb()
     with platform.database.read() as c:
         assert objects(platform) == set(store.objects_of(c, id))
 
@@ -216,6 +217,8 @@ class Life:
     def clean(self) -> None:
         self.clock.now += self.chance.choice([1.0, GRACE * 2])
         self.platform.datasets.collect_garbage()
+        if self.chance.random() < 0.3:
+            self.platform.datasets.comb()
 
     def check(self) -> None:
         alive = {one["digest"] for one in self.versions()} | {digest for _, digest in self.running.values()}
@@ -254,7 +257,7 @@ def test_an_object_without_a_reference_is_combed_out(platform: Platform, clock: 
     platform.store.put(f"packs/{kept['id']}/stray", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
     clock.now += GRACE * 2
-    assert platform.datasets.collect_garbage() == 2
+    assert platform.datasets.comb() == 2 and platform.datasets.comb() == 0
     assert b"".join(platform.datasets.file("d", "a").read(0, 1)) == b"1"
 
 
