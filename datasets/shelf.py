@@ -53,6 +53,7 @@ class Shelf:
         self._trees = folder / "trees"
         self._objects = folder / "objects"
         self._partial = folder / "partial"
+        self._checked = folder / "checked"
         self._pins = Pins(folder / "pins")
 
     # -- where things are
@@ -127,6 +128,7 @@ class Shelf:
         target = self.tree(id)
         os.replace(manifest, self.manifest(id))
         os.rename(draft, target)
+        self.note_check(id)
         self.mark(id, Marker(files, size, this_boot()))
         return target
 
@@ -150,6 +152,21 @@ class Shelf:
             self.tree(id).chmod(0o700)  # who is not root may only move what they may write
             self.tree(id).rename(draft)
             Draft(draft).thaw()
+
+    # -- what is read again
+
+    def note_check(self, id: str) -> None:
+        """Note that something is known to be what it should be, as of now."""
+        path = self._checked / id
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    def longest_unchecked(self, age: float) -> str | None:
+        """Return whose check is longest ago; None if none is more than so many seconds."""
+        present = [id for id, _ in self._markers() if self.whole(id)] + [path.name for path in _entries(self._objects)]
+        checks = {path.name: path.stat().st_mtime for path in _entries(self._checked)}
+        oldest = min(present, key=lambda id: checks.get(id, 0.0), default=None)
+        return oldest if oldest is not None and checks.get(oldest, 0.0) <= time.time() - age else None
 
     # -- what goes
 
@@ -234,6 +251,7 @@ class Shelf:
         """Take something off the shelf, at once; what is left to do is to remove what it was."""
         self._partial.mkdir(parents=True, exist_ok=True)
         trash = self._partial / f"{id}.{secrets.token_hex(4)}.trash"
+        (self._checked / id).unlink(missing_ok=True)
         if self.object(id).exists():
             return self.object(id).rename(trash)
         self.withdraw(id)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from datasets.connections import Connection
 from datasets.drafts import Draft, full, sound
 from datasets.locks import locked
 from datasets.manifest import Entry
-from datasets.shelf import Marker, Shelf
+from datasets.shelf import Shelf
 from datasets.stores.base import ObjectStore
 from datasets.transfer import PACE, THREADS, Patience, Progress, Tally, Transfer
 
@@ -29,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 #: What those who waited for a download are told when it fails, instead of all trying it again in turn.
 SHARED = {each.slug: each for each in (OriginFailed, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)}
+
+
+#: Seconds after which what lies here is read again, and bytes/s that this may take of the disk.
+CHECKED, PACE_OF_SCRUB = 7 * 86_400.0, 200e6
 
 
 def silent(progress: Progress) -> None:
@@ -112,19 +117,29 @@ class NodeCache:
                 path = self._make_tree(id, digest, entries, say)
         return path
 
-    def verify(self, digest: str) -> list[str]:
+    def verify(self, digest: str, *, pace: float | None = None) -> list[str]:
         """Read a whole tree or object, mend from the origin what is damaged, and return what was.
 
-        Raise what the origin failed of; then the tree is not ready any more.
+        ``pace`` in bytes/s, so that others have something of the disk. Raise what the origin failed of; then the tree
+        is not ready any more.
         """
         id = _id(digest)
-        with locked(self._shelf.lock(id)):
-            if (object := self._shelf.object(id)).exists() and not sound(object, object.stat().st_size, digest):
-                logger.warning("the staged object %s was damaged; it is fetched again when needed", digest)
-                object.unlink()
-                return [digest]
-            marker = self._shelf.marker(id)
-            return self._mend(id, digest, marker) if marker is not None and self._shelf.whole(id) else []
+        ours = f"verify-{os.getpid()}-{secrets.token_hex(4)}"
+        self._shelf.pin(id, ours)  # it shall not go while it is read
+        try:
+            with locked(self._shelf.lock(id)):
+                self._shelf.note_check(id)
+                return self._mended_object(id, digest) + self._mended_tree(id, digest, pace)
+        finally:
+            self._shelf.release(ours)
+
+    def scrub(self, age: float = CHECKED, *, pace: float | None = PACE_OF_SCRUB) -> list[str]:
+        """Verify what was not verified for longest, if that is more than ``age`` seconds ago; return what was damaged.
+
+        To be called now and then: a bit that flips in a cache is found by nobody else.
+        """
+        id = self._shelf.longest_unchecked(age)
+        return [] if id is None else self.verify(f"sha256:{id}", pace=pace)
 
     # -- alone
 
@@ -142,6 +157,7 @@ class NodeCache:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _sync(draft.folder / id)  # an object has no marker that says in which boot it was written
                 os.rename(draft.folder / id, target)
+                self._shelf.note_check(id)
         finally:
             draft.discard()
             self._shelf.settle(id)
@@ -196,30 +212,47 @@ class NodeCache:
             else:
                 yield entry
 
-    def _mend(self, id: str, digest: str, marker: Marker) -> list[str]:
-        tree = self._shelf.tree(id)
-        damaged = [
-            entry
-            for entry in _entries(self._shelf.manifest(id))
-            if not sound(tree / entry.path, entry.size, entry.digest)
-        ]
-        if not damaged:
+    def _mended_object(self, id: str, digest: str) -> list[str]:
+        path = self._shelf.object(id)
+        if not path.exists() or sound(path, path.stat().st_size, digest):
             return []
-        names = [entry.path for entry in damaged]
-        logger.warning("the staged dataset %s was damaged in %d files, first %r", digest, len(names), names[0])
-        self._shelf.withdraw(id)
+        logger.warning("the staged object %s was damaged; it is fetched again when it is needed", digest)
+        path.unlink()
+        return [digest]
+
+    def _mended_tree(self, id: str, digest: str, pace: float | None) -> list[str]:
+        marker = self._shelf.marker(id)
+        if marker is None or not self._shelf.whole(id):
+            return []
+        tree = self._shelf.tree(id)
+        damaged = []
+        for entry in _entries(self._shelf.manifest(id)):
+            if not sound(tree / entry.path, entry.size, entry.digest):
+                damaged.append(entry)
+            if pace is not None:
+                time.sleep(entry.size / pace)
+        if damaged:
+            names = [entry.path for entry in damaged]
+            logger.warning("the staged dataset %s was damaged in %d files, first %r", digest, len(names), names[0])
+            self._shelf.withdraw(id)
+            self._replace(id, damaged)
+            self._shelf.mark(id, marker)
+        return [entry.path for entry in damaged]
+
+    def _replace(self, id: str, entries: list[Entry]) -> None:
+        """Put sound files in the place of damaged ones; who has one open keeps what they have."""
+        tree = self._shelf.tree(id)
         draft = Draft(self._shelf.partial(id, "mended"))
         try:
-            tally = Tally(len(damaged), sum(entry.size for entry in damaged))
-            self._transfer.fetch(damaged, draft, tally, silent)
-            for entry in damaged:
+            tally = Tally(len(entries), sum(entry.size for entry in entries))
+            with _room():
+                self._transfer.fetch(entries, draft, tally, silent)
+            for entry in entries:
                 target = tree / entry.path
                 with _writable(target.parent):
                     os.replace(draft.path(entry), target)
         finally:
             draft.discard()
-        self._shelf.mark(id, marker)
-        return names
 
 
 class _Alone:

@@ -10,6 +10,8 @@ from datasets.manifest import Entry
 LONGEST = 8 << 20
 #: Bytes between two files that are rather read and dropped than asked for around.
 GAP = 64 << 10
+#: Files of one request: what is known of them is held until they are there.
+MOST = 1_000
 #: Entries looked at together: those of one object need not follow each other in the manifest.
 WINDOW = 10_000
 
@@ -54,4 +56,5 @@ def _joins(run: list[Entry], entry: Entry) -> bool:
         (entry.source, entry.etag) == (first.source, first.etag)
         and 0 <= entry.offset - end <= GAP  # less than 0: two files share bytes, and each wants them
         and entry.offset + entry.size - first.offset <= LONGEST
+        and len(run) < MOST
     )

@@ -308,14 +308,15 @@ class Transfer:
         for entry in stretch.entries:
             if stop.is_set():
                 raise Stopped
-            if self._from_near(self._near, entry, draft):
+            if entry.size and self._from_near(self._near, entry, draft):
                 tally.add(entry.size, cached=True)
             else:
                 missing.append(entry)
         for rest in stretches(missing):
             self._pour(rest, draft, tally, line, stop)
             for entry in rest.entries:
-                self._near.put(entry.digest, Path(draft.path(entry)))
+                if entry.size:
+                    self._near.put(entry.digest, Path(draft.path(entry)))
 
     @staticmethod
     def _from_near(near: Near, entry: Entry, draft: Draft) -> bool:

@@ -118,6 +118,7 @@ class Staging:
             self._datasets.comb()
         playing.sweep(self._plays, lambda: map(playing.named, self._datasets.in_use()))
         self._cache.sweep(self._alive)
+        self._cache.scrub()
 
     def _alive(self, holders: set[str]) -> set[str]:
         """Return those of the holders that still need what they hold: simulations that have not ended, prefetches."""

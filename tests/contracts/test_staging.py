@@ -11,16 +11,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from core.errors import BadName, Corrupt, NodeFull, OriginFailed
+from datasets.cache import SimpleCache
 from datasets.manifest import Entry, digest_of, encode
 from datasets.packing import File, pack
 from datasets.staging import NodeCache, Progress
 from datasets.stores import ObjectStore, open_store
 from datasets.stores.filesystem import FilesystemStore
+from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.stores import S3Server
+from tests.system.house import free_ports
+
+__all__ = ["cache_of", "server", "servers", "token"]  # fixtures
 
 
 def digest(content: bytes) -> str:
@@ -171,7 +177,7 @@ def test_who_waited_for_a_download_that_failed_fails_alike(local: FilesystemStor
 
 
 def test_those_who_wait_hear_of_the_progress_too(local: FilesystemStore, tmp_path: Path) -> None:
-    entries = packed(local, {f"{number}": b"a" * 1000 for number in range(30)}, target=1000)
+    entries = packed(local, {f"{number}": b"a" * 1000 for number in range(16)}, target=1000)
     cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3), threads=2)
     heard: list[list[Progress]] = [[], []]
 
@@ -183,7 +189,7 @@ def test_those_who_wait_hear_of_the_progress_too(local: FilesystemStore, tmp_pat
         asker.start()
     for asker in askers:
         asker.join()
-    assert all(any(0 < one.files < 30 and one.total_files == 30 for one in said) for said in heard)
+    assert all(any(0 < one.files < 16 and one.total_files == 16 for one in said) for said in heard)
 
 
 def test_a_manifest_that_is_not_the_versions_own_fetches_nothing(local: FilesystemStore, tmp_path: Path) -> None:
@@ -395,6 +401,22 @@ def test_a_damaged_model_is_fetched_again(local: FilesystemStore, tmp_path: Path
     assert cache.object("models/m", digest(b"m" * 1000)).read_bytes() == b"m" * 1000
 
 
+def test_what_was_not_read_for_long_is_read_again_one_at_a_time(local: FilesystemStore, tmp_path: Path) -> None:
+    cache = NodeCache(tmp_path / "cache", local)
+    local.put("models/m", [b"m" * 1000])
+    model = cache.object("models/m", digest(b"m" * 1000))
+    trees = [staged(cache, version(local, name, 1000)) for name in "ab"]
+    for path in (model, trees[0] / "a", trees[1] / "b"):
+        path.chmod(0o644)
+        path.write_bytes(b"damaged")
+    assert cache.scrub(3600.0) == [], "they were verified when they came"
+    found = [cache.scrub(0.0) for _ in range(3)]
+    assert sorted(found) == [["a"], ["b"], [digest(b"m" * 1000)]]
+    assert not model.exists() and (trees[0] / "a").read_bytes() == b"a" * 1000
+    cache.sweep(lambda holders: holders)
+    assert cache.scrub(0.0) == []
+
+
 def test_a_tree_of_an_earlier_boot_is_read_before_it_is_believed(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 1000, "b": b"b" * 1000}, target=500)
     counting = Counting(local)
@@ -411,6 +433,57 @@ def test_a_tree_of_an_earlier_boot_is_read_before_it_is_believed(local: Filesyst
     cache.sweep(lambda holders: holders)
     assert json.loads(marker.read_text())["boot"] == "", "known to be on the disk now"
     assert cache.ready(digest_of(entries)) == tree
+
+
+# -- a cache nearer than the origin
+
+
+def test_what_one_node_fetched_the_next_has_from_the_cache(
+    servers: list[Server], cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
+) -> None:
+    files = some_files(60, seed=int.from_bytes(tmp_path.name.encode()))
+    entries = packed(local, files)
+    counting = Counting(local)
+    near = cache_of(*(server.url for server in servers))
+    assert contents(staged(NodeCache(tmp_path / "first", counting, near=near), entries)) == files
+    fetched = len(counting.reads)
+    said: list[Progress] = []
+    second = NodeCache(tmp_path / "second", counting, near=near)
+    tree = second.tree(digest_of(entries), lambda: iter(entries), holder="sim", say=said.append)
+    assert contents(tree) == files
+    empty = sum(not content for content in files.values())
+    assert all(length == 0 for _, _, length in counting.reads[fetched:]) and empty
+    assert said[-1].cached == said[-1].bytes == sum(map(len, files.values()))
+
+
+def test_without_the_cache_it_comes_from_the_origin(
+    cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
+) -> None:
+    files = some_files(20)
+    near = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
+    assert contents(staged(NodeCache(tmp_path / "cache", local, near=near), packed(local, files))) == files
+
+
+class Lying:
+    """A cache that has everything, wrong."""
+
+    def __init__(self) -> None:
+        self.brought: list[str] = []
+
+    def get(self, digest: str, size: int, target: BinaryIO) -> bool:
+        target.write(b"w" * size)
+        return True
+
+    def put(self, digest: str, path: Path) -> None:
+        self.brought.append(digest)
+
+
+def test_wrong_bytes_of_a_cache_are_not_used_and_right_ones_brought(local: FilesystemStore, tmp_path: Path) -> None:
+    files = {name: name.encode() * 1000 for name in "abc"}
+    entries = packed(local, files)
+    lying = Lying()
+    assert contents(staged(NodeCache(tmp_path / "cache", local, near=lying), entries)) == files
+    assert sorted(lying.brought) == sorted(entry.digest for entry in entries)
 
 
 # -- death

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.manifest import Entry
-from datasets.stretches import GAP, LONGEST, stretches
+from datasets.stretches import GAP, LONGEST, MOST, stretches
 from datasets.transfer import Patience, pause
 
 
@@ -21,6 +21,11 @@ def test_neighbours_are_one_request_whatever_order_their_names_have() -> None:
     random.Random(1).shuffle(pack)
     [one] = stretches(pack)
     assert (one.start, one.stop, len(one.entries)) == (0, 100_000, 100)
+
+
+def test_tiny_files_without_number_are_several_requests() -> None:
+    found = list(stretches(entry("store:p", number, 1) for number in range(2 * MOST + 1)))
+    assert [len(one.entries) for one in found] == [MOST, MOST, 1]
 
 
 def test_a_large_file_is_one_request_and_so_is_each_object() -> None:
