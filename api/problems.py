@@ -136,8 +136,9 @@ def register(app: Flask) -> None:
 
 
 def every(kind: type[PlatformError] = PlatformError) -> Iterator[type[PlatformError]]:
-    """Walk the tree of errors, each class once."""
-    yield kind
+    """Walk the tree of errors, each problem type once; a class without a slug of its own is the one above it."""
+    if "slug" in vars(kind):
+        yield kind
     for inner in kind.__subclasses__():
         yield from every(inner)
 
