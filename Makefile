@@ -22,7 +22,10 @@ scs: setup  ## Serve the cache alone on port 5080, as a laptop's configuration s
 	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
 
 test: setup  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
-	@$(PY) -m pytest tests
+	@$(PY) -m pytest tests --ignore tests/cluster
+
+cluster: setup  ## Tests against a real Kubernetes API server, built from its sources on first use.
+	@scripts/tools/kubernetes >/dev/null && $(PY) -m pytest tests/cluster
 
 unit: setup  ## The tests without I/O: seconds.
 	@$(PY) -m pytest tests/unit
@@ -39,4 +42,4 @@ bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.
 clean:    ## Remove what running leaves behind; environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs test unit lint openapi bench clean
+.PHONY: help setup demo run run-s3 scs test cluster unit lint openapi bench clean

@@ -1,31 +1,62 @@
 """`python -m benchmarks [measure ...]`: measure, keep, and write RESULTS.md; all measures when none is named."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import driving, fanout, footprint, latency, results
+from benchmarks import (
+    archive,
+    driving,
+    eviction,
+    fanout,
+    footprint,
+    latency,
+    registering,
+    results,
+    ring,
+    scs,
+    staging,
+)
 from benchmarks.figures import busy, keep
 
-MEASURES: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "fanout": fanout.measure,
-    "latency": latency.measure,
-    "driving": driving.measure,
-    "footprint": footprint.measure,
-}
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is measured, under which title, and how its figures are shown."""
+
+    name: str
+    title: str
+    measure: Callable[[], dict[str, Any]]
+    section: Callable[[dict[str, Any]], str]
+
+
+MEASURES = (
+    Measure("fanout", "No-op fan-out", fanout.measure, results.fanout),
+    Measure("latency", "POST to first result", latency.measure, results.latency),
+    Measure("driving", "car_street against a bare loop", driving.measure, results.driving),
+    Measure("footprint", "Footprint", footprint.measure, results.footprint),
+    Measure("scs", "The cache service against nginx", scs.measure, scs.show),
+    Measure("staging", "Staging from S3 against rclone", staging.measure, staging.section),
+    Measure("eviction", "Eviction", eviction.measure, eviction.section),
+    Measure("ring", "Which node keeps which key", ring.measure, ring.section),
+    Measure("registering", "Registering a million files", registering.measure, registering.section),
+    Measure("archive", "An archive of ten gigabytes", archive.measure, archive.section),
+)
 
 
 def main(asked: list[str]) -> int:
     """Run what is asked for; `results` alone only writes the page again."""
-    if unknown := sorted(set(asked) - MEASURES.keys() - {"results"}):
-        print(f"no measure {', '.join(unknown)}; there are {', '.join(MEASURES)} and results", file=sys.stderr)
+    known = {one.name for one in MEASURES}
+    if unknown := sorted(set(asked) - known - {"results"}):
+        print(f"no measure {', '.join(unknown)}; there are {', '.join(sorted(known))} and results", file=sys.stderr)
         return 2
-    for name in asked or MEASURES:
-        if name in MEASURES:
-            print(f"-- {name}", flush=True)
+    for one in MEASURES:
+        if not asked or one.name in asked:
+            print(f"-- {one.name}", flush=True)
             others = busy()
-            keep(name, MEASURES[name](), others)
-        results.write()
+            keep(one.name, one.measure(), others)
+        results.write((each.name, each.title, each.section) for each in MEASURES)
     print(f"written: {results.PAGE}")
     return 0
 

@@ -14,6 +14,7 @@ PARTS = (
     ("dispatch", r"workers\x00dispatch"),
     ("jobs", r"workers\x00jobs"),
     ("agent", r"workers\x00agent"),
+    ("scs", r"workers\x00scs"),
     ("supervisor", r"workers\x00run"),
     ("valkey", r"valkey-server|redis-server"),
     ("courier", r"harness\.courier"),

@@ -173,18 +173,10 @@ def footprint(found: Figures) -> str:
     )
 
 
-SECTIONS: tuple[tuple[str, str, Callable[[Figures], str]], ...] = (
-    ("fanout", "No-op fan-out", fanout),
-    ("latency", "POST to first result", latency),
-    ("driving", "car_street against a bare loop", driving),
-    ("footprint", "Footprint", footprint),
-)
-
-
-def write() -> None:
-    """Write the page of what is kept; a measure that has not run here has no section."""
+def write(sections: Iterable[tuple[str, str, Callable[[Figures], str]]]) -> None:
+    """Write the page of what is kept, by measure, title and text; what has not been measured here has no section."""
     page = [HEAD]
-    for measure, title, section in SECTIONS:
+    for measure, title, section in sections:
         if found := kept(measure):
             machine = found["machine"]
             page.append(
