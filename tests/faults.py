@@ -3,6 +3,7 @@
 import contextlib
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -159,11 +160,12 @@ FINAL: Mapping[str, Fault] = {
 class Proxy:
     """Stands before a server. Requests meet ``next``'s faults in order, then ``always``, else the server's answer."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(endpoint)
+        self._tls = tls
         self._server = (parts.hostname, parts.port)
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.endpoint = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.endpoint = f"http{'s' if tls else ''}://127.0.0.1:{self._listening.getsockname()[1]}"
         self.next: deque[Fault | None] = deque()
         self.always: Fault | None = None
         #: First lines and ranges of all requests.
@@ -192,7 +194,7 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         client.settimeout(30.0)
-        with contextlib.suppress(OSError), client:
+        with contextlib.suppress(OSError), self._spoken(client) as client:
             while head := _head(client):
                 asked = re.search(rb"(?im)^range: *(\S+)", head)
                 self.requests.append((head.split(b"\r\n")[0].decode(), asked[1].decode() if asked else ""))
@@ -201,6 +203,13 @@ class Proxy:
                 if fault is not None:
                     return fault(client, answer)
                 client.sendall(answer.head + answer.body)
+
+    def _spoken(self, client: socket.socket) -> socket.socket:
+        try:
+            return self._tls.wrap_socket(client, server_side=True) if self._tls else client
+        except OSError:
+            client.close()
+            raise
 
     def _ask(self, head: bytes) -> Answer:
         with socket.create_connection(self._server, timeout=30.0) as server:

@@ -4,11 +4,18 @@ import hashlib
 import io
 import logging
 import random
+import ssl
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from core.errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from datasets.connections import Connection
@@ -30,8 +37,8 @@ HARMLESS = {"slow to begin", "announces more", "gives more"}
 class Origin:
     """A bucket in MinIO, reached through a proxy."""
 
-    def __init__(self, minio: S3Server, tmp_path: Path) -> None:
-        self.proxy = Proxy(minio.endpoint)
+    def __init__(self, minio: S3Server, tmp_path: Path, tls: ssl.SSLContext | None = None) -> None:
+        self.proxy = Proxy(minio.endpoint, tls)
         self.bucket = fresh_bucket()
         keys = {"access_key": minio.access_key, "secret_key": minio.secret_key}
         self.secret = minio.secret_key
@@ -149,6 +156,31 @@ def test_who_has_to_hurry_is_not_made_to_wait_for_those_who_hang(origin: Origin)
     assert origin.nothing_is_visible()
 
 
+def test_a_certificate_is_believed_if_this_machine_trusts_it(
+    minio: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = tmp_path / "certificate.pem"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(own_certificate(certificate))
+    origin = Origin(minio, tmp_path, tls)
+    try:
+        entry = origin.put("a", b"a" * 1000)
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+        with pytest.raises(OriginFailed, match="certificate"):
+            origin.stage([entry])
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert (origin.stage([entry]) / "a").read_bytes() == b"a" * 1000
+    finally:
+        origin.proxy.close()
+
+
+def test_where_clouds_keep_secrets_nobody_is_asked(origin: Origin) -> None:
+    entry = origin.put("a", b"a" * 1000)
+    origin.connection = Connection(name="flaky", endpoint="http://169.254.169.254")
+    with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection"):
+        origin.stage([entry])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_on_the_worst_of_days_it_is_right_or_it_is_not_there(seed: int, origin: Origin) -> None:
     lot = random.Random(seed)
@@ -171,3 +203,20 @@ def test_on_the_worst_of_days_it_is_right_or_it_is_not_there(seed: int, origin: 
         assert {key: (tree / key).read_bytes() for key in files} == files
         return
     pytest.fail("it never became whole")
+
+
+def own_certificate(path: Path) -> Path:
+    """Write a key and a certificate for this machine, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(private + certificate.public_bytes(Encoding.PEM))
+    return path
