@@ -316,6 +316,7 @@ def test_tuspy_uploads_checks_and_resumes(api: Api) -> None:
     assert httpx.get(empty.url, trust_env=False).json()["state"] == "finished"
 
 
+@pytest.mark.parametrize("found", ["postgresql"], indirect=True)
 def test_tuspy_survives_kill_9(found: Found) -> None:
     data = noise(4_000_000)
     api = found()
@@ -357,10 +358,10 @@ def in_node(javascript: str, api: Api, file: Path, **asked: object) -> "subproce
     told = {"endpoint": f"{api.url}/v1/uploads", "file": str(file), **asked}
     environ = {
         "NODE_PATH": f"{javascript}/node_modules",
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": os.environ["PATH"],
         "ASKED": json.dumps(told),
     }
-    return subprocess.Popen(["node", str(NODE)], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([str(ROOT / "scripts/tools/npm"), "node", str(NODE)], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def said(process: "subprocess.Popen[str]") -> dict[str, str]:
@@ -396,6 +397,7 @@ def test_tus_js_client_uploads(api: Api, javascript: str, tmp_path: Path, way: d
     assert digest_of(api, url) == sha256(data)
 
 
+@pytest.mark.parametrize("found", ["sqlite"], indirect=True)
 def test_tus_js_client_survives_kill_9(found: Found, javascript: str, tmp_path: Path) -> None:
     data = noise(4_000_000)
     api = found()
