@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import spread
+from benchmarks.processes import tree, used
 from benchmarks.results import aim, number, spanned, table
 
 SIZES = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20}
@@ -54,8 +55,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(command: list[str], port: int) -> Iterator[None]:
-    """Run a server until the block ends; begin once it listens."""
+def process(command: list[str], port: int) -> Iterator[int]:
+    """Run a server until the block ends; begin once it listens, and yield its process."""
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen(command, stdout=said, stderr=said)
         try:
@@ -69,15 +70,15 @@ def process(command: list[str], port: int) -> Iterator[None]:
                         said.seek(0)
                         raise RuntimeError(f"{command[0]} does not start: {said.read()[-2000:]!r}") from None
                     time.sleep(0.05)
-            yield
+            yield server.pid
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(30)
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[dict[str, str]]:
-    """Have both serve the same objects; yield the prefix of each one's addresses."""
+def served(folder: Path) -> Iterator[dict[str, tuple[str, int]]]:
+    """Have both serve the same objects; yield the prefix of each one's addresses, and its process."""
     files = folder / "files"
     buckets = [{"Name": "private", "BucketQuota": "10Gi", "AllowNamespaces": ["bench"]}]
     tokens = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "bench"}]}
@@ -87,7 +88,10 @@ def served(folder: Path) -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "datasets.scs", "--config", str(folder / "scs.json")]
     command += ["--port", str(ours), "--directory", str(folder / "scs")]
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
-    with process(command, ours), process([nginx, "-c", str(folder / "nginx.conf")], theirs):
+    with (
+        process(command, ours) as cache,
+        process([nginx, "-c", str(folder / "nginx.conf")], theirs) as peer,
+    ):
         for size in SIZES.values():
             (files / str(size)).mkdir(parents=True)
             for number_ in range(FILES):
@@ -98,7 +102,10 @@ def served(folder: Path) -> Iterator[dict[str, str]]:
                 urllib.request.urlopen(request).close()
         files.chmod(0o755)
         folder.chmod(0o755)  # nginx serves as another user
-        yield {"scs": f"http://127.0.0.1:{ours}/v1/objects/private", "nginx": f"http://127.0.0.1:{theirs}"}
+        yield {
+            "scs": (f"http://127.0.0.1:{ours}/v1/objects/private", cache),
+            "nginx": (f"http://127.0.0.1:{theirs}", peer),
+        }
 
 
 def wrk(prefix: str, size: int, connections: int, seconds: float, folder: Path) -> float:
@@ -124,13 +131,18 @@ def measure(rounds: int = ROUNDS, seconds: float = SECONDS) -> dict[str, Any]:
         for name, size in SIZES.items():
             for connections in CONNECTIONS:
                 rates: dict[str, list[float]] = {who: [] for who in prefixes}
-                for prefix in prefixes.values():
+                costs: dict[str, list[float]] = {who: [] for who in prefixes}
+                for prefix, _ in prefixes.values():
                     wrk(prefix, size, connections, 1, Path(made))
                 for _ in range(rounds):
-                    for who, prefix in prefixes.items():
-                        rates[who].append(wrk(prefix, size, connections, seconds, Path(made)))
+                    for who, (prefix, pid) in prefixes.items():
+                        before = sum(map(used, tree(pid)))
+                        rate = wrk(prefix, size, connections, seconds, Path(made))
+                        rates[who].append(rate)
+                        costs[who].append((sum(map(used, tree(pid))) - before) / (rate * seconds) * 1e6)
                 ratios = [ours / theirs for ours, theirs in zip(rates["scs"], rates["nginx"], strict=True)]
-                found = {who: spread(each) for who, each in rates.items()} | {"ratio": spread(ratios)}
+                found: dict[str, Any] = {who: spread(each) for who, each in rates.items()}
+                found |= {"ratio": spread(ratios), "cpu": {who: spread(each) for who, each in costs.items()}}
                 figures["rates"][f"{name}, {connections} connections"] = {"size": name, **found}
                 print(f"{name} -c{connections}: {found}", flush=True)
     return figures
@@ -139,7 +151,11 @@ def measure(rounds: int = ROUNDS, seconds: float = SECONDS) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> str:
     """Write the section of the page of results."""
     rows = [
-        [name, spanned(each["scs"]), spanned(each["nginx"]), spanned(each["ratio"])]
+        [
+            name,
+            *(spanned(each[who]) for who in ("scs", "nginx", "ratio")),
+            *(spanned(each["cpu"][w]) for w in ("scs", "nginx")),
+        ]
         for name, each in found["rates"].items()
     ]
     met = all(each["ratio"]["median"] >= AIMS[each["size"]] for each in found["rates"].values())
@@ -149,7 +165,8 @@ def show(found: dict[str, Any]) -> str:
             f"`wrk -t1`, {found['files']} objects of each size, {found['seconds']} s a run, one worker each, in turn. "
             "The cache service checks a token, the bucket's rule and the object's row, notes the use, sends an ETag "
             "and counts; nginx sends files.",
-            table(["GET, requests/s", "cache service", "nginx", "ratio"], rows),
+            table(["GET, requests/s", "cache service", "nginx", "ratio", "its CPU, us/request", "nginx's"], rows),
+            "Processor time a request bears a busy machine better than a rate does.",
             aim(f"{wanted} of nginx at {', '.join(AIMS)}", met),
         ]
     )

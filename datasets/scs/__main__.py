@@ -1,7 +1,9 @@
 """`python -m datasets.scs --config FILE`: serve a cache; `--verify`: read every object once, and drop the damaged."""
 
 import argparse
+import ctypes
 import logging
+import os
 import resource
 import signal
 import socket
@@ -19,6 +21,7 @@ from datasets.scs.store import Store
 logger = logging.getLogger("datasets.scs")
 #: The exit status that says that what it was told cannot be done: a wrong configuration, or a port that is taken.
 UNUSABLE = 2
+PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +32,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int)
     parser.add_argument("--directory", type=Path, help="where objects are kept")
     parser.add_argument("--processes", type=int, help="processes on one folder and one port")
-    parser.add_argument("--share-port", action="store_true", help="let other processes of this user listen there too")
+    parser.add_argument(
+        "--kept-by", type=int, help=argparse.SUPPRESS
+    )  # the process that keeps several of these at work
     parser.add_argument("--verify", action="store_true", help="read every object once, drop the damaged, and exit")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s scs[%(process)d] %(levelname)s %(message)s")
@@ -42,18 +47,22 @@ def main(arguments: list[str]) -> int:
             return verify(config)
         if config.processes > 1:
             return supervise(arguments, config.processes)
-        return serve(config, share=given.share_port)
+        return serve(config, keeper=given.kept_by)
     except (ValueError, OSError) as error:
         print(f"scs: {error}", file=sys.stderr)
         return UNUSABLE
 
 
-def serve(config: Config, *, share: bool = False) -> int:
+def serve(config: Config, *, keeper: int | None = None) -> int:
     """Serve with one process until SIGTERM or SIGINT."""
+    if keeper is not None:  # none of several outlives whoever keeps them at work
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            return 0
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     reviewer = open_reviewer(config.reviewer)
-    listener = listen(config.host, config.port, share=share)
+    listener = listen(config.host, config.port, share=keeper is not None)
     store = Store(config)
     server = Server(config, store, reviewer, listener)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,7 +91,7 @@ def listen(host: str, port: int, *, share: bool) -> socket.socket:
 
 def supervise(arguments: list[str], processes: int) -> int:
     """Keep several processes at work on one port; the kernel deals connections out among them."""
-    command = [sys.executable, "-m", "datasets.scs", *arguments, "--processes", "1", "--share-port"]
+    command = [sys.executable, "-m", "datasets.scs", *arguments, "--processes", "1", "--kept-by", str(os.getpid())]
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -22,6 +22,8 @@ __all__ = ["BadDigest", "Cut", "Full", "Object", "Store", "TooLarge", "Unmet", "
 logger = logging.getLogger(__name__)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHUNK = 1 << 20
+#: Bytes that the ledger needs at a start.
+_ROOM = 2 << 20
 #: Entries kept in memory so that a read costs no query; then all are forgotten at once.
 #: Longer targets are not remembered: what is remembered stays below some 60 MB.
 _HOT, _SHORT = 65_536, 512
@@ -67,6 +69,8 @@ class Store:
             alone = _lock(self._alive.fileno())
             self._mark = open(self.folder / "processes" / self.process, "w")  # held until close()
             fcntl.flock(self._mark, fcntl.LOCK_EX)
+            if alone:
+                self._make_room()
             self.ledger = Ledger(self.folder / "ledger.db", config, self.process)
             if alone:
                 self._recover()
@@ -227,12 +231,20 @@ class Store:
             (self.folder / file).unlink(missing_ok=True)
         mark.unlink(missing_ok=True)
 
+    def _make_room(self) -> None:
+        """Have the ledger find some room on a full disk, at the cost of any objects: it could not be opened else."""
+        for rest in (self.folder / "temp").iterdir():
+            rest.unlink()
+        for file, _ in self._files():
+            disk = os.statvfs(self.folder)
+            if disk.f_bavail * disk.f_frsize >= _ROOM:
+                break
+            (self.folder / file).unlink()  # its row goes in `_recover`
+
     def _recover(self) -> None:
         for mark in (self.folder / "processes").iterdir():
             if mark.name != self.process:
                 mark.unlink()
-        for rest in (self.folder / "temp").iterdir():
-            rest.unlink()
         orphans = list(self.ledger.reconcile(self._files))
         self._unlink(orphans)
         if orphans:

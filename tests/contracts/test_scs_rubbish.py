@@ -1,0 +1,63 @@
+"""Whatever is sent to it: the cache service answers or hangs up, and still serves the next."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.scs import answers
+from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
+
+HEAD = f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Range: bytes=0-3\r\n\r\n".encode()
+PUT = f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 10\r\n\r\n0123456789".encode()
+PIECES = st.sampled_from([HEAD, PUT, b"\r\n", b"\0", b" ", b"HTTP/1.1", b"Content-Length: 18446744073709551616\r\n"])
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
+    with running(told(tmp_path_factory.mktemp("scs"))) as made:
+        yield made
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """Some requests with some bytes taken out, put in or changed."""
+    raw = bytearray(b"".join(draw(st.lists(PIECES | st.binary(max_size=30), min_size=1, max_size=6))))
+    for _ in range(draw(st.integers(0, 5))):
+        at = draw(st.integers(0, len(raw)))
+        raw[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(raw)
+
+
+@settings(max_examples=300)
+@given(raw=damaged())
+def test_rubbish_harms_nobody(cache: Cache, raw: bytes) -> None:
+    line = cache.line()
+    try:
+        line.send(raw)
+        line.sock.shutdown(socket.SHUT_WR)
+        while data := line.sock.recv(1 << 16):
+            assert b" 500 " not in data.partition(b"\r\n")[0]
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it had heard enough
+    finally:
+        line.close()
+    assert cache.ask("GET", "/healthz").status == 200
+
+
+@given(text=st.binary(max_size=40) | st.from_regex(rb"bytes=[0-9]{0,25}-[0-9]{0,25}"), size=st.integers(0, 1 << 50))
+def test_no_range_leads_outside(text: bytes, size: int) -> None:
+    found = answers.span(text, size)
+    if isinstance(found, tuple):
+        assert 0 <= found[0] < found[1] <= size
+    else:
+        assert found in (None, False)
+
+
+@given(given=st.binary(max_size=60), etag=st.none() | st.just(b'"x"'), reading=st.booleans())
+def test_conditions_are_decided_whatever_they_say(given: bytes, etag: bytes | None, reading: bool) -> None:
+    for name in answers.CONDITIONS:
+        assert answers.unmet({name: given}, etag, 1_800_000_000, reading=reading) in (None, 304, 412)
+    assert answers.whole_for(given, b'"x"', 1_800_000_000) in (True, False)
