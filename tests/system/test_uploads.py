@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import random
 import socket
 import struct
