@@ -17,6 +17,7 @@ from benchmarks import (
     ring,
     scs,
     staging,
+    uploads,
 )
 from benchmarks.figures import busy, keep
 
@@ -38,6 +39,7 @@ MEASURES = (
     Measure("footprint", "Footprint", footprint.measure, results.footprint),
     Measure("scs", "The cache service against nginx", scs.measure, scs.show),
     Measure("staging", "Staging from S3 against rclone", staging.measure, staging.section),
+    Measure("uploads", "Resumable uploads against tusd", uploads.measure, uploads.section),
     Measure("eviction", "Eviction", eviction.measure, eviction.section),
     Measure("ring", "Which node keeps which key", ring.measure, ring.section),
     Measure("registering", "Registering a million files", registering.measure, registering.section),
