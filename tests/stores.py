@@ -25,7 +25,7 @@ class S3Server:
         self, folder: Path, command: list[str], *, health: str, environ: Mapping[str, str] | None = None
     ) -> None:
         self.folder = folder
-        self.access_key = "tests"
+        self.access_key = secrets.token_hex(8)
         self.secret_key = secrets.token_hex(16)
         self.port = free_ports(1)[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"

@@ -28,6 +28,8 @@ from datasets.connections import Connection, address, permitted
 from datasets.stores.base import check_key
 
 logger = logging.getLogger(__name__)
+# It warns at each retry, with the host and with whatever bytes a broken server sent; what comes of them is said here.
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 CHUNK = 1 << 20
 #: What goes up in one request; larger objects go up in parts of this size, of which S3 takes 10,000.
@@ -354,9 +356,13 @@ def _open(
     client: Minio, bucket: str, name: str, start: int, length: int | None = None, etag: str | None = None
 ) -> _Opened:
     """Ask for a part of an object, and see that what is announced is what was asked for."""
-    wanted: dict[str, str | list[str] | tuple[str]] | None = {"If-Match": f'"{etag}"'} if etag else None
+    # A range also for the whole: the answer to one tells the size of the object beside the length of the body.
+    end = "" if length is None else str(start + length - 1)
+    wanted: dict[str, str | list[str] | tuple[str]] = {"Range": f"bytes={start}-{end}"}
+    if etag:
+        wanted["If-Match"] = f'"{etag}"'
     try:
-        response = client.get_object(bucket, name, offset=start, length=length or 0, request_headers=wanted)
+        response = client.get_object(bucket, name, request_headers=wanted)
     except S3Error as error:
         if error.code != "InvalidRange":
             raise
@@ -365,11 +371,10 @@ def _open(
     opened = _Opened(response, start, 0, (response.headers.get("ETag") or "").strip('"') or etag)
     try:
         announced = int(response.headers["Content-Length"])
-        if start or length:
-            first, last, total = _range(response)
-            end = total if length is None else min(start + length, total)
-            if (first, last + 1, announced) != (start, end, end - start):
-                raise _Strange("another range than was asked for")
+        first, last, total = _range(response)
+        stop = total if length is None else min(start + length, total)
+        if (first, last + 1, announced) != (start, stop, stop - start):
+            raise _Strange("another range than was asked for")
         opened.left = announced
     except (KeyError, ValueError, _Strange):
         opened.close()

@@ -1,0 +1,156 @@
+"""The object store behind a bad line: every byte as it was put, or StoreUnavailable, which says nothing of hosts."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from urllib3 import Timeout
+
+from core.errors import NotFound, StoreUnavailable
+from datasets.connections import Connection
+from datasets.stores import open_store, s3
+from datasets.stores.s3 import S3Store
+from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
+from tests.stores import S3Server, fresh_bucket
+
+CONTENT = random.Random(7).randbytes(3_000_000)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait as briefly as a busy machine allows."""
+    monkeypatch.setattr(s3, "PATIENCE", Timeout(connect=5.0, read=1.0))
+    monkeypatch.setattr(s3, "RESUMPTIONS", 2)
+
+
+@pytest.fixture
+def bucket(minio: S3Server) -> str:
+    """A bucket with an object in it."""
+    name = fresh_bucket()
+    open_store(minio.url(name), (minio.access_key, minio.secret_key)).put("a", [CONTENT])
+    return name
+
+
+@pytest.fixture
+def proxy(minio: S3Server) -> Iterator[Proxy]:
+    made = Proxy(minio.endpoint)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(hasty: None, minio: S3Server, bucket: str, proxy: Proxy) -> Iterator[S3Store]:
+    """The store, through the proxy."""
+    keys = {"access_key": minio.access_key, "secret_key": minio.secret_key}
+    made = S3Store(Connection(name="objects", endpoint=proxy.endpoint, **keys), bucket)
+    yield made
+    pools = made._client._http.pools
+    for key in pools.keys():  # the proxy waits for those who keep a connection
+        pools[key].close()
+
+
+@pytest.mark.parametrize("name", ["truncated", "reset in mid-body", "stalled in mid-body"])
+def test_a_body_that_breaks_off_is_taken_up_where_it_was(name: str, store: S3Store, proxy: Proxy) -> None:
+    proxy.next.extend([PASSING[name], PASSING[name]])
+    assert b"".join(store.get("a")) == CONTENT
+    starts = [int(asked.removeprefix("bytes=").partition("-")[0]) for _, asked in proxy.requests]
+    assert starts[0] == 0 < starts[1] <= starts[2]
+
+
+@pytest.mark.parametrize(
+    "name", ["500", "503 with Retry-After", "silent", "announces less", "announces more", "gives more", "babbles"]
+)
+def test_what_happens_once_costs_no_byte(name: str, store: S3Store, proxy: Proxy) -> None:
+    proxy.next.append(PASSING[name])
+    try:
+        assert b"".join(store.get("a", 1, 2_000_000)) == CONTENT[1:2_000_001]
+    except StoreUnavailable:
+        assert b"".join(store.get("a", 1, 2_000_000)) == CONTENT[1:2_000_001]
+
+
+@pytest.mark.parametrize("name", ["500", "truncated", "announces less", "babbles", "403", "redirects"])
+def test_what_goes_on_happening_is_an_error_that_keeps_secrets(
+    name: str, store: S3Store, proxy: Proxy, minio: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    proxy.always = {**PASSING, **FINAL}[name]
+    for attempt in (lambda: b"".join(store.get("a")), lambda: b"".join(store.get("a", 5, 2_000_000))):
+        with pytest.raises(StoreUnavailable) as caught:
+            attempt()
+        assert caught.value.__suppress_context__
+        said = f"{caught.value} {caught.value.members} {caplog.text}"
+        for hidden in (minio.secret_key, minio.access_key, "Signature", "Credential"):
+            assert hidden not in said
+        assert proxy.endpoint not in str(caught.value)
+
+
+def test_an_object_that_is_gone_is_told_from_a_store_that_is(store: S3Store, proxy: Proxy) -> None:
+    with pytest.raises(NotFound):
+        store.get("b")
+    proxy.always = hangs_up
+    for attempt in (
+        lambda: store.get("b"),
+        lambda: store.size("b"),
+        lambda: list(store.list("")),
+        lambda: store.delete("b"),
+    ):
+        with pytest.raises(StoreUnavailable):
+            attempt()
+
+
+def test_an_object_that_is_replaced_in_mid_body_is_not_mixed(store: S3Store, proxy: Proxy, minio: S3Server) -> None:
+    proxy.next.append(truncated)
+    reading = store.get("a")
+    first = next(reading)
+    assert CONTENT.startswith(first)
+    open_store(minio.url(store.bucket), (minio.access_key, minio.secret_key)).put("a", [CONTENT[::-1]])
+    with pytest.raises(StoreUnavailable):
+        list(reading)
+
+
+def test_a_server_that_freezes_is_given_up_and_found_again(hasty: None, own_minio: S3Server) -> None:
+    store = open_store(own_minio.url(fresh_bucket()), (own_minio.access_key, own_minio.secret_key))
+    store.put("a", [b"before"])
+    own_minio.freeze()
+    with pytest.raises(StoreUnavailable):
+        store.put("b", [b"meanwhile"])
+    with pytest.raises(StoreUnavailable):
+        store.get("a")
+    own_minio.thaw()
+    store.put("c", [b"after"])
+    assert b"".join(store.get("a")) == b"before"
+
+
+def test_a_server_that_is_killed_in_mid_body_and_comes_back_costs_nothing(own_minio: S3Server) -> None:
+    store = open_store(own_minio.url(fresh_bucket()), (own_minio.access_key, own_minio.secret_key))
+    content = CONTENT * 12
+    store.put("a", [content])
+    reading = store.get("a")
+    got = [next(reading)]
+    own_minio.kill()
+    rest = threading.Thread(target=lambda: got.extend(reading))
+    rest.start()
+    time.sleep(0.5)
+    own_minio.start()
+    rest.join()
+    assert b"".join(got) == content
+
+
+def test_uploads_in_parts_that_nobody_finished_are_given_up(minio: S3Server) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    store = S3Store(
+        Connection(name="o", endpoint=minio.endpoint, access_key=minio.access_key, secret_key=minio.secret_key),
+        fresh_bucket(),
+    )
+    store.put("there", [b"x"])
+    begun = store._client._create_multipart_upload(store.bucket, "never", {})
+    assert begun
+    assert store.sweep(datetime.now(UTC) - timedelta(days=1)) == 0
+    found = store._client._list_multipart_uploads(store.bucket, prefix="never").uploads
+    assert [one.object_name for one in found] == ["never"]
+    assert store.sweep(datetime.now(UTC) + timedelta(minutes=1)) == 1
+    assert not store._client._list_multipart_uploads(store.bucket, prefix="never").uploads
