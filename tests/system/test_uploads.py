@@ -362,7 +362,13 @@ def in_node(javascript: str, api: Api, file: Path, **asked: object) -> "subproce
         "PATH": os.environ["PATH"],
         "ASKED": json.dumps(told),
     }
-    return subprocess.Popen([str(ROOT / "scripts/tools/npm"), "node", str(NODE)], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [str(ROOT / "scripts/tools/npm"), "node", str(NODE)],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def said(process: "subprocess.Popen[str]") -> dict[str, str]:
