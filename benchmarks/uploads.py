@@ -13,6 +13,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 from benchmarks.figures import spread
+from benchmarks.results import number, spanned, table
 from benchmarks.house import free_port, house
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -138,3 +139,23 @@ def measure() -> dict[str, Any]:
                 for way, run in WAYS.items():
                     figures[name][way].append(run(port))
     return {name: {way: spread(values) for way, values in ways.items()} for name, ways in figures.items()}
+
+
+def section(found: dict[str, Any]) -> str:
+    """Show both beside each other."""
+    titles = {
+        "large": f"one upload of {LARGE >> 20} MiB, MB/s",
+        "beside": f"{BESIDE} uploads of {SHARE >> 20} MiB at once, MB/s",
+        "small": f"uploads of {FEW_BYTES} bytes one after the other, uploads/s",
+    }
+    rows = [
+        [titles[way], *(spanned(found[name][way]) for name in ("windtunnel", "tusd")), number(ratio)]
+        for way in WAYS
+        if (ratio := found["windtunnel"][way]["median"] / found["tusd"][way]["median"])
+    ]
+    return (
+        "By turns, on one machine: one API process with SQLite and a file store, every part synced to the disk before it is "
+        "acknowledged; tusd with its file store, which leaves that to the kernel.\n\n"
+        + table(["", "Windtunnel", "tusd", "ratio"], rows)
+        + "\n"
+    )
