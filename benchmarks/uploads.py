@@ -13,8 +13,8 @@ from http.client import HTTPConnection
 from typing import Any
 
 from benchmarks.figures import spread
-from benchmarks.results import number, spanned, table
 from benchmarks.house import free_port, house
+from benchmarks.results import number, spanned, table
 
 TUS = {"Tus-Resumable": "1.0.0"}
 BYTES = TUS | {"Content-Type": "application/offset+octet-stream"}
@@ -154,7 +154,7 @@ def section(found: dict[str, Any]) -> str:
         if (ratio := found["windtunnel"][way]["median"] / found["tusd"][way]["median"])
     ]
     return (
-        "By turns, on one machine: one API process with SQLite and a file store, every part synced to the disk before it is "
+        "By turns, on one machine: one API process with SQLite and a file store, every part synced before it is "
         "acknowledged; tusd with its file store, which leaves that to the kernel.\n\n"
         + table(["", "Windtunnel", "tusd", "ratio"], rows)
         + "\n"
