@@ -1,5 +1,6 @@
 """The cache service in processes of its own: its real client, sudden deaths, full disks, several at once."""
 
+import fcntl
 import hashlib
 import http.client
 import json
@@ -265,9 +266,8 @@ def test_two_processes_share_a_folder_and_one_may_die(started: Start) -> None:
         name, _, size = key.partition("-")
         for _ in range(2):  # on connections of their own, so perhaps from each
             assert service.ask("GET", f"/v1/objects/private/{key}") == (200, content(name, int(size)))
-    last = service.children()
     service.stop(signal.SIGKILL)
-    eventually(lambda: not any(map(lives, last)))
+    eventually(lambda: unheld(service.folder / "scs"))
     store = service.store()
     consistent(store)
     store.close()
@@ -338,12 +338,14 @@ def test_a_disk_that_is_smaller_than_the_quota_makes_room(started: Start, small_
     assert shutil.disk_usage(small_disk).free >= 3 << 20
 
 
-def lives(pid: int) -> bool:
-    """Tell whether a process still holds anything: one that is only waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def unheld(folder: Path) -> bool:
+    """Tell whether no process has a cache's folder open."""
+    with open(folder / "alive") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def eventually(true: Callable[[], bool]) -> None:
