@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from datasets.catalogue import datasets
 from tests.system.conftest import Found
 from tests.system.house import Platform, until, whole
 
@@ -77,6 +78,18 @@ def test_scenarios_of_ones_own_are_simulated(platform: Platform) -> None:
     assert '"what":"dataset"' in events.replace(" ", ""), events
     assert platform.http.delete("/v1/datasets/poles").status_code == 204
     assert platform.results(ended["id"]) == results
+
+
+def test_streets_of_ones_own_are_driven_on_the_built_in_nets(platform: Platform) -> None:
+    shipped = list(datasets()["car_street"].scenarios(0, 288))[::100]
+    own = [{name: value for name, value in one.items() if name != "index"} | {"time_limit": 5.0} for one in shipped]
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in own)
+    made = register(platform, "streets", {"dataset.json": described("car_street"), "lines.ndjson": lines})
+    assert made["tasks"] == len(own), made
+    ended = platform.run(dataset="streets", runtime="python")
+    assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0), ended
+    replay = f"/v1/simulations/{ended['id']}/tasks/1/replay"
+    until(lambda: platform.patiently(replay).status_code == 200, 60.0, "no replay comes")
 
 
 def bodies(count: int) -> Iterator[tuple[str, bytes]]:
