@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from core.settings import Settings
@@ -37,15 +38,20 @@ def free_port() -> int:
         return int(end.getsockname()[1])
 
 
-def start(binary: str, folder: Path, port: int, credentials: tuple[str, str]) -> "subprocess.Popen[bytes]":
-    """Start MinIO, to end with this process whatever ends that, and in a session of its own: Ctrl-C is not for it."""
+def bound(number: int) -> Callable[[], None]:
+    """Make what a new process does first: ask for a signal for the case that this one dies without a word."""
     parent = os.getpid()
 
-    def die_with_parent() -> None:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    def bind() -> None:
+        ctypes.CDLL(None).prctl(1, number)
         if os.getppid() != parent:
             os._exit(1)
 
+    return bind
+
+
+def start(binary: str, folder: Path, port: int, credentials: tuple[str, str]) -> "subprocess.Popen[bytes]":
+    """Start MinIO in a session of its own: Ctrl-C is not for it."""
     told = {"MINIO_ROOT_USER": credentials[0], "MINIO_ROOT_PASSWORD": credentials[1]}
     quiet = {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
     with open(folder / "minio.log", "ab") as output:
@@ -56,7 +62,7 @@ def start(binary: str, folder: Path, port: int, credentials: tuple[str, str]) ->
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=bound(signal.SIGKILL),
         )
 
 
@@ -96,7 +102,13 @@ def main() -> int:
             "WINDTUNNEL_OBJECT_STORE_SECRET_KEY": credentials[1],
         }
         print(f"Objects lie in MinIO at {endpoint}, bucket {BUCKET}; its keys are in {folder / 'keys'}.", flush=True)
-        platform = subprocess.Popen([sys.executable, "-m", "workers", "run"], cwd=ROOT, env={**os.environ, **told})
+        platform = subprocess.Popen(
+            [sys.executable, "-m", "workers", "run"],
+            cwd=ROOT,
+            env={**os.environ, **told},
+            start_new_session=True,  # a terminal's Ctrl-C reaches it once, through us
+            preexec_fn=bound(signal.SIGTERM),
+        )
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _: platform.send_signal(number))
         return platform.wait()

@@ -1,8 +1,13 @@
 """The whole platform over a real S3 server: all of it lies there, and losing the server for a while loses nothing."""
 
 import io
+import os
+import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +16,22 @@ import pytest
 
 from datasets.stores import ObjectStore, open_store
 from tests.stores import S3Server, fresh_bucket, minio_server
-from tests.system.house import MODELS, Platform, until, untimed, whole
+from tests.system.house import (
+    MODELS,
+    ROOT,
+    Platform,
+    die_with,
+    free_ports,
+    share_environments,
+    until,
+    untimed,
+    whole,
+)
 
 LOAD: dict[str, Any] = {
     "model": MODELS / "echo.py",
     "dataset": "noop",
-    "scenarios": {"range": [0, 6000]},
+    "scenarios": {"range": [0, 4000]},
     "params": {"work_us": 1000},
 }
 
@@ -134,6 +149,61 @@ def test_the_keys_of_the_store_are_in_nothing_that_anybody_reads(platform: Platf
     assert server.secret_key not in platform.said()
     for path in _files(platform.home):
         assert server.secret_key.encode() not in path.read_bytes(), path
+
+
+def test_one_command_runs_it_all_on_a_minio_of_its_own_and_ctrl_c_leaves_nothing(
+    prepared: None, tmp_path: Path
+) -> None:
+    port, drivers_port, scs_port = free_ports(3)
+    told = {"HOME": tmp_path, "PORT": port, "DRIVERS_PORT": drivers_port, "SCS_PORT": scs_port}
+    share_environments(tmp_path)
+    parent = os.getpid()
+    with open(tmp_path / "terminal.log", "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "scripts.run_s3"],
+            cwd=ROOT,
+            env={**os.environ, **{f"WINDTUNNEL_{name}": str(value) for name, value in told.items()}},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=lambda: die_with(parent),
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http:
+
+            def ready() -> bool:
+                assert process.poll() is None, (tmp_path / "terminal.log").read_text()
+                try:
+                    return http.get("/readyz").status_code == 200
+                except httpx.TransportError:
+                    return False
+
+            until(ready, 90.0, "it does not start")
+            sent = http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
+            assert sent.status_code == 201, sent.text
+        assert (tmp_path / "minio" / "keys").stat().st_mode & 0o077 == 0
+        assert list((tmp_path / "minio" / "disk" / "windtunnel" / "models").iterdir())
+        keys = (tmp_path / "minio" / "keys").read_text().split()
+        assert not any(key in (tmp_path / "terminal.log").read_text() for key in keys)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: not _mentioning(str(tmp_path)), 10.0, "processes are left")
+
+
+def _mentioning(words: str) -> list[int]:
+    """Return the processes that were told of a folder, in their arguments or their environment."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with suppress(OSError):
+                told = Path(f"/proc/{entry}/cmdline").read_bytes() + Path(f"/proc/{entry}/environ").read_bytes()
+                if words.encode() in told:
+                    found.append(int(entry))
+    return found
 
 
 def _files(home: Path) -> Iterator[Path]:
