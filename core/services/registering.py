@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from core.errors import BadScenario, Invalid, PlatformError, StoreUnavailable
+from core.errors import BadScenario, Invalid, OriginFailed, PlatformError, StoreUnavailable
 from core.services.claims import TERM, held
 from core.services.datasets import PROJECT, Datasets, checked_line, new_pack, split
 from core.services.sources import Sources
@@ -86,20 +86,30 @@ class Registering:
                 self._guarded(id, who, attempt)
 
     def _guarded(self, id: str, who: str, attempt: int) -> None:
+        going = _Attempt(self, id, who)
         try:
             if attempt > ATTEMPTS:
                 raise Invalid(f"Its registration ended {ATTEMPTS} times in the middle; see the log.")
             self._versions.purge(id)  # what an attempt before this one left
-            _Attempt(self, id, who).make()
-        except StoreUnavailable:
-            raise  # it will be rung for again
+            going.make()
+        except (StoreUnavailable, OriginFailed) as error:
+            if isinstance(error, OriginFailed) and (not going.begun or attempt >= ATTEMPTS):
+                self._fail(id, who, error)  # what never answered is rather a wrong address
+            else:
+                # Whoever is away for an hour has not ended this five times. The claim runs out by itself: a pause.
+                if isinstance(error, StoreUnavailable):
+                    self._database.write(lambda c: store.forgive(c, id, who))
+                logger.warning("version %s is tried again: %s", id, error.detail)
         except PlatformError as error:
-            reason = error.detail or "it cannot be registered"
-            if self._database.write(lambda c: store.fail(c, id, who, reason, self._database.now(c))):
-                logger.warning("version %s was not registered: %s", id, reason)
-                self._versions.purge(id)
+            self._fail(id, who, error)
         except Lost:
             logger.info("version %s is not ours any more", id)
+
+    def _fail(self, id: str, who: str, error: PlatformError) -> None:
+        reason = error.detail or "it cannot be registered"
+        if self._database.write(lambda c: store.fail(c, id, who, reason, self._database.now(c))):
+            logger.warning("version %s was not registered: %s", id, reason)
+            self._versions.purge(id)
 
 
 class _Attempt:
@@ -115,6 +125,11 @@ class _Attempt:
         self._held_at = 0.0
         self._files = self._bytes = 0
         self._uploads: list[str] = []
+
+    @property
+    def begun(self) -> bool:
+        """Whether a file was seen."""
+        return self._files > 0
 
     def make(self) -> None:
         """Go through source, manifest and description, and make the version ready."""

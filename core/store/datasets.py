@@ -184,6 +184,11 @@ def finish(c: Connection, id: str, who: str, values: Mapping[str, Any], now: flo
     return c.execute(select(versions).where(versions.c.id == held)).one()
 
 
+def forgive(c: Connection, id: str, who: str) -> None:
+    """Do not count an attempt that nobody here is to blame for."""
+    c.execute(update(versions).where(_held(id, who)).values(attempts=versions.c.attempts - 1))
+
+
 def fail(c: Connection, id: str, who: str, reason: str, now: float) -> bool:
     """End a registration without a version; False if it is not ours any more."""
     changes = {"state": "failed", "reason": reason[:2000], "claim": None, "claim_until": 0.0, "ended_at": now}

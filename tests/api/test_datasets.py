@@ -1,10 +1,7 @@
 """Registering datasets, looking at them, comparing, tagging and deleting them, over HTTP."""
 
-import io
 import json
-import tarfile
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,28 +11,7 @@ from core.services.bells import LocalBell
 from core.services.platform import Platform
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver
-
-Files = Mapping[str, bytes]
-
-
-def tar(files: Files, mode: str = "w:gz") -> bytes:
-    """Pack files as tar does."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, body in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(body)
-            archive.addfile(member, io.BytesIO(body))
-    return packed.getvalue()
-
-
-def zipped(files: Files) -> bytes:
-    """Pack files as zip does."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, body in files.items():
-            archive.writestr(name, body)
-    return packed.getvalue()
+from tests.packed import LINES, MINE, Files, tar, zipped
 
 
 @pytest.fixture
@@ -221,8 +197,6 @@ def test_what_makes_no_sense_is_refused_at_once(client: FlaskClient, asked: dict
     assert answer.status_code == 422, answer.data
 
 
-MINE = {"title": "Mine", "extends": "noop", "scenarios": "lines.ndjson"}
-LINES = b"".join(json.dumps({"name": f"case-{number}"}).encode() + b"\n" for number in range(5))
 PLAYED = {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}
 
 

@@ -29,8 +29,8 @@ from datasets.connections import Connection
 from datasets.sorting import Sorter
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
-from tests.api.test_datasets import LINES, MINE, tar
 from tests.conftest import Clock
+from tests.packed import LINES, MINE, tar
 from tests.stores import S3Server, fresh_bucket
 
 
@@ -113,9 +113,10 @@ def test_a_store_that_does_not_answer_is_asked_again_later(platform: Platform, c
         raise StoreUnavailable()
 
     platform.store.put = away  # type: ignore[method-assign]
-    with pytest.raises(StoreUnavailable):
+    for _ in range(10):
         platform.registering.register(id)
-    assert platform.datasets.get(id)["state"] == "registering"
+        assert platform.datasets.get(id)["state"] == "registering"
+        clock.now += 10.0
     platform.store.put = put  # type: ignore[method-assign]
     clock.now += 10.0
     platform.registering.register(id)
@@ -355,6 +356,16 @@ def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: 
     id = connected.datasets.register("m", {"manifest": [line | {"size": 49}]})["id"]
     connected.registering.register(id)
     assert connected.datasets.get(id)["state"] == "failed"
+
+
+def test_a_bucket_that_is_not_there_is_named_at_once(
+    connected: Platform, bucket: tuple[Connection, Any, str], tmp_path: Path
+) -> None:
+    for one in bucket[1].list_objects(bucket[2], recursive=True):
+        bucket[1].remove_object(bucket[2], one.object_name)
+    bucket[1].remove_bucket(bucket[2])
+    found = noted(connected, bucket[2])
+    assert found["state"] == "failed" and bucket[2] in found["reason"], found
 
 
 def test_a_secret_is_in_nothing_that_is_told(
