@@ -1,5 +1,6 @@
 """The shelf: what of a node's cache is whole, who needs it, how much it is, and what must go for something new."""
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -92,7 +93,7 @@ class Shelf:
     def whole(self, id: str) -> bool:
         """Tell whether a tree may be used."""
         marker = self.marker(id)
-        return marker is not None and marker.boot in {"", this_boot()}
+        return marker is not None and marker.boot in {"", this_boot()} and self.tree(id).is_dir()
 
     # -- pins
 
@@ -164,7 +165,7 @@ class Shelf:
     def longest_unchecked(self, age: float) -> str | None:
         """Return whose check is longest ago; None if none is more than so many seconds."""
         present = [id for id, _ in self._markers() if self.whole(id)] + [path.name for path in _entries(self._objects)]
-        checks = {path.name: path.stat().st_mtime for path in _entries(self._checked)}
+        checks = {path.name: _changed(path) or 0.0 for path in _entries(self._checked)}
         oldest = min(present, key=lambda id: checks.get(id, 0.0), default=None)
         return oldest if oldest is not None and checks.get(oldest, 0.0) <= time.time() - age else None
 
@@ -188,18 +189,23 @@ class Shelf:
         unsure = [id for id, marker in self._markers() if marker.boot == this_boot()]
         if unsure and _sync(self._trees):
             for id in unsure:
-                with tried(self.lock(id)) as ours:
-                    if ours and (marker := self.marker(id)) is not None and marker.boot == this_boot():
-                        used = (self._trees / f"{id}.json").stat().st_mtime
-                        self.mark(id, Marker(marker.files, marker.bytes, ""))
-                        os.utime(self._trees / f"{id}.json", (used, used))
+                self._settled(id)
+
+    def _settled(self, id: str) -> None:
+        """Note that a tree is on the disk, unless somebody mends it, or it is gone by now."""
+        path = self._trees / f"{id}.json"
+        with tried(self.lock(id)) as ours, locked(self._lock):
+            marker, used = self.marker(id), _changed(path)
+            if ours and marker is not None and marker.boot == this_boot() and used is not None:
+                self.mark(id, Marker(marker.files, marker.bytes, ""))
+                os.utime(path, (used, used))
 
     def _reserve(self, id: str, size: int) -> bool:
         with locked(self._lock):
             items = [item for item in self._items() if item.id != id]
             newcomer = Item(id, id, size, added=time.time(), used=time.time(), pinned=True)
             verdict = admit(items, newcomer, self._bound(items), POLICY)
-            trash = [self._put_away(victim) for victim in verdict.victims]
+            trash = [path for victim in verdict.victims if (path := self._put_away(victim)) is not None]
             if verdict.admitted:
                 self._partial.mkdir(parents=True, exist_ok=True)
                 self.partial(id, "reserved").write_text(str(size))
@@ -226,53 +232,70 @@ class Shelf:
         )
 
     def _items(self) -> Iterator[Item]:
+        """Yield all that takes room; what is finished, withdrawn or removed by another meanwhile does not."""
         for id, marker in self._markers():
-            used = (self._trees / f"{id}.json").stat().st_mtime
-            yield Item(id, id, marker.bytes, added=used, used=used, pinned=self._pins.pinned(id))
+            if (used := _changed(self._trees / f"{id}.json")) is not None:
+                yield Item(id, id, marker.bytes, added=used, used=used, pinned=self._pins.pinned(id))
         for path in _entries(self._objects):
-            found = path.stat()
-            pinned = self._pins.pinned(path.name)
-            yield Item(path.name, path.name, found.st_size, added=found.st_mtime, used=found.st_mtime, pinned=pinned)
+            with contextlib.suppress(FileNotFoundError):
+                found = path.stat()
+                pinned = self._pins.pinned(path.name)
+                yield Item(
+                    path.name, path.name, found.st_size, added=found.st_mtime, used=found.st_mtime, pinned=pinned
+                )
         for path in _entries(self._partial):
             if path.suffix == ".reserved":
-                with tried(self.lock(path.stem)) as dead:
+                with tried(self.lock(path.stem)) as dead, contextlib.suppress(FileNotFoundError):
                     if dead:
                         path.unlink(missing_ok=True)
                     else:
-                        size = int(path.read_text() or "0")
-                        yield Item(path.stem + ".new", path.stem + ".new", size, added=0.0, used=0.0, pinned=True)
+                        name = f"{path.stem}.new"
+                        size = int(path.read_text() or 0)  # nothing, if who wrote it was killed
+                        yield Item(name, name, size, added=0.0, used=0.0, pinned=True)
 
     def _markers(self) -> Iterator[tuple[str, Marker]]:
         for path in _entries(self._trees):
             if path.suffix == ".json" and not path.name.startswith(".") and (marker := self.marker(path.stem)):
                 yield path.stem, marker
 
-    def _put_away(self, id: str) -> Path:
+    def _put_away(self, id: str) -> Path | None:
         """Take something off the shelf, at once; what is left to do is to remove what it was."""
         self._partial.mkdir(parents=True, exist_ok=True)
         trash = self._partial / f"{id}.{secrets.token_hex(4)}.trash"
         (self._checked / id).unlink(missing_ok=True)
-        if self.object(id).exists():
-            return self.object(id).rename(trash)
-        self.withdraw(id)
-        self.manifest(id).unlink(missing_ok=True)
-        self.tree(id).chmod(0o700)
-        return self.tree(id).rename(trash)
+        try:
+            if self.object(id).exists():
+                return self.object(id).rename(trash)
+            self.withdraw(id)
+            self.manifest(id).unlink(missing_ok=True)
+            self.tree(id).chmod(0o700)
+            return self.tree(id).rename(trash)
+        except FileNotFoundError:
+            return None  # somebody else removed it
 
     def _clear(self, age: float) -> None:
         """Remove what nobody works at, and nobody worked at for so many seconds."""
+        then = time.time() - age
         for path in _entries(self._partial):
             if path.suffix == ".trash":
                 _remove(path)
                 continue
             with tried(self.lock(path.name.split(".")[0])) as dead:
-                if dead and time.time() - path.lstat().st_mtime >= age:
+                if dead and (_changed(path) or 0.0) <= then:
                     _remove(path)
         for path in _entries(self._trees):
             if path.is_dir() and self.marker(path.name) is None:
                 with tried(self.lock(path.name)) as dead:
-                    if dead and self.marker(path.name) is None and time.time() - path.lstat().st_mtime >= age:
+                    if dead and self.marker(path.name) is None and (_changed(path) or 0.0) <= then:
                         _remove(path)
+
+
+def _changed(path: Path) -> float | None:
+    """Return when something was changed or used; None if it is gone."""
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -284,11 +307,12 @@ def _entries(folder: Path) -> list[Path]:
 
 def _remove(path: Path) -> None:
     """Remove a file or folder that others may be removing, too."""
-    if path.is_dir():
-        Draft(path).thaw()
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_dir():
+            Draft(path).thaw()
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def _sync(folder: Path) -> bool:

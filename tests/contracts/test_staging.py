@@ -22,6 +22,7 @@ from datasets.packing import File, pack
 from datasets.staging import NodeCache, Progress
 from datasets.stores import ObjectStore, open_store
 from datasets.stores.filesystem import FilesystemStore
+from tests.contracts import stager
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.stores import S3Server
 from tests.system.house import free_ports
@@ -544,3 +545,36 @@ def test_one_who_died_does_not_hold_up_those_who_wait(local: FilesystemStore, tm
             process.kill()
             process.communicate()
     assert NodeCache(tmp_path / "cache", local).ready(digest_of(entries)) is not None
+
+
+def test_whoever_is_killed_what_another_holds_stays_whole(local: FilesystemStore, tmp_path: Path) -> None:
+    for number in range(stager.VERSIONS):
+        for file in range(stager.FILES):
+            local.put(f"p/{number}-{file}", [stager.content(number, file)])
+    lot = random.Random(11)
+    seeds = iter(range(100))
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.contracts.stager", str(tmp_path), str(next(seeds)), "5"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    processes = [start() for _ in range(3)]
+    try:
+        for _ in range(6):
+            time.sleep(lot.uniform(0.3, 1.0))
+            victim = processes.pop(lot.randrange(3))
+            victim.kill()
+            said = victim.communicate()[1]
+            assert victim.returncode in {0, -signal.SIGKILL}, said
+            processes.append(start())
+        for process in processes:
+            assert process.communicate(timeout=120)[1] == "" and process.returncode == 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    cache = NodeCache(tmp_path / "cache", local)
+    for path in (tmp_path / "cache" / "trees").glob("*.json"):
+        assert cache.verify(f"sha256:{path.stem}") == []
+    cache.sweep(stager.living)
+    assert not list((tmp_path / "cache" / "pins").glob("*/*"))

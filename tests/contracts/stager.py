@@ -1,0 +1,65 @@
+"""One of several processes that stage, read, verify, release and sweep in one node's cache until they are killed."""
+
+import hashlib
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from core.errors import NodeFull
+from datasets.manifest import Entry, digest_of
+from datasets.staging import NodeCache
+from datasets.stores.filesystem import FilesystemStore
+
+VERSIONS, FILES = 6, 25
+
+
+def content(version: int, number: int) -> bytes:
+    """Return what a file of a version holds."""
+    return random.Random(version * 1000 + number).randbytes(1000 + number)
+
+
+def manifest(version: int) -> list[Entry]:
+    """Return a version's manifest; each of its files is an object."""
+    found = []
+    for number in range(FILES):
+        held = content(version, number)
+        digest = "sha256:" + hashlib.sha256(held).hexdigest()
+        found.append(Entry(f"d{number // 10}/{number:03d}", len(held), digest, f"store:p/{version}-{number}"))
+    return found
+
+
+def living(holders: set[str]) -> set[str]:
+    """Return the holders whose process is there."""
+    return {holder for holder in holders if Path("/proc", holder.split("-")[0]).exists()}
+
+
+def work(root: Path, seed: int, seconds: float) -> None:
+    """Do what jobs and agents do, at random, and look whether what is held is whole."""
+    lot = random.Random(seed)
+    capacity = 4 * FILES * 1000  # of six versions four have room at once
+    cache = NodeCache(root / "cache", FilesystemStore(root / "objects"), capacity=capacity, threads=2)
+    versions = [(digest_of(entries), entries) for entries in map(manifest, range(VERSIONS))]
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        digest, entries = lot.choice(versions)
+        holder = f"{os.getpid()}-{lot.random()}"
+        try:
+            tree = cache.tree(digest, lambda entries=entries: iter(entries), holder=holder)
+            time.sleep(lot.random() * 0.03)
+            for entry in entries:
+                held = (tree / entry.path).read_bytes()
+                assert "sha256:" + hashlib.sha256(held).hexdigest() == entry.digest, entry.path
+            if lot.random() < 0.2:
+                assert cache.verify(digest) == []
+        except NodeFull:
+            time.sleep(0.01)
+        finally:
+            cache.release(holder)
+        if lot.random() < 0.1:
+            cache.sweep(living)
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
