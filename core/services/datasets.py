@@ -20,7 +20,7 @@ from core.errors import (
     UnknownDataset,
     UnknownFile,
 )
-from core.services import catalogue
+from core.services import catalogue, descriptions
 from core.services.bells import Bell
 from core.services.results import Blob
 from core.services.sources import Sources
@@ -124,12 +124,12 @@ class Datasets:
         built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after]
         if after is not None and not after.startswith("~"):
             built_in = []
-        shown = [brief(datasets()[name]) for name in built_in[: limit + 1]]
+        shown = [descriptions.brief(datasets()[name]) for name in built_in[: limit + 1]]
         behind = None if after is None or after.startswith("~") else after
         with self._database.read() as c:
             rows = store.latest(c, PROJECT, behind, limit + 1 - len(shown)) if len(shown) <= limit else []
             tags = store.tags_of(c, [row.id for row in rows])
-        shown += [_short(_view(row, tags.get(row.id, []))) for row in rows]
+        shown += [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows]
         if len(shown) <= limit:
             return shown, None
         last = shown[limit - 1]
@@ -138,11 +138,11 @@ class Datasets:
     def get(self, ref: str) -> dict[str, Any]:
         """Describe a dataset's version, built-in or registered, on its way or there."""
         if (built_in := _built_in(ref)) is not None:
-            return full(built_in)
+            return descriptions.full(built_in)
         row = self._row(ref)
         with self._database.read() as c:
             tags = store.tags_of(c, [row.id]).get(row.id, [])
-        view = _view(row, tags)
+        view = descriptions.view(row, tags)
         if row.state == "ready" and row.described:
             view = dict(self._face(row).definition) | view
         return view
@@ -152,13 +152,13 @@ class Datasets:
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return a page of a name's versions, newest first."""
         if name in datasets():
-            return [brief(datasets()[name])], None
+            return [descriptions.brief(datasets()[name])], None
         with self._database.read() as c:
             rows = store.page(c, PROJECT, name, after, limit + 1)
             tags = store.tags_of(c, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(name)
-        found = [_short(_view(row, tags.get(row.id, []))) for row in rows[:limit]]
+        found = [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows[:limit]]
         return found, found[-1]["id"] if len(rows) > limit else None
 
     def find(self, ref: str, version: str | None = None) -> Dataset:
@@ -234,7 +234,9 @@ class Datasets:
         row = self._ready(ref)
         found: list[dict[str, Any]] = []
         for entry in ledger.read(self._objects, row.manifest, after):
-            found.append({"path": entry.path, "size": entry.size, "digest": entry.digest, "source": _place(entry)})
+            found.append(
+                {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.place(entry)}
+            )
             if len(found) > limit:
                 break
         return found[:limit], found[limit - 1]["path"] if len(found) > limit else None
@@ -249,7 +251,9 @@ class Datasets:
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
         """Yield what was added, removed and changed between two versions of a name, by path, in constant memory."""
         before, now = self._ready(f"{name}@{old}"), self._ready(f"{name}@{new}")
-        return _differences(ledger.read(self._objects, before.manifest), ledger.read(self._objects, now.manifest))
+        return descriptions.differences(
+            ledger.read(self._objects, before.manifest), ledger.read(self._objects, now.manifest)
+        )
 
     # -- look up
 
@@ -265,7 +269,11 @@ class Datasets:
     def _ready(self, ref: str) -> Any:
         row = self._row(ref)
         if row.state != "ready":
-            why = f"is being registered since {_moment(row.created_at)}" if row.state == "registering" else row.reason
+            why = (
+                f"is being registered since {descriptions.moment(row.created_at)}"
+                if row.state == "registering"
+                else row.reason
+            )
             raise NotReady(f"This version of {row.name} is not there: {why}.", state=row.state)
         return row
 
@@ -425,109 +433,3 @@ def _check_tag(tag: str) -> None:
 def _built_in(ref: str, version: str | None = None) -> Dataset | None:
     """Return a built-in dataset; None for a name that is not theirs. Raise UnknownDataset for a version that is not."""
     return catalogue.find_dataset(ref, version) if ref.partition("@")[0] in datasets() else None
-
-
-def full(dataset: Dataset) -> dict[str, Any]:
-    """Describe a built-in dataset."""
-    return dict(dataset.definition) | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
-
-
-def brief(dataset: Dataset) -> dict[str, Any]:
-    """Describe a built-in dataset in short."""
-    return _short(full(dataset))
-
-
-_BRIEF = (
-    "id",
-    "name",
-    "version",
-    "state",
-    "digest",
-    "tags",
-    "title",
-    "description",
-    "simulator",
-    "extends",
-    "tasks",
-    "file_count",
-    "bytes",
-    "registered",
-    "created_at",
-    "reason",
-    "progress",
-)
-
-
-def _short(described: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: described[name] for name in _BRIEF if name in described}
-
-
-def _view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
-    """Describe a registered version."""
-    said = json.loads(row.described) if row.described else {}
-    built_in = datasets()[said["extends"]] if said else None
-    view = {
-        "id": row.id,
-        "name": row.name,
-        "version": str(row.version) if row.version is not None else None,
-        "state": row.state,
-        "digest": row.digest,
-        "tags": list(tags),
-        "title": said.get("title") or row.name,
-        "description": said.get("description", ""),
-        "simulator": built_in.simulator if built_in is not None else None,
-        "extends": said.get("extends"),
-        "tasks": said.get("tasks"),
-        "file_count": row.files,
-        "bytes": row.bytes,
-        "registered": True,
-        "source": shortened(json.loads(row.source)),
-        "created_at": _moment(row.created_at),
-        "interface": None,
-        "metrics": [],
-        "params": {},
-        "score": None,
-    }
-    if built_in is not None:
-        for name in ("interface", "metrics", "params", "score"):
-            view[name] = built_in.definition[name]
-    if row.state == "failed":
-        view["reason"] = row.reason
-    if row.state == "registering":
-        view["progress"] = json.loads(row.progress) if row.progress else {"files": 0, "bytes": 0, "rate": None}
-    return view
-
-
-def shortened(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a source without the lists it may hold."""
-    return {name: f"{len(value)} files" if isinstance(value, list) else value for name, value in source.items()}
-
-
-def _place(entry: Entry) -> str:
-    """Say where a file lies, without the names of our own objects."""
-    kind, _, place = entry.source.partition(":")
-    return f"s3://{place.split('/', 1)[1]}" if kind == "s3" else "store"
-
-
-def _differences(old: Iterator[Entry], new: Iterator[Entry]) -> Iterator[dict[str, Any]]:
-    one, other = next(old, None), next(new, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one.path.encode() < other.path.encode()):
-            assert one is not None
-            yield {"path": one.path, "change": "removed", "from": _facts(one), "to": None}
-            one = next(old, None)
-        elif one is None or other.path.encode() < one.path.encode():
-            yield {"path": other.path, "change": "added", "from": None, "to": _facts(other)}
-            other = next(new, None)
-        else:
-            if one.digest != other.digest:
-                yield {"path": one.path, "change": "changed", "from": _facts(one), "to": _facts(other)}
-            one, other = next(old, None), next(new, None)
-
-
-def _facts(entry: Entry) -> dict[str, Any]:
-    return {"size": entry.size, "digest": entry.digest}
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

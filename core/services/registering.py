@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import secrets
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +24,7 @@ from core.services.claims import TERM, held
 from core.services.datasets import PROJECT, Datasets, checked_line, new_pack, split
 from core.services.sources import Sources
 from core.services.uploads import Uploads
+from core.services.wanted import Wanted
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets import ledger, names, scenarios
@@ -260,7 +260,7 @@ class _Attempt:
 
     def _matched(self, given: Any) -> Iterator[Entry]:
         """Find the content that a manifest names in this project's other versions, or in the bucket it names."""
-        with tempfile.TemporaryDirectory(dir=self._job._scratch) as folder, closing(_Wanted(Path(folder))) as wanted:
+        with tempfile.TemporaryDirectory(dir=self._job._scratch) as folder, closing(Wanted(Path(folder))) as wanted:
             for line in self._lines_of(given):
                 path, digest, size, source = checked_line(line)
                 wanted.add(path, digest, size, source, line.get("connection"))
@@ -296,7 +296,7 @@ class _Attempt:
                 except (msgspec.MsgspecError, RecursionError) as error:
                     raise Invalid(f"Line {number} of the manifest cannot be read: {error}.") from None
 
-    def _borrow(self, other: Any, wanted: "_Wanted") -> None:
+    def _borrow(self, other: Any, wanted: "Wanted") -> None:
         """Take over what another version has; its objects are ours too before anything is said of them."""
         found: list[Entry] = []
         for entry in chain(ledger.read(self._objects, other.manifest), [None]):
@@ -378,53 +378,6 @@ class _Attempt:
         progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
         if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
             raise Lost
-
-
-class _Wanted:
-    """The lines of a manifest, on disk, and where the content of each was found."""
-
-    def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "wanted.db", isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=OFF")
-        self._db.execute("PRAGMA synchronous=OFF")
-        self._db.execute("CREATE TABLE lines (path, digest, size, source, connection)")
-        self._db.execute("CREATE TABLE found (digest PRIMARY KEY, source, offset, size, etag) WITHOUT ROWID")
-        self._db.execute("BEGIN")
-
-    def add(self, path: str, digest: str, size: int, source: str | None, connection: str | None) -> None:
-        self._db.execute("INSERT INTO lines VALUES (?,?,?,?,?)", (path, digest, size, source, connection))
-        if source is None:
-            self._db.execute("INSERT OR IGNORE INTO found VALUES (?,NULL,NULL,NULL,NULL)", (digest,))
-
-    def added(self) -> None:
-        self._db.execute("CREATE INDEX unfound ON found (digest) WHERE source IS NULL")
-
-    def misses(self, digest: str) -> bool:
-        query = "SELECT 1 FROM found WHERE digest=? AND source IS NULL"
-        return self._db.execute(query, (digest,)).fetchone() is not None
-
-    def settle(self, entries: Iterable[Entry]) -> None:
-        self._db.executemany(
-            "UPDATE found SET source=?, offset=?, size=?, etag=? WHERE digest=? AND source IS NULL",
-            [(one.source, one.offset, one.size, one.etag, one.digest) for one in entries],
-        )
-
-    def missing(self) -> str | None:
-        row = self._db.execute("SELECT digest FROM found WHERE source IS NULL LIMIT 1").fetchone()
-        return None if row is None else str(row[0])
-
-    def found(self) -> Iterator[tuple[str, str, int, str, str | None, int, str | None]]:
-        query = (
-            "SELECT l.path, l.digest, l.size, coalesce(l.source, f.source), l.connection, coalesce(f.offset, 0),"
-            " f.etag, f.size FROM lines l LEFT JOIN found f ON l.source IS NULL AND f.digest=l.digest"
-        )
-        for path, digest, size, source, connection, offset, etag, known in self._db.execute(query):
-            if known is not None and known != size:
-                raise Invalid(f"The content {digest} has {known} bytes, not {size} as the manifest says.")
-            yield path, digest, size, source, connection, offset, etag
-
-    def close(self) -> None:
-        self._db.close()
 
 
 def _unchanged(last: Entry | None, path: str, found: Any) -> bool:
