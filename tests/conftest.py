@@ -11,6 +11,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from tests.stores import minio as minio  # a fixture is found by its name in here
 from tests.stores import own_minio as own_minio
+from tests.stores import swift as swift
 
 # How long an example takes is the machine's affair: no test fails for a neighbour's load.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])

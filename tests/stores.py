@@ -22,10 +22,16 @@ class S3Server:
     """An S3 server in a folder, on a port that stays the same over restarts, with keys nobody else knows."""
 
     def __init__(
-        self, folder: Path, command: list[str], *, health: str, environ: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        command: list[str],
+        *,
+        health: str,
+        environ: Mapping[str, str] | None = None,
+        access_key: str = "",
     ) -> None:
         self.folder = folder
-        self.access_key = secrets.token_hex(8)
+        self.access_key = access_key or secrets.token_hex(8)
         self.secret_key = secrets.token_hex(16)
         self.port = free_ports(1)[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"
@@ -45,8 +51,9 @@ class S3Server:
     def start(self) -> "S3Server":
         """Start it, or start it again, and wait until it answers."""
         parent = os.getpid()
-        keys = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key}
-        told = {"address": f"127.0.0.1:{self.port}", "folder": str(self.folder)}
+        names = (("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"), ("SWIFT_ACCESS_KEY", "SWIFT_SECRET_KEY"))
+        keys = {name: key for pair in names for name, key in zip(pair, (self.access_key, self.secret_key), strict=True)}
+        told = {"address": f"127.0.0.1:{self.port}", "port": str(self.port), "folder": str(self.folder)}
         with open(self.printed, "ab") as output:
             self._process = subprocess.Popen(
                 [word.format(**told) for word in self._command],
@@ -105,6 +112,22 @@ def minio_server(folder: Path) -> S3Server:
     command = [tool("minio"), "server", "--quiet", "--address", "{address}", "{folder}/disk"]
     quiet = {"MINIO_BROWSER": "off", "MINIO_CI_CD": "1", "MINIO_UPDATE": "off"}  # CI: the root disk will do
     return S3Server(folder, command, health="/minio/health/ready", environ=quiet)
+
+
+def swift_server(folder: Path) -> S3Server:
+    """Describe an OpenStack Swift that speaks S3 and keeps what it has in a folder; it is not started yet."""
+    command = [*tool("swift").split(" "), "{folder}", "{port}"]
+    return S3Server(folder, command, health="/healthcheck", access_key="tests:tester")
+
+
+@pytest.fixture(scope="session")
+def swift(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Start a real Swift for this test session; buckets are the tests' own. Nobody may stop it."""
+    server = swift_server(tmp_path_factory.mktemp("swift")).start()
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from datasets.stores import ObjectStore, open_store
 from tests.stores import S3Server, fresh_bucket
 
 
-@pytest.fixture(params=["filesystem", "minio"])
+@pytest.fixture(params=["filesystem", "minio", "swift"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """An empty store, of each kind."""
     if request.param == "filesystem":
