@@ -105,10 +105,11 @@ def sound(path: Path, size: int, digest: str) -> bool:
 class Pouring:
     """Cuts the bytes of a stretch into files, verifies each, and knows where to go on after an interruption."""
 
-    def __init__(self, stretch: Stretch, draft: Draft, finished: Callable[[Entry], None]) -> None:
+    def __init__(self, stretch: Stretch, draft: Draft, came: Callable[[int, int], None]) -> None:
+        """``came`` is told of bytes and of finished files; of fewer bytes where a file is begun anew."""
         self._stretch = stretch
         self._draft = draft
-        self._finished = finished
+        self._came = came
         self._next = 0
         self._descriptor = -1
         self._hasher = hashlib.sha256()
@@ -136,15 +137,19 @@ class Pouring:
             self._hasher.update(part)
             self._store(part)
             self.position += len(part)
+            self._came(len(part), 0)
             view = view[len(part) :]
             if self.position == entry.offset + entry.size:
-                self._end(entry)
+                self._check(entry)
+                self._begin()
 
     def restart(self) -> None:
         """Go back to the beginning of the file at hand."""
         if not self.done:
             self.close()
-            self.position = min(self.position, self._stretch.entries[self._next].offset)
+            again = min(self.position, self._stretch.entries[self._next].offset)
+            self._came(again - self.position, 0)
+            self.position = again
             self._begin()
 
     def close(self) -> None:
@@ -163,16 +168,12 @@ class Pouring:
             self._descriptor = self._opened(entry)
             self._check(entry)
 
-    def _end(self, entry: Entry) -> None:
-        self._check(entry)
-        self._begin()
-
     def _check(self, entry: Entry) -> None:
         self.close()
         if "sha256:" + self._hasher.hexdigest() != entry.digest:
             raise Mismatch
         self._next += 1
-        self._finished(entry)
+        self._came(0, 1)
 
     def _opened(self, entry: Entry) -> int:
         try:

@@ -208,7 +208,7 @@ class NodeCache:
     def _missing(self, id: str, draft: Draft, tally: Tally, resumed: bool) -> Iterator[Entry]:
         for entry in _entries(self._shelf.partial(id, "manifest")):
             if resumed and draft.keeps(entry):
-                tally.add(entry.size, cached=True)
+                tally.found(entry.size)
             else:
                 yield entry
 

@@ -246,12 +246,18 @@ class Tally:
         self._files = self._bytes = self._cached = 0
         self._seen: tuple[float, int] = (time.monotonic(), 0)
 
-    def add(self, size: int, *, cached: bool) -> None:
-        """Count a file."""
+    def came(self, size: int, files: int) -> None:
+        """Count bytes from the origin, and files that they made whole."""
+        with self._lock:
+            self._bytes += size
+            self._files += files
+
+    def found(self, size: int) -> None:
+        """Count a file that need not come from the origin."""
         with self._lock:
             self._files += 1
             self._bytes += size
-            self._cached += size if cached else 0
+            self._cached += size
 
     def progress(self) -> Progress:
         """Return how far it is; the rate is that since the last time."""
@@ -309,7 +315,7 @@ class Transfer:
             if stop.is_set():
                 raise Stopped
             if entry.size and self._from_near(self._near, entry, draft):
-                tally.add(entry.size, cached=True)
+                tally.found(entry.size)
             else:
                 missing.append(entry)
         for rest in stretches(missing):
@@ -331,7 +337,7 @@ class Transfer:
 
     def _pour(self, stretch: Stretch, draft: Draft, tally: Tally, line: Line, stop: threading.Event) -> None:
         try:
-            pouring = Pouring(stretch, draft, lambda entry: tally.add(entry.size, cached=False))
+            pouring = Pouring(stretch, draft, tally.came)
         except Mismatch:
             raise Corrupt(f"An empty file of {stretch.source} has the digest of another; it was not used.") from None
         try:

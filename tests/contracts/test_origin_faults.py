@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from core.errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from datasets.connections import Connection
 from datasets.manifest import Entry, digest_of
-from datasets.staging import NodeCache
+from datasets.staging import NodeCache, Progress
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import S3Store, client
 from datasets.transfer import Patience
-from tests.faults import FINAL, PASSING, Fault, Proxy, redirects, stalled, truncated
+from tests.faults import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
 from tests.stores import S3Server, fresh_bucket
 
 #: Enough for a machine under load, and no more than a test has time for.
@@ -114,6 +114,17 @@ def test_a_line_that_breaks_often_but_brings_much_is_not_given_up(origin: Origin
     origin.proxy.next.extend([truncated] * 3)
     patience = Patience(connect=5.0, stall=5.0, tries=2, first=0.01, longest=0.05)
     assert (origin.stage([entry], patience) / "file.bin").read_bytes() == content
+
+
+def test_of_one_large_file_the_progress_is_told_too(origin: Origin) -> None:
+    content = random.Random(3).randbytes(LARGE)
+    entry = origin.put("file.bin", content)
+    origin.proxy.next.extend([stalled, flips_a_bit])
+    cache = NodeCache(origin.folder, origin.near, {"flaky": origin.connection}, patience=BRIEF)
+    said: list[Progress] = []
+    cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim", say=said.append)
+    assert any(0 < one.bytes < LARGE and one.files == 0 for one in said)
+    assert (said[-1].bytes, said[-1].files) == (LARGE, 1), "what had to come twice counts once"
 
 
 def test_an_object_that_was_changed_is_noticed_before_a_byte_of_it_is_used(origin: Origin) -> None:
