@@ -1,8 +1,10 @@
 """Files as attachments, given by us or by the object store itself; and how that is documented."""
 
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
-from flask import Response
+from flask import Response, request
 
 from api.blueprint import header, nothing
 from api.ranges import serve
@@ -27,6 +29,11 @@ def download(blob: Blob, filename: str) -> Response:
     disposition = f"attachment; filename*=UTF-8''{quote(filename.rpartition('/')[2], safe='')}"
     headers = {**HARMLESS, "Content-Disposition": disposition}
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
+
+
+def elsewhere(query: Mapping[str, Any]) -> bool:
+    """Tell whether a client asks to be sent to the object store; a HEAD cannot be, for a link is for one verb."""
+    return bool(query["redirect"]) and request.method == "GET"
 
 
 def moved(link: str) -> Response:

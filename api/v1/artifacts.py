@@ -9,7 +9,7 @@ from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, header, nothing
 from api.context import services
-from api.downloads import HARMLESS, MOVED, PART, TAGGED, UNCHANGED, download, moved
+from api.downloads import HARMLESS, MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
 from api.negotiation import choose
 from api.paging import LINK, page
 from api.ranges import serve
@@ -88,7 +88,7 @@ class OneArtifact(MethodView):
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
         """Download an artifact, whole or a range of it"""
-        if query["redirect"] and (link := services().results.link(id, task, name)) is not None:
+        if elsewhere(query) and (link := services().results.link(id, task, name)) is not None:
             return moved(link)
         return download(services().results.artifact(id, task, name), name)
 

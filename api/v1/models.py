@@ -10,7 +10,7 @@ from api import tus
 from api.blueprint import BINARY, Blueprint, header, reply
 from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
 from api.context import context, services
-from api.downloads import MOVED, PART, TAGGED, UNCHANGED, download, moved
+from api.downloads import MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
 from api.paging import LINK, page
 from api.problems import LengthRequired, invalid
 from api.schemas.models import (
@@ -170,7 +170,7 @@ class ModelContent(MethodView):
     def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
         """Download a model, whole or a range of it"""
         found = services().models.get(model)
-        if query["redirect"] and (link := services().models.link(found)) is not None:
+        if elsewhere(query) and (link := services().models.link(found)) is not None:
             return moved(link)
         blob = Blob(
             found.size, "application/octet-stream", found.digest, lambda a, b: services().models.content(found, a, b)

@@ -144,6 +144,8 @@ def test_who_asks_is_sent_to_the_store_for_a_model_and_for_an_artifact(
     moved = s3.get("/v1/models/mine/content?redirect=true")
     assert (moved.status_code, moved.headers["Cache-Control"]) == (307, "no-store")
     assert got(moved.headers["Location"]).content == MODEL
+    head = s3.head("/v1/models/mine/content?redirect=true")
+    assert (head.status_code, head.headers["Content-Length"]) == (200, str(len(MODEL)))
     asked = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 5]}}
     id = s3.post("/v1/simulations", json=asked).json["id"]
     Driver(distant).play(

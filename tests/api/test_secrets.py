@@ -1,0 +1,70 @@
+"""An import that fails says what failed, and not one word of the credentials it failed with."""
+
+import logging
+import traceback
+from collections.abc import Iterator
+
+import pytest
+from flask.testing import FlaskClient
+
+import app as root
+from core.errors import PlatformError
+from core.services.bells import LocalBell
+from core.services.platform import Platform, build
+from core.settings import Settings
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.connections import Connection
+from datasets.stores import open_store
+from tests.stores import S3Server, fresh_bucket
+
+SECRET = "an-extremely-secret-key"
+ACCESS = "an-access-key-of-nobody"
+
+
+@pytest.fixture
+def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
+    """A platform with connections that lead nowhere good: wrong keys, and a host that is not there."""
+    settings.home.mkdir()
+    database = Database(settings.database)
+    migrate(database)
+    keys = {"access_key": ACCESS, "secret_key": SECRET}
+    connections = {
+        "refused": Connection(name="refused", endpoint=minio.endpoint, **keys),
+        "away": Connection(name="away", endpoint="http://127.0.0.1:1", **keys),
+    }
+    store = open_store(settings.objects)
+    yield build(
+        database, store, LocalBell(), home=settings.home, cores=2, sandbox={"level": 3}, connections=connections
+    )
+    database.close()
+
+
+@pytest.mark.parametrize("connection", ["refused", "away"])
+def test_nothing_that_a_failing_import_produces_holds_the_credentials(
+    platform: Platform, settings: Settings, connection: str, minio: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client: FlaskClient = root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
+    bucket = fresh_bucket()
+    asked = client.post(
+        "/v1/datasets", json={"name": "d", "source": {"s3": f"s3://{bucket}/all/", "connection": connection}}
+    )
+    assert asked.status_code == 202, asked.data
+    said = [asked.text]
+    try:
+        platform.registering.register(asked.json["id"])
+    except PlatformError as error:
+        said += [*traceback.format_exception(error), repr(error), repr(error.members)]
+    for path in ("/v1/datasets/d", "/v1/datasets", f"/v1/datasets/{asked.json['id']}", "/v1/datasets/d/files"):
+        said.append(client.get(path).text)
+    assert "ready" not in client.get("/v1/datasets/d").json.get("state", "")
+    assert bucket in "".join(said)
+    said.append(caplog.text)
+    for words in said:
+        for hidden in (SECRET, ACCESS, "X-Amz-Credential", "Signature="):
+            assert hidden not in words
+    for file in settings.home.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert SECRET.encode() not in content and ACCESS.encode() not in content, file
