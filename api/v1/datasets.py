@@ -12,6 +12,7 @@ from api.blueprint import BINARY, Blueprint, header, reply
 from api.body import json_body
 from api.context import services
 from api.downloads import PART, TAGGED, UNCHANGED, download
+from api.negotiation import choose
 from api.paging import LINK, page
 from api.problems import invalid
 from api.schemas.datasets import (
@@ -35,6 +36,7 @@ from core.errors import (
     Gone,
     InUse,
     Invalid,
+    NotAcceptable,
     NotFound,
     NotPlayable,
     NotReady,
@@ -50,6 +52,8 @@ blueprint = Blueprint("datasets", __name__, url_prefix="/v1/datasets", descripti
 REFUSED = (Invalid, BadName, UnknownUpload, Gone, Conflict, UnsupportedMedia)
 FOUND = (UnknownDataset, NotReady)
 PLACE = {"Location": header("Where the version is described, and how far it has come.")}
+#: The same lines, for whoever looks at them in a browser.
+TEXT = "text/plain"
 #: Lines of a difference that are sent at once.
 GATHERED = 500
 
@@ -203,13 +207,14 @@ class Diff(MethodView):
     @blueprint.operation(
         "diff_dataset",
         description="One line of JSON for each file that was added, removed or changed, by path.",
-        media={NDJSON: ChangeSchema},
-        fails=FOUND,
+        media={NDJSON: ChangeSchema, TEXT: {"type": "string"}},
+        fails=(*FOUND, NotAcceptable),
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
         """Compare two versions"""
+        shown = choose({NDJSON: NDJSON, TEXT: TEXT})
         changes = services().datasets.diff(name, query["old"], query["new"])
-        return Response(_lines(changes), content_type=NDJSON, direct_passthrough=True)
+        return Response(_lines(changes), mimetype=shown, direct_passthrough=True)
 
 
 def _lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
