@@ -279,7 +279,9 @@ class _Alone:
         try:
             self._progress.unlink(missing_ok=True)
             if isinstance(error, PlatformError) and error.slug in SHARED:
-                self._failure.write_text(json.dumps([time.time(), error.slug, error.detail]))
+                with contextlib.suppress(OSError):  # those who wait then find out by themselves
+                    self._failure.parent.mkdir(parents=True, exist_ok=True)
+                    self._failure.write_text(json.dumps([time.time(), error.slug, error.detail]))
             else:
                 self._failure.unlink(missing_ok=True)
         finally:

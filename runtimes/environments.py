@@ -92,10 +92,12 @@ def _install(environment: Environment, draft: Path, lock: int, progress: Progres
     command = [uv.find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(draft / "site")]
     command += ["--require-hashes", "--no-build", "--no-deps", "--link-mode=copy", "--no-python-downloads"]
     command += ["--no-config", "--compile-bytecode", "-r", str(draft / "lock.txt")]
+    # A package's own hooks may run in there: it is told nothing of ours, keys of stores least of all.
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")} | COMPILED
     said = []
     # It holds the lock, too: should we be killed, nobody touches the draft until it has ended as well.
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[lock], env={**os.environ, **COMPILED}
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[lock], env=environ
     ) as process:
         assert process.stderr is not None
         for line in _lines(process.stderr.fileno()):

@@ -12,7 +12,7 @@ from threading import Event
 from core.domain.admission import admit
 from core.domain.launches import Phase, Sighting
 from core.domain.states import LIVE, State
-from core.errors import PlatformError
+from core.errors import OriginFailed, PlatformError, StoreUnavailable
 from core.services.dispatch import Busy, Dispatch, Lent, Snapshot
 from core.services.platform import Platform
 from core.store import leaders
@@ -179,6 +179,8 @@ class Dispatcher:
         lent = Lent(launch.id, one.id, one.attempt, launch.workers, State.LAUNCHING, 0.0)
         try:
             self._executor.submit(launch)
+        except (StoreUnavailable, OriginFailed) as error:  # what it needs may be back in a moment
+            self._dispatch.again(lent, error.detail or "a store does not answer")
         except PlatformError as error:
             self._dispatch.end_launch(lent)
             self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched")

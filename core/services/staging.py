@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.states import State
-from core.errors import Conflict, PlatformError
+from core.errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
 from core.services.bells import Bell
 from core.services.catalogue import built_in
 from core.services.claims import TERM, claimed, held
@@ -18,7 +18,7 @@ from core.services.datasets import Datasets
 from core.services.models import key_of
 from core.store import datasets as store
 from core.store import simulations
-from core.store.database import Database
+from core.store.database import Connection, Database
 from datasets import playing
 from datasets.staging import NodeCache, Progress, silent
 from runtimes import catalogue, environments
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two progress events of one download.
 PACE = 0.5
+#: Attempts of a simulation of which the last ends it, when a store that it needs does not answer.
+ATTEMPTS = 5
 #: Seconds between two searches for objects that no dataset refers to.
 COMBING = 3600.0
 
@@ -134,7 +136,8 @@ class Staging:
 
     def _stage(self, id: str) -> None:
         with self._database.read() as c:
-            provenance = json.loads(simulations.find(c, id).provenance)
+            row = simulations.find(c, id)
+        provenance = json.loads(row.provenance)
         model = provenance["model"]["digest"]
         try:
             for spec in _specs(provenance):
@@ -144,6 +147,9 @@ class Staging:
             self._cache.object(key_of(model), model, holder=id)
         except environments.CannotPrepare as error:
             self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
+        except (StoreUnavailable, OriginFailed) as error:  # it may be back in a moment
+            last = row.attempt >= ATTEMPTS
+            self._move(id, State.ERRORED if last else State.QUEUED, error.detail, pause=0.5 * 2.0**row.attempt)
         except PlatformError as error:
             self._move(id, State.ERRORED, error.detail or "staging failed")
         else:
@@ -181,12 +187,16 @@ class Staging:
 
         return paced
 
-    def _move(self, id: str, following: State, reason: str | None) -> None:
-        changes = {"reason": reason} if reason else {}
+    def _move(self, id: str, following: State, reason: str | None, *, pause: float = 0.0) -> None:
+        changes: dict[str, Any] = {"reason": reason} if reason else {}
+
+        def write(c: Connection) -> None:
+            now = self._database.now(c)
+            later = {"not_before": now + pause} if following is State.QUEUED else {}
+            simulations.move(c, id, State.STAGING, following, now, **changes, **later)
+
         try:
-            self._database.write(
-                lambda c: simulations.move(c, id, State.STAGING, following, self._database.now(c), **changes)
-            )
+            self._database.write(write)
         except Conflict:
             logger.info("simulation %s was no longer staging", id)  # cancelled in the meantime
         self._bell.ring("dispatch")

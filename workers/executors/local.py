@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import PlatformError, Unsafe
+from core.errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe
 
 #: Seconds the agent may take to answer; staging a large model is the longest.
 TIMEOUT = 60.0
 #: Seconds between two looks at a log that is still being written.
 LOOK = 0.2
 
-REFUSALS: Mapping[str, type[PlatformError]] = {Unsafe.slug: Unsafe}
+REFUSALS: Mapping[str, type[PlatformError]] = {kind.slug: kind for kind in (OriginFailed, StoreUnavailable, Unsafe)}
 
 
 class LocalExecutor:
