@@ -21,7 +21,7 @@ from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import S3Store
 from tests.stores import S3Server, minio_server
 
-RUNS = 5
+RUNS = 3
 SETS = {"10,000 x 16 KiB": (10_000, 16 << 10), "20 x 64 MiB": (20, 64 << 20)}
 #: Transfers at once of rclone: its best of these counts. Its own default is 4.
 TRANSFERS = (4, 16, 64)

@@ -8,6 +8,8 @@ from datasets.manifest import Entry
 
 #: Bytes of one request, unless a single file is larger.
 LONGEST = 8 << 20
+#: Bytes of requests that are worth a handover of their own.
+SMALL = 1 << 20
 #: Bytes between two files that are rather read and dropped than asked for around.
 GAP = 64 << 10
 #: Files of one request: what is known of them is held until they are there.
@@ -47,6 +49,20 @@ def stretches(entries: Iterable[Entry]) -> Iterator[Stretch]:
                 run = []
             run.append(entry)
         yield Stretch(run[0].source, run[0].etag, tuple(run))
+
+
+def batches(found: Iterable[Stretch], most: int) -> Iterator[list[Stretch]]:
+    """Put up to ``most`` small requests together, so that handing them to a thread costs little each."""
+    batch: list[Stretch] = []
+    size = 0
+    for stretch in found:
+        batch.append(stretch)
+        size += stretch.stop - stretch.start
+        if len(batch) >= most or size >= SMALL:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _joins(run: list[Entry], entry: Entry) -> bool:

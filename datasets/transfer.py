@@ -26,7 +26,7 @@ from datasets.drafts import Draft, Mismatch, Pouring, TooLong, sound
 from datasets.manifest import Entry
 from datasets.signing import Signer, quoted
 from datasets.stores.base import ObjectStore
-from datasets.stretches import Stretch, stretches
+from datasets.stretches import Stretch, batches, stretches
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ THREADS = 8
 PACE = 0.5
 #: Bytes handed over at once.
 BUFFER = 512 << 10
+#: Requests handed to a thread at once, where they are small and many.
+BATCH = 16
 #: Bytes a second; below this for as long as a stall is borne, an origin is as good as silent.
 SLOWEST = 1024
 #: Bytes that, once they came, make up for the failures before them: a bad line must not end a long download.
@@ -242,7 +244,8 @@ class Tally:
 
     def __init__(self, total_files: int, total_bytes: int) -> None:
         self._lock = threading.Lock()
-        self._totals = total_files, total_bytes
+        self.total_files = total_files
+        self.total_bytes = total_bytes
         self._files = self._bytes = self._cached = 0
         self._seen: tuple[float, int] = (time.monotonic(), 0)
 
@@ -266,7 +269,7 @@ class Tally:
             then, before = self._seen
             self._seen = now, self._bytes
             rate = (self._bytes - before) / max(now - then, 1e-3)
-            return Progress(self._files, self._bytes, *self._totals, rate, self._cached)
+            return Progress(self._files, self._bytes, self.total_files, self.total_bytes, rate, self._cached)
 
 
 class Transfer:
@@ -296,8 +299,9 @@ class Transfer:
         try:
             crew.start(self._threads)
             said = time.monotonic()
-            for stretch in stretches(entries):
-                while not crew.offer(stretch, PACE):
+            most = max(1, min(BATCH, tally.total_files // (4 * self._threads)))  # few files are for all threads
+            for batch in batches(stretches(entries), most):
+                while not crew.offer(batch, PACE):
                     said = _say_at_times(said, tally, say)
                 said = _say_at_times(said, tally, say)
             crew.close()
@@ -308,7 +312,8 @@ class Transfer:
         crew.reckon()
 
     def _serve(self, stretch: Stretch, draft: Draft, tally: Tally, line: Line, stop: threading.Event) -> None:
-        if self._near is None:
+        # A file that is read from a folder anyway would only be copied twice.
+        if self._near is None or not isinstance(self._place(stretch.source), Place):
             return self._pour(stretch, draft, tally, line, stop)
         missing = []
         for entry in stretch.entries:
@@ -421,7 +426,7 @@ class _Crew:
     def __init__(self, serve: Callable[[Stretch, Line, threading.Event], None], patience: Patience) -> None:
         self._serve = serve
         self._patience = patience
-        self._waiting: queue.Queue[Stretch | None] = queue.Queue()
+        self._waiting: queue.Queue[list[Stretch] | None] = queue.Queue()
         self._room = threading.Semaphore(0)
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
@@ -435,13 +440,13 @@ class _Crew:
             thread.start()
             self._threads.append(thread)
 
-    def offer(self, stretch: Stretch, seconds: float) -> bool:
-        """Hand a stretch over; False if nobody could take it in this time. Raise Stopped once one has failed."""
+    def offer(self, batch: list[Stretch], seconds: float) -> bool:
+        """Hand stretches over; False if nobody could take it in this time. Raise Stopped once one has failed."""
         taken = self._room.acquire(timeout=seconds)
         if self._stop.is_set():
             self.reckon()
         if taken:
-            self._waiting.put(stretch)
+            self._waiting.put(batch)
         return taken
 
     def close(self) -> None:
@@ -472,8 +477,9 @@ class _Crew:
     def _work(self) -> None:
         line = Line(self._patience, self._stop)
         try:
-            while (stretch := self._waiting.get()) is not None and not self._stop.is_set():
-                self._serve(stretch, line, self._stop)
+            while (batch := self._waiting.get()) is not None and not self._stop.is_set():
+                for stretch in batch:
+                    self._serve(stretch, line, self._stop)
                 self._room.release()
         except Stopped:
             pass

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.manifest import Entry
-from datasets.stretches import GAP, LONGEST, MOST, stretches
+from datasets.stretches import GAP, LONGEST, MOST, SMALL, batches, stretches
 from datasets.transfer import Patience, pause
 
 
@@ -35,6 +35,14 @@ def test_a_large_file_is_one_request_and_so_is_each_object() -> None:
 
 def test_what_was_read_under_another_etag_is_another_request() -> None:
     assert len(list(stretches([entry("s", 0, 10, "x"), entry("s", 10, 10, "y")]))) == 2
+
+
+def test_small_requests_are_handed_over_together_and_large_ones_alone() -> None:
+    small = [entry(f"s3:c/b/{number:02d}", 0, 1000) for number in range(20)]
+    large = [entry(f"s3:c/b/x{number}", 0, SMALL) for number in range(3)]
+    found = list(batches(stretches([*small, *large]), 16))
+    assert [len(batch) for batch in found] == [16, 5, 1, 1]
+    assert [one.entries[0] for batch in found for one in batch] == [*small, *large]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30 << 20), st.integers(0, 12 << 20)), max_size=60))
