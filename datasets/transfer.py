@@ -312,8 +312,7 @@ class Transfer:
         crew.reckon()
 
     def _serve(self, stretch: Stretch, draft: Draft, tally: Tally, line: Line, stop: threading.Event) -> None:
-        # A file that is read from a folder anyway would only be copied twice.
-        if self._near is None or not isinstance(self._place(stretch.source), Place):
+        if self._near is None:
             return self._pour(stretch, draft, tally, line, stop)
         missing = []
         for entry in stretch.entries:
