@@ -4,7 +4,7 @@ Each factory imports what it alone needs: the drivers' process stays without Fla
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
     from core.services.platform import Platform
     from datasets.cache import Near
+    from datasets.connections import Connection
+    from datasets.staging import NodeCache
 
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
     from core.services.platform import build
-    from datasets import connections
     from workers.queue import RedisBell, embedded
 
+    store, known = store_of(settings), connections_of(settings)
     return build(
         Database(settings.database),
-        store_of(settings),
+        store,
         RedisBell(settings.redis_url or embedded(settings.run_dir)),
         home=settings.home.resolve(),
         cores=settings.cores,
@@ -38,15 +40,29 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         lease_ttl=settings.lease_ttl.total_seconds(),
         upload_ttl=settings.upload_ttl.total_seconds(),
         max_resumable=settings.max_resumable,
-        connections=connections.load(Path(settings.connections or settings.home / "connections.json")),
-        cache_capacity=settings.cache_capacity or None,
-        near=near_of(settings),
+        connections=known,
+        cache=node_cache(settings, store, known),
     )
 
 
 def store_of(settings: Settings) -> ObjectStore:
     """Open the object store that the settings name, with their credentials."""
     return open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
+
+
+def connections_of(settings: Settings) -> "Mapping[str, Connection]":
+    """Return the object storage that an operator has named."""
+    from datasets import connections
+
+    return connections.load(settings.connections_file)
+
+
+def node_cache(settings: Settings, store: ObjectStore, known: "Mapping[str, Connection]") -> "NodeCache":
+    """Open what is kept on this node."""
+    from datasets.staging import NodeCache
+
+    capacity = settings.cache_capacity or None
+    return NodeCache(settings.cache, store, known, capacity=capacity, near=near_of(settings))
 
 
 def near_of(settings: Settings) -> "Near | None":

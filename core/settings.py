@@ -136,6 +136,11 @@ class Settings:
         return self.object_store_url or f"file://{self.home.resolve() / 'objects'}"
 
     @property
+    def connections_file(self) -> Path:
+        """What an operator says of object storage elsewhere; it need not be there."""
+        return Path(self.connections) if self.connections else self.home.resolve() / "connections.json"
+
+    @property
     def environments(self) -> Path:
         """Prepared environments of runtimes and simulators."""
         return self.home.resolve() / "environments"

@@ -94,7 +94,9 @@ def _cache_here(settings: Settings, environ: dict[str, str]) -> str | None:
     if not scs.free(config):
         return None
     url = f"http://127.0.0.1:{config.port}"
-    if not settings.scs_nodes and not settings.scs_config:
+    # What is read from a folder of this machine would only be kept twice; what comes from afar is asked for here first.
+    far = not settings.objects.startswith("file://") or settings.connections_file.exists()
+    if far and not settings.scs_nodes and not settings.scs_config:
         environ["WINDTUNNEL_SCS_NODES"] = url
         environ["WINDTUNNEL_SCS_TOKEN_FILE"] = str(scs.token_file(settings.run_dir))
     return url
@@ -237,7 +239,7 @@ def jobs(settings: Settings) -> int:
 
 def agent(settings: Settings) -> int:
     """Hold this machine's crews."""
-    from app import store_of
+    from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
     from runtimes.harness import sandbox
     from workers.agent import Agent
@@ -252,7 +254,7 @@ def agent(settings: Settings) -> int:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await Agent(
             home=settings.home.resolve(),
-            store=store_of(settings),
+            cache=node_cache(settings, store_of(settings), connections_of(settings)),
             cores=settings.cores,
             kinds=settings.warm_crews,
             sandbox=level.number if level is not None else None,

@@ -22,7 +22,6 @@ from typing import Any
 from core.domain.launches import Phase, Sighting
 from core.errors import PlatformError, Unsafe
 from datasets.staging import NodeCache
-from datasets.stores.base import ObjectStore
 from workers.crews import Crew, Kind, kit_for
 
 logger = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ class Agent:
         self,
         *,
         home: Path,
-        store: ObjectStore,
+        cache: NodeCache,
         cores: int,
         kinds: int,
         sandbox: int | None,
@@ -65,11 +64,10 @@ class Agent:
         promised: Kind | None,
     ) -> None:
         self._launches = home / "launches"
-        self._cache = NodeCache(home / "cache", store)
+        self._cache = cache
         self._environments = home / "environments"
         self._plays = home / "plays"
         self._run = home / "run"
-        self._store = store
         self._cores = cores
         self._kinds = kinds
         self._sandbox = sandbox

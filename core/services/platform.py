@@ -23,7 +23,6 @@ from core.services.staging import Staging
 from core.services.transfers import Transfers
 from core.services.uploads import Uploads
 from core.store.database import Database
-from datasets.cache import Near
 from datasets.connections import Connection
 from datasets.staging import NodeCache
 from datasets.stores.base import ObjectStore
@@ -65,8 +64,7 @@ def build(
     upload_ttl: float = 86_400.0,
     max_resumable: int = 64 << 30,
     connections: Mapping[str, Connection] = MappingProxyType({}),
-    cache_capacity: int | None = None,
-    near: Near | None = None,
+    cache: NodeCache | None = None,
 ) -> Platform:
     """Put the services together. ``sandbox`` is what provenance says of this machine's."""
     hub = Hub(database, bell, slots=streams)
@@ -92,7 +90,7 @@ def build(
             database,
             bell,
             datasets,
-            NodeCache(home / "cache", store, connections, capacity=cache_capacity, near=near),
+            cache or NodeCache(home / "cache", store, connections),
             environments_folder=home / "environments",
             plays=home / "plays",
         ),

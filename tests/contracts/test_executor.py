@@ -16,6 +16,7 @@ from core.domain.ids import digest_of
 from core.domain.launches import Launch, Phase
 from core.errors import PlatformError, Unsafe
 from datasets.catalogue import datasets
+from datasets.staging import NodeCache
 from datasets.stores.filesystem import FilesystemStore
 from runtimes import catalogue, environments
 from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
@@ -250,7 +251,7 @@ def test_where_the_sandbox_is_too_weak_nothing_runs(tmp_path: Path) -> None:
 
     weak = Inside(
         home=tmp_path,
-        store=FilesystemStore(tmp_path / "objects"),
+        cache=NodeCache(tmp_path / "cache", FilesystemStore(tmp_path / "objects")),
         cores=1,
         kinds=1,
         sandbox=1,

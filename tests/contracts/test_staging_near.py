@@ -52,7 +52,7 @@ def test_what_one_node_has_fetched_the_next_one_gets_from_the_cache(
     origin.lose()
     second = cache_of(*urls)
     assert origin.staged(second, "second") == FILES
-    assert second.counts == {"hits": len(FILES)}
+    assert second.counts == {"hits": sum(map(bool, FILES.values()))}  # nobody is asked for what is empty
 
 
 def test_a_cache_node_that_is_killed_costs_a_way_to_the_origin_and_nothing_else(
