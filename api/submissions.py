@@ -11,12 +11,13 @@ from flask import Response, request
 from marshmallow import ValidationError, fields
 from werkzeug.datastructures import FileStorage
 
+from api import arrivals
 from api.blueprint import reply
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body, read_form
 from api.context import context, services
 from api.negotiation import choose
 from api.problems import invalid
-from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionSchema
+from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionOfUpload, SubmissionSchema
 from api.streams import NDJSON, SSE, alive, as_events, room, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
@@ -26,6 +27,7 @@ ACCEPTED = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 #: How long a dry run may take, in seconds; the first one of a runtime makes its environment.
 LONGEST_TRIAL = 300
 _SCHEMA = SubmissionSchema()
+_OF_UPLOAD = SubmissionOfUpload()
 _ANSWER = SimulationSchema()
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASCII | re.IGNORECASE)
 
@@ -80,6 +82,17 @@ def _value_of(name: str, text: str) -> Any:
         raise Invalid(f"{name}: not valid text.") from None
 
 
+def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
+    """Read a submission whose model is a finished upload."""
+    try:
+        asked = _OF_UPLOAD.load(document)
+    except ValidationError as error:
+        raise invalid(error.messages) from None
+    reference = asked.pop("upload")
+    submission = Submission(**asked)
+    return submission, arrivals.of_upload(reference, runtime=submission.runtime)
+
+
 def upload(file: FileStorage, submission: Submission) -> Model:
     """Take in the model that came with a submission."""
     return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime)
@@ -88,7 +101,10 @@ def upload(file: FileStorage, submission: Submission) -> Model:
 def receive() -> tuple[Submission, Model | None]:
     """Read this request's submission, with the model if it brought one."""
     if request.mimetype == "application/json":
-        return from_json(json_object(raw_body())), None
+        document = json_object(raw_body())
+        if "upload" not in document:
+            return from_json(document), None
+        return from_upload(document)
     if request.mimetype == "multipart/form-data":
         submission, file = from_form()
         return submission, upload(file, submission) if file else None

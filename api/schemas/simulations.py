@@ -83,6 +83,15 @@ class SubmissionSchema(Strict):
     dry_run = Flag(metadata={"description": "Only check that the model loads and fits, by one real step."})
 
 
+class SubmissionOfUpload(SubmissionSchema):
+    """The same, with a model that was sent before as an upload."""
+
+    upload = Text(longest=2000, required=True, metadata={"description": "A finished upload: its id or its address."})
+
+    class Meta(SubmissionSchema.Meta):
+        exclude = ("model",)
+
+
 class SubmissionForm(SubmissionSchema):
     """The same as a multipart form, with the binary in it. Fields that are no strings hold JSON."""
 

@@ -6,10 +6,10 @@ from flask import Response, request
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api import tus
+from api import arrivals
 from api.blueprint import BINARY, Blueprint, header, reply
 from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
-from api.context import context, services
+from api.context import services
 from api.downloads import MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
 from api.paging import LINK, page
 from api.problems import LengthRequired, invalid
@@ -75,25 +75,14 @@ def from_form() -> Model:
 
 
 def from_upload() -> Model:
-    """Make a model of what was sent before: an upload stays as it is, what was transferred is gone afterwards."""
+    """Make a model of what was sent before."""
     try:
         given = ModelFromUpload().load(json_body())
     except ValidationError as error:
         raise invalid(error.messages) from None
-    filename = base_name(given.pop("filename", None))
     if (key := given.pop("transfer", None)) is not None:
-        transfers = services().transfers
-        content = transfers.content(key, context().max_upload)
-        model = services().models.add(content, filename=filename, **given)
-        transfers.forget(key)
-        return model
-    uploads = services().uploads
-    upload = uploads.hold(tus.upload_id(given.pop("upload")))
-    try:
-        filename = filename or base_name(tus.metadata(upload.metadata).get("filename"))
-        return services().models.add(uploads.content(upload.id), filename=filename, **given)
-    finally:
-        uploads.let_go(upload.id)
+        return arrivals.of_transfer(key, **given)
+    return arrivals.of_upload(given.pop("upload"), **given)
 
 
 @blueprint.at("")

@@ -21,6 +21,7 @@ from api.schemas.simulations import (
     SimulationSchema,
     SubmissionForm,
     SubmissionHeaders,
+    SubmissionOfUpload,
     SubmissionSchema,
 )
 from api.streams import NDJSON, SSE
@@ -46,8 +47,10 @@ from core.errors import (
     UnknownModel,
     UnknownRuntime,
     UnknownSimulation,
+    UnknownUpload,
     Unsafe,
     UnsupportedMedia,
+    UploadUnfinished,
 )
 
 blueprint = Blueprint(
@@ -70,8 +73,10 @@ REFUSED = (
     UnknownFormat,
     UnknownModel,
     UnknownRuntime,
+    UnknownUpload,
     Unsafe,
     UnsupportedMedia,
+    UploadUnfinished,
 )
 ITEM = SimulationSchema()
 CREATED = {
@@ -117,7 +122,7 @@ class Simulations(MethodView):
             }
         },
         body={
-            "application/json": {"anyOf": [SubmissionSchema, RerunSchema]},
+            "application/json": {"anyOf": [SubmissionSchema, SubmissionOfUpload, RerunSchema]},
             "multipart/form-data": SubmissionForm,
         },
         leads={

@@ -412,6 +412,19 @@ def test_an_unfinished_or_unknown_upload_becomes_no_model(client: FlaskClient) -
     problem(client.post("/v1/models", json={}), 422, "invalid")
 
 
+def test_a_finished_upload_is_simulated_without_being_made_a_model_first(client: FlaskClient) -> None:
+    name = base64.b64encode(b"policy.py").decode()
+    address = whole(client, MODEL, Upload_Metadata=f"filename {name}")
+    asked = {"dataset": "noop", "scenarios": {"range": [0, 3]}}
+    made = client.post("/v1/simulations", json=asked | {"upload": address})
+    assert made.status_code == 201, made.data
+    assert made.json["model"]["name"] == "policy" and made.json["runtime"]["name"] == "python"
+    problem(client.post("/v1/simulations", json=asked | {"upload": address, "model": "idm"}), 422, "invalid")
+    problem(client.post("/v1/simulations", json=asked | {"upload": begin(client, 5)}), 409, "upload-unfinished")
+    problem(client.post("/v1/simulations", json=asked | {"upload": "0" * 26}), 422, "unknown-upload")
+    problem(client.post("/v1/simulations", json=asked | {"upload": 7}), 422, "invalid")
+
+
 def test_the_application_has_a_place_for_uploads(application: Flask) -> None:
     rules = {rule.rule for rule in application.url_map.iter_rules()}
     assert {"/v1/uploads", "/v1/uploads/<id:upload>"} <= rules
