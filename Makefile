@@ -21,7 +21,10 @@ run-s3: setup  ## The same on a real S3 server (MinIO, built on first use).
 scs: setup  ## Serve the cache alone on port 5080, as a laptop's configuration says.
 	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
 
-test: setup  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
+tools: setup  ## Build the servers and clients that tests meet (MinIO, Swift, tus-js-client), where they are not there yet.
+	@for tool in minio swift tus-js-client; do scripts/tools/$$tool >/dev/null || exit 1; done
+
+test: tools  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
 	@$(PY) -m pytest tests --ignore tests/cluster
 
 cluster: setup  ## Tests against a real Kubernetes API server, built from its sources on first use.
@@ -42,4 +45,4 @@ bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.
 clean:    ## Remove what running leaves behind; environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs test cluster unit lint openapi bench clean
+.PHONY: help setup demo run run-s3 scs tools test cluster unit lint openapi bench clean
