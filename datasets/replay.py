@@ -311,7 +311,7 @@ def _panel(replay: Mapping[str, Any], reel: Reel, title: str) -> Iterable[str]:
     shade = GOOD if outcome == "arrived" else ALARM if outcome else INK
     top = HEIGHT - 96
     yield (
-        f'<g><rect x="18" y="16" width="{20 + 8.4 * len(title):.0f}" height="32" rx="8" fill="{PANEL}" opacity=".9"/>'
+        f'<g><rect x="18" y="16" width="{22 + 9.4 * len(title):.0f}" height="32" rx="8" fill="{PANEL}" opacity=".9"/>'
         f'<text x="28" y="37" font-size="15" font-weight="600" fill="{INK}">{title}</text></g>'
     )
     if outcome:
