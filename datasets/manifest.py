@@ -60,11 +60,17 @@ def digest_of(entries: Iterable[Entry]) -> str:
     return str(digest)
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut a stream into lines; at most one line and one chunk are held."""
+def lines(chunks: Iterable[bytes], longest: int | None = None) -> Iterator[bytes]:
+    """Cut a stream into lines; at most one line and one chunk are held.
+
+    Of a stranger's stream a line of more than ``longest`` bytes comes in pieces, each still too long: to be refused.
+    """
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
+        if longest is not None and len(rest) > longest:
+            yield rest
+            rest = b""
     if rest:
         yield rest

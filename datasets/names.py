@@ -12,7 +12,7 @@ def checked(raw: str | bytes) -> str:
     """Return a path as it is kept: relative, NFC; raise BadName, saying why, for one that cannot be."""
     try:
         name = raw.decode() if isinstance(raw, bytes) else raw
-        name = unicodedata.normalize("NFC", name).removeprefix("./")
+        name = normal(name)
         size = len(name.encode())
     except UnicodeError:
         raise BadName(f"The name {shown(raw)} is not UTF-8.") from None
@@ -26,6 +26,11 @@ def checked(raw: str | bytes) -> str:
     if any(part in {"", ".", ".."} for part in parts):
         raise BadName(f"The name {shown(name)} leads out of its folder, or has an empty part.")
     return name
+
+
+def normal(name: str) -> str:
+    """Return a name as it is kept, whichever way its letters were put together."""
+    return unicodedata.normalize("NFC", name).removeprefix("./")
 
 
 def shown(name: str | bytes) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import Dataset
-from datasets.scenarios import DESCRIPTION, SCENARIOS, checked
+from datasets.scenarios import DESCRIPTION, SCENARIOS, checked, written
 
 #: Seconds for which a folder is kept after it was last wanted.
 KEPT = 3600.0
@@ -48,7 +48,7 @@ def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
                 shutil.copyfile(built_in.folder / entry["path"], copy)
         with open(scenarios, "rb") as given, open(draft / SCENARIOS, "wb") as file:
             # Checked here again: this is what a simulator is about to be given.
-            for scenario in checked((line for line in given if line.strip()), built_in.name):
+            for scenario in checked(written(given), built_in.name):
                 file.write(json.dumps(scenario).encode() + b"\n")
         for folder, _, files in os.walk(draft):
             for name in files:

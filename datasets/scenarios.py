@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from core.errors import BadScenario
+from datasets import names
 from datasets.catalogue import Dataset, datasets
 
 #: The file that makes a set of files a dataset to be played, and bytes of it that are read.
@@ -149,7 +150,12 @@ def describe(raw: bytes) -> Description:
         raise BadScenario(f"{DESCRIPTION}: `extends` is one of {', '.join(sorted(FIELDS))}; not {said.extends!r:.80}.")
     if len(said.title) > 200 or len(said.description) > 4000:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
-    return said
+    return msgspec.structs.replace(said, scenarios=names.checked(said.scenarios))
+
+
+def written(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that say something: a scenario's number does not count those that are blank."""
+    return (line for line in lines if len(line) > LINE or line.strip())
 
 
 def checked(lines: Iterable[bytes], extends: str) -> Iterator[dict[str, Any]]:

@@ -2,13 +2,14 @@
 
 from marshmallow import ValidationError, fields, validates_schema
 
+from api import tus
 from api.schemas.fields import LINE, NAME, REFERENCE, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
+from core.errors import Invalid
 
 #: A path in a dataset: no control characters, and never empty.
 PATH = r"^[^\x00-\x1f\x7f]+$"
 TAG = NAME
-UPLOAD = r"^[0-9a-z]{26}$"
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
@@ -60,11 +61,26 @@ class ScenarioPageSchema(NumberedPageSchema):
     items = fields.List(fields.Dict(), required=True)
 
 
+class UploadField(Text):
+    """A finished upload: its id or its address; the id is what is loaded."""
+
+    def __init__(self, description: str, *, required: bool = False) -> None:
+        metadata = {"description": f"{description}: its id or its address."}
+        super().__init__(longest=2000, required=required, metadata=metadata)
+
+    def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
+        said = str(super()._deserialize(value, attr, data, **kwargs))
+        try:
+            return tus.upload_id(said)
+        except Invalid as error:
+            raise ValidationError(error.detail or "This is no upload.") from None
+
+
 class PlacedUploadSchema(Strict):
     """A file that is an upload."""
 
     path = Text(PATH, longest=1024, required=True)
-    upload = Text(UPLOAD, longest=26, required=True, metadata={"description": "A finished upload."})
+    upload = UploadField("A finished upload", required=True)
 
 
 class ManifestLineSchema(Strict):
@@ -91,13 +107,13 @@ class ManifestField(fields.Field):  # type: ignore[type-arg]
 class ManifestUploadSchema(Strict):
     """An upload that holds a manifest, one JSON object a line."""
 
-    upload = Text(UPLOAD, longest=26, required=True)
+    upload = UploadField("A finished upload", required=True)
 
 
 class SourceSchema(Strict):
     """What a version is made of: exactly one of `upload`, `uploads`, `s3` and `manifest`."""
 
-    upload = Text(UPLOAD, longest=26, metadata={"description": "A tar (plain, gzip, bzip2, xz, zstd) or a zip."})
+    upload = UploadField("A finished upload of a tar (plain, gzip, bzip2, xz, zstd) or a zip")
     uploads = fields.List(fields.Nested(PlacedUploadSchema), metadata={"minItems": 1, "maxItems": 10_000})
     s3 = Text(
         LINE,

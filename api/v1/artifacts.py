@@ -23,6 +23,7 @@ from core.errors import (
     RangeNotSatisfiable,
     StoreUnavailable,
     UnknownArtifact,
+    UnknownDataset,
     UnknownSimulation,
 )
 from core.services.results import Blob
@@ -126,7 +127,7 @@ class Replay(MethodView):
                 "headers": {"Retry-After": header("Seconds.", type="integer")},
             }
         },
-        fails=[UnknownSimulation, UnknownArtifact, NotAcceptable, NotFinished, IllegalTransition],
+        fails=[UnknownSimulation, UnknownArtifact, UnknownDataset, NotAcceptable, NotFinished, IllegalTransition],
     )
     def get(self, query: dict[str, Any], id: str, task: int) -> Response:
         """Look at a task again, as data or as an animated picture"""

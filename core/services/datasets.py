@@ -29,8 +29,8 @@ from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets import ledger, names
 from datasets.catalogue import Dataset, datasets
-from datasets.manifest import Entry
-from datasets.scenarios import extended
+from datasets.manifest import Entry, lines
+from datasets.scenarios import extended, written
 from datasets.stores.base import ObjectStore
 
 PROJECT = "default"
@@ -207,11 +207,9 @@ class Datasets:
         return rows[:limit], after + limit if len(rows) > limit else None
 
     def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
-        from datasets.manifest import lines
-
         entry = ledger.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
         assert entry is not None, "a version is ready only if its scenarios are there"
-        for number, line in enumerate(lines(self._sources.read(entry))):
+        for number, line in enumerate(written(lines(self._sources.read(entry)))):
             if number >= after + limit:
                 return
             if number >= after:
@@ -220,7 +218,7 @@ class Datasets:
     def entry(self, ref: str, path: str) -> Entry:
         """Return one file of a version."""
         row = self._ready(ref)
-        found = ledger.find(self._objects, row.manifest, path)
+        found = ledger.find(self._objects, row.manifest, names.normal(path))
         if found is None:
             raise UnknownFile(f"There is no file {names.shown(path)} in {row.name}@{row.version}.")
         return found
@@ -233,7 +231,7 @@ class Datasets:
         """Return a page of a version's files, by path."""
         row = self._ready(ref)
         found: list[dict[str, Any]] = []
-        for entry in ledger.read(self._objects, row.manifest, after):
+        for entry in ledger.read(self._objects, row.manifest, after and names.normal(after)):
             found.append(
                 {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.place(entry)}
             )
@@ -244,7 +242,8 @@ class Datasets:
     def file(self, ref: str, path: str) -> Blob:
         """Return one file of a version."""
         entry = self.entry(ref, path)
-        media_type = mimetypes.guess_type(path, strict=True)[0] or "application/octet-stream"
+        kind, packed = mimetypes.guess_type(path)
+        media_type = kind if kind is not None and packed is None else "application/octet-stream"
         etag = f'"{entry.digest.removeprefix("sha256:")[:32]}"'
         return Blob(entry.size, media_type, etag, lambda start, stop: self._sources.read(entry, start, stop))
 
@@ -278,6 +277,8 @@ class Datasets:
         return row
 
     def _unknown(self, ref: str) -> UnknownDataset:
+        if ref.startswith("sha256:"):
+            return UnknownDataset(f"No dataset here has the digest {ref[:80]}; register its files (again).")
         name, _, version = ref.partition("@")
         with self._database.read() as c:
             known = [*datasets(), *store.names(c, PROJECT)]

@@ -287,7 +287,7 @@ class _Attempt:
             yield from given
             return
         blob = self._blob(given["upload"])
-        for number, line in enumerate(lines(blob.read(0, blob.size)), 1):
+        for number, line in enumerate(lines(blob.read(0, blob.size), LINE), 1):
             if len(line) > LINE:
                 raise Invalid(f"Line {number} of the manifest has more than {LINE} bytes.")
             if line.strip():
@@ -355,7 +355,7 @@ class _Attempt:
         listed = ledger.find(self._objects, manifest, said.scenarios)
         if listed is None:
             raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {names.shown(said.scenarios)}.")
-        given = _short_lines(lines(self._job._sources.read(listed)))
+        given = scenarios.written(lines(self._job._sources.read(listed), scenarios.LINE))
         tasks = sum(1 for _ in scenarios.checked(given, said.extends))
         if tasks == 0:
             raise BadScenario("There is not one scenario in it.")
@@ -400,7 +400,3 @@ def _hashed(chunks: Iterable[bytes], size: int, where: str) -> str:
     if length != size:
         raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was cut off.")
     return "sha256:" + hasher.hexdigest()
-
-
-def _short_lines(given: Iterator[bytes]) -> Iterator[bytes]:
-    return (line for line in given if line.strip())

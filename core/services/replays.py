@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from core.errors import NotFound, UnknownArtifact
+from core.errors import NotFound, UnknownArtifact, UnknownDataset
 from core.services.bells import Bell
 from core.services.catalogue import played
+from core.services.datasets import PROJECT
 from core.services.results import Blob, Results
-from core.store import simulations
+from core.store import datasets, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
 from datasets.stores.base import ObjectStore
@@ -36,10 +37,19 @@ class Replays:
         try:
             size = self._store.size(key)
         except NotFound:
+            self._needs_its_dataset(id)
             self._bell.enqueue("replay", f"{id}:{task}")
             return None
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
         return Blob(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
+
+    def _needs_its_dataset(self, id: str) -> None:
+        """Refuse what cannot be played again, instead of promising it for ever."""
+        with self._database.read() as c:
+            dataset = json.loads(simulations.find(c, id).provenance)["dataset"]
+            gone = "extends" in dataset and datasets.find(c, PROJECT, dataset["digest"]) is None
+        if gone:
+            raise UnknownDataset(f"{dataset['name']}@{dataset['version']} was deleted; a replay needs its scenarios.")
 
     def inputs(self, id: str, task: int) -> tuple[Mapping[str, Any], Dataset, Mapping[str, Any], bytes]:
         """Return what a player needs: which dataset as provenance has it, the dataset, its set-up, and the trace."""

@@ -359,7 +359,10 @@ class Simulations:
             spec, provenance = dict(document["spec"]), document["provenance"]
             spec["model"] = provenance["model"]["digest"]
             spec["runtime"] = provenance["runtime"]["name"]
-            spec["dataset"] = f"{provenance['dataset']['name']}@{provenance['dataset']['version']}"
+            dataset = provenance["dataset"]
+            # A number of a dataset of one's own may mean something else where the archive was brought to.
+            own = "extends" in dataset
+            spec["dataset"] = dataset["digest"] if own else f"{dataset['name']}@{dataset['version']}"
             return msgspec.convert(spec, Submission)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise Invalid(f"This is not the simulation.json of an archive: {error}") from None

@@ -99,6 +99,30 @@ def test_single_uploads_become_files(client: FlaskClient, upload: Callable[[byte
     assert client.get("/v1/datasets/loose/files/a.txt").data == b"alpha"
 
 
+def test_an_upload_is_named_by_its_id_or_its_address(
+    client: FlaskClient, upload: Callable[[bytes], str], work: Any
+) -> None:
+    for name, address in (("one", "/v1/uploads/{}"), ("two", "http://localhost:5000/v1/uploads/{}")):
+        whole = {"upload": address.format(upload(tar(PLAIN)))}
+        answer = client.post("/v1/datasets", json={"name": name, "source": whole})
+        assert answer.status_code == 202, answer.data
+        work()
+        assert client.get(answer.headers["Location"]).json["file_count"] == 3
+    files = [{"path": "a.txt", "upload": address.format(upload(b"alpha"))}]
+    assert client.post("/v1/datasets", json={"name": "three", "source": {"uploads": files}}).status_code == 202
+    problem(client.post("/v1/datasets", json={"name": "x", "source": {"upload": "http://elsewhere/"}}), 422, "invalid")
+
+
+def test_a_name_is_found_however_its_letters_are_put_together(client: FlaskClient, register: Register) -> None:
+    kept, typed = "caf\u00e9/\u00fc.csv.gz", "cafe\u0301/u\u0308.csv.gz"
+    register("accents", {typed: b"1,2", "z": b""})
+    assert [one["path"] for one in client.get("/v1/datasets/accents/files").json["items"]] == [kept, "z"]
+    for path in (kept, typed):
+        found = client.get(f"/v1/datasets/accents/files/{path}")
+        assert (found.data, found.mimetype) == (b"1,2", "application/octet-stream")
+        assert [one["path"] for one in client.get(f"/v1/datasets/accents/files?after={path}").json["items"]] == ["z"]
+
+
 def test_versions_are_compared_line_by_line(client: FlaskClient, register: Register) -> None:
     register("drives", PLAIN)
     register("drives", {"a.txt": b"omega", "b/c.bin": b"0123456789", "new": b"!"})
@@ -222,6 +246,37 @@ def test_a_dataset_that_extends_a_built_in_one_is_simulated(
     driver.finish(launch)
     assert client.delete("/v1/datasets/mine").status_code == 204
     assert client.get(f"/v1/simulations/{sent.json['id']}/summary").json["tasks"]["total"] == 5
+
+
+def test_blank_lines_are_no_scenarios(client: FlaskClient, register: Register) -> None:
+    said = {"dataset.json": json.dumps(MINE | {"scenarios": "./lines.ndjson"}).encode()}
+    made = register("gaps", said | {"lines.ndjson": b'\n{"name": "a"}\r\n\n  \n{"name": "b"}\n\n'})
+    assert (made["state"], made["tasks"]) == ("ready", 2), made
+    listed = client.get("/v1/datasets/gaps/scenarios").json["items"]
+    assert listed == [{"index": 0, "name": "a"}, {"index": 1, "name": "b"}]
+
+
+def test_an_archive_is_played_again_on_what_it_was_played_on(
+    client: FlaskClient, platform: Platform, register: Register, driver: Driver
+) -> None:
+    register("mine", PLAYED)
+    client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})
+    sent = client.post("/v1/simulations", json={"dataset": "mine", "runtime": "python", "model": "m"}).json
+    driver.play(sent["id"], artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    replay = f"/v1/simulations/{sent['id']}/tasks/0/replay"
+    assert client.get(replay).status_code == 202
+    archived = {"spec": sent["spec"], "provenance": sent["provenance"]}
+    assert client.delete("/v1/datasets/mine").status_code == 204
+    register("mine", PLAYED | {"more.txt": b"the same name, something else"})
+    gone = client.post("/v1/simulations", json=archived)
+    problem(gone, 422, "unknown-dataset")
+    assert sent["dataset"]["digest"] in gone.json["detail"]
+    problem(client.get(replay), 404, "unknown-dataset")
+    register("again", PLAYED)
+    anew = client.post("/v1/simulations", json=archived)
+    assert anew.status_code == 201, anew.data
+    assert anew.json["dataset"]["digest"] == sent["dataset"]["digest"]
+    assert client.get(replay).status_code == 202
 
 
 def test_files_without_a_description_are_not_played(client: FlaskClient, register: Register, model: str) -> None:

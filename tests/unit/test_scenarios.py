@@ -1,13 +1,15 @@
 """What a user's scenarios may say: all that the shipped ones say, and nothing that reaches beyond parameters."""
 
 import json
+from itertools import repeat
 from typing import Any
 
 import pytest
 
 from core.errors import BadScenario
 from datasets.catalogue import datasets
-from datasets.scenarios import FIELDS, checked, describe
+from datasets.manifest import lines as cut
+from datasets.scenarios import FIELDS, LINE, checked, describe, written
 
 
 def own(dataset: str) -> list[dict[str, Any]]:
@@ -17,6 +19,13 @@ def own(dataset: str) -> list[dict[str, Any]]:
 
 def lines(*scenarios: Any) -> list[bytes]:
     return [json.dumps(one).encode() for one in scenarios]
+
+
+@pytest.mark.parametrize("byte", [b"x", b" "])
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(byte: bytes) -> None:
+    endless = repeat(byte * 4096)
+    with pytest.raises(BadScenario, match="bytes"):
+        list(checked(written(cut(endless, LINE)), "noop"))
 
 
 def test_every_built_in_dataset_can_be_extended() -> None:
