@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from inspect import cleandoc
+from inspect import cleandoc, signature
 from typing import Any, TypeVar
 
 import flask_smorest
@@ -133,7 +133,8 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                     return nothing(status)
                 return reply(serialise.dump(given) if isinstance(serialise, Schema) and not plain else given, status)
 
-            refused = refusals(kinds, named_by_path=view.__name__ in {"get", "head", "delete", "patch"})
+            named = problems.looks_up(view.__name__, signature(view).parameters)
+            refused = refusals(kinds, named_by_path=named)
             return self.doc(**documented, responses=responses | refused)(answer)  # type: ignore[no-any-return]
 
         return declare

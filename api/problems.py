@@ -44,6 +44,11 @@ class WrongMethod(PlatformError):
     status: ClassVar[HTTPStatus] = HTTPStatus.METHOD_NOT_ALLOWED
 
 
+def looks_up(method: str, parameters: Iterable[str]) -> bool:
+    """Tell whether what a request is about is named by its address, which has these parameters."""
+    return method.upper() in {"GET", "HEAD", "DELETE", "PATCH"} or not {"dataset", "tag"}.isdisjoint(parameters)
+
+
 def status_of(kind: type[PlatformError], named_by_path: bool) -> HTTPStatus:
     """Return what a kind of problem is answered with: what a *path* names and is not there is a 404, not a 422."""
     missing = named_by_path and issubclass(kind, (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload))
@@ -73,8 +78,7 @@ def encode(problem: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
 
 def answer(error: PlatformError, headers: Mapping[str, str] | None = None) -> Response:
     """Answer a request with a problem."""
-    named_by_path = request.method in {"GET", "HEAD", "DELETE", "PATCH"}
-    problem = describe(error, named_by_path=named_by_path)
+    problem = describe(error, named_by_path=looks_up(request.method, request.view_args or ()))
     if problem["status"] >= 500 and problem["status"] != 503:
         logger.error("%s %s: %s", request.method, request.path, error.detail, exc_info=error)
     body, fixed = encode(problem)

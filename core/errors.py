@@ -72,6 +72,12 @@ class UnknownArtifact(NotFound):
     slug = "unknown-artifact"
 
 
+class NoReplay(NotFound):
+    """This task cannot be played again; the detail has the simulator's words."""
+
+    slug = "no-replay"
+
+
 class UnknownFile(NotFound):
     """This version of the dataset holds no file of that path. `GET .../files` lists them."""
 

@@ -109,5 +109,7 @@ class Jobs:
         )
         try:
             self._platform.replays.keep(id, int(task), replays.make(kit, play, int(task), trace))
+        except replays.NothingToShow as error:
+            self._platform.replays.refuse(id, int(task), str(error))
         except replays.CannotReplay as error:
             logger.warning("no replay of task %s: %s", task, error, extra={"simulation": id})

@@ -15,6 +15,10 @@ class CannotReplay(Exception):
     """The scenario cannot be played again."""
 
 
+class NothingToShow(CannotReplay):
+    """The simulator says so itself; it would say it again."""
+
+
 def make(kit: Kit, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
     """Play a task again and return what a picture of it needs. Call it from the main thread only."""
     player = spawn_player(kit, "replay")
@@ -36,7 +40,7 @@ def _played(player: Player, play: Mapping[str, Any], task: int, trace: bytes) ->
     if not isinstance(said, Replay):
         raise Closed("it spoke out of turn")
     if said.replay is None:
-        raise CannotReplay(said.error or "the simulator gave no reason")
+        raise NothingToShow(said.error or "the simulator gave no reason")
     return said.replay
 
 

@@ -18,6 +18,7 @@ from api.schemas.results import ArtifactPageSchema, ArtifactQuery, ArtifactSchem
 from api.schemas.transfers import RedirectQuery
 from core.errors import (
     IllegalTransition,
+    NoReplay,
     NotAcceptable,
     NotFinished,
     RangeNotSatisfiable,
@@ -127,7 +128,15 @@ class Replay(MethodView):
                 "headers": {"Retry-After": header("Seconds.", type="integer")},
             }
         },
-        fails=[UnknownSimulation, UnknownArtifact, UnknownDataset, NotAcceptable, NotFinished, IllegalTransition],
+        fails=[
+            UnknownSimulation,
+            UnknownArtifact,
+            UnknownDataset,
+            NoReplay,
+            NotAcceptable,
+            NotFinished,
+            IllegalTransition,
+        ],
     )
     def get(self, query: dict[str, Any], id: str, task: int) -> Response:
         """Look at a task again, as data or as an animated picture"""

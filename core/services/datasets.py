@@ -78,9 +78,9 @@ class Datasets:
             "source": json.dumps(normal, sort_keys=True),
             "tags": json.dumps(sorted(set(tags))),
         }
-        self._database.write(lambda c: store.add(c, row | {"created_at": self._database.now(c)}))
+        added = self._database.write(lambda c: store.add(c, row | {"created_at": self._database.now(c)}))
         self._bell.enqueue("register", row["id"])
-        return self.get(row["id"])
+        return descriptions.view(added, [])
 
     def _normalised(self, source: Mapping[str, Any]) -> dict[str, Any]:
         kinds = [kind for kind in ("upload", "uploads", "s3", "manifest") if source.get(kind) is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from core.errors import NotFound, UnknownArtifact, UnknownDataset
+from core.errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
 from core.services.bells import Bell
 from core.services.catalogue import played
 from core.services.datasets import PROJECT
@@ -31,17 +31,25 @@ class Replays:
         self._results = results
 
     def get(self, id: str, task: int) -> Blob | None:
-        """Return the replay as JSON, or None while it is being made; raise UnknownArtifact where there is no trace."""
+        """Return the replay as JSON, or None while it is being made; raise what kept it from being made."""
         self._results.artifact(id, task, TRACE)
         key = _key(id, task)
         try:
             size = self._store.size(key)
         except NotFound:
+            self._refusal(key)
             self._needs_its_dataset(id)
             self._bell.enqueue("replay", f"{id}:{task}")
             return None
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
         return Blob(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
+
+    def _refusal(self, key: str) -> None:
+        try:
+            reason = b"".join(self._store.get(f"{key}.refused"))
+        except NotFound:
+            return
+        raise NoReplay(reason.decode())
 
     def _needs_its_dataset(self, id: str) -> None:
         """Refuse what cannot be played again, instead of promising it for ever."""
@@ -71,6 +79,10 @@ class Replays:
         document = dict(replay) | {"title": name, "outcome": outcome, "result": result}
         self._store.put(_key(id, task), (msgspec.json.encode(document),))
         self._bell.announce(id)
+
+    def refuse(self, id: str, task: int, reason: str) -> None:
+        """Keep for good that a task cannot be shown, so that nobody asks for it again and again."""
+        self._store.put(f"{_key(id, task)}.refused", (reason.encode(),))
 
     def made(self, id: str, task: int) -> bool:
         """Tell whether a replay is there already."""

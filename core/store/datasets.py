@@ -27,9 +27,9 @@ _CLAIM_PREFETCH = text(
 )
 
 
-def add(c: Connection, values: Mapping[str, Any]) -> None:
-    """Insert a version that is to be registered."""
-    c.execute(insert(versions).values(**values, state="registering"))
+def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
+    """Insert a version that is to be registered, and return it."""
+    return c.execute(insert(versions).values(**values, state="registering").returning(versions)).one()
 
 
 # -- look

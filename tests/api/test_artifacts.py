@@ -107,6 +107,19 @@ def test_a_replay_is_made_when_it_is_asked_for(
     assert "application/json" in refused["detail"]
 
 
+def test_what_cannot_be_shown_is_said_and_not_promised_again(
+    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+) -> None:
+    id = submit(tasks=3).json["id"]
+    driver.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    path = f"/v1/simulations/{id}/tasks/0/replay"
+    assert client.get(path).status_code == 202
+    platform.bell.jobs.clear()  # type: ignore[attr-defined]
+    platform.replays.refuse(id, 0, "this world has nothing to show")
+    assert "nothing to show" in problem(client.get(path), 404, "no-replay")["detail"]
+    assert not platform.bell.jobs  # type: ignore[attr-defined]
+
+
 # -- logs
 
 

@@ -146,6 +146,8 @@ def test_tags_move_and_latest_tells_itself(client: FlaskClient, register: Regist
     problem(client.put("/v1/datasets/drives/tags/7", json={"version": "1"}), 422, "invalid")
     assert client.delete("/v1/datasets/drives/tags/gold").status_code == 204
     problem(client.get("/v1/datasets/drives@gold"), 404, "unknown-dataset")
+    problem(client.put("/v1/datasets/nowhere/tags/gold", json={"version": "1"}), 404, "unknown-dataset")
+    problem(client.post("/v1/datasets/nowhere/prefetch"), 404, "unknown-dataset")
 
 
 def test_a_manifest_takes_what_is_here_already(
