@@ -7,6 +7,7 @@ from enum import Enum, auto
 import httptools
 
 from datasets.scs.config import Limits
+from datasets.scs.recent import File
 
 #: Headers that mean something here; others are not kept. Twice the same of these is a contradiction (RFC 9110, 5.3).
 SINGLE = frozenset(
@@ -64,6 +65,7 @@ class Connection:
         "end",
         "fd",
         "file",
+        "held",
         "mask",
         "method",
         "out",
@@ -83,6 +85,7 @@ class Connection:
         self.asked: deque[Request] = deque()
         self.out: bytes | memoryview = b""
         self.file = -1
+        self.held: File | None = None
         self.at = self.end = self.warm = 0
         self.closing = self.unread = self.partial = False
         self.deadline = self.since = 0.0
@@ -109,6 +112,18 @@ class Connection:
         if self._fed > self._limits.head + self._limits.target:
             self._refuse(431)
             self.partial = False
+
+    def at_rest(self) -> bool:
+        """Tell whether all that came was whole requests, so that what comes next begins one."""
+        return not self._head and not self.asked
+
+    def underway(self) -> bool:
+        """Tell whether a part of a request has come beyond those asked."""
+        return self._head > 0
+
+    def let_go(self) -> None:
+        """Have no more to do with the file that was sent."""
+        self.file, self.held = -1, None
 
     def renew(self) -> None:
         """Begin to parse anew, after the rest of a body was read past the parser."""

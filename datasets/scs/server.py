@@ -19,6 +19,7 @@ from datasets.scs.connection import Connection, Request, State
 from datasets.scs.intake import Outcome, receive
 from datasets.scs.keeper import Keeper
 from datasets.scs.pages import Pages
+from datasets.scs.recent import Changed, Cold, File, Recent
 from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
 from datasets.scs.service import Intake, Part, Review, Service
 from datasets.scs.store import Store
@@ -28,12 +29,12 @@ IN, OUT = select.EPOLLIN, select.EPOLLOUT
 READING, WRITING, AWAY = State.READING, State.WRITING, State.AWAY
 #: Bytes read at once, and so the most that a connection may have waiting here.
 _TAKE = 64 << 10
-#: Bodies up to this size are read and sent at once; larger go from the page cache to the socket by themselves.
-SMALL = 32 << 10
 #: Bytes sent before it is asked again whether the next lie in memory, and windows sent before others have their turn.
 _WINDOW, _TURNS = 1 << 20, 4
 #: Bytes and seconds that a refused body is still read, so that the client gets to read why.
 _LINGER, _LINGER_TIME = 64 << 20, 5.0
+#: Files kept open.
+_OPEN = 1024
 #: Seconds a stop waits for answers under way.
 _GRACE = 5.0
 
@@ -54,15 +55,15 @@ class Server:
         self._intakes = 0
         self._stopping = threading.Event()
         self._stopped_at = 0.0
-        self._scratch = bytearray(SMALL + (4 << 10))
-        self._view = memoryview(self._scratch)
         self._pages = Pages(store.folder / "temp")
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        kept = min(_OPEN, descriptors // 8)
+        self._recent = Recent(store.folder, self._pages, kept)
         self._writers = ThreadPoolExecutor(self._limits.writers, "write")
         self._readers = ThreadPoolExecutor(4, "read")
         self._askers = ThreadPoolExecutor(4, "review")
         self._keeper = Keeper(config, store, self.counts, self.call)
-        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._most = max(8, min(self._limits.connections, (descriptors - 128) // 2))
+        self._most = max(8, min(self._limits.connections, (descriptors - kept - 128) // 2))
 
     def stop(self) -> None:
         """Ask for an end."""
@@ -77,23 +78,28 @@ class Server:
     def run(self) -> None:
         """Serve until asked to stop, then finish what is under way."""
         self._listener.setblocking(False)
-        listening, bell = self._listener.fileno(), self._bell
+        listening, bell, watch = self._listener.fileno(), self._bell, self._recent.watch.descriptor
         self._epoll.register(listening, IN)
         self._epoll.register(bell, IN)
+        if self._recent.watch.works:
+            self._epoll.register(watch, IN)
         self._keeper.start()
         due = time.monotonic() + 1.0
         connections = self._connections
         while not self._over():
-            for fd, event in self._epoll.poll(max(0.0, due - time.monotonic())):
-                if fd == listening:
+            ready = dict(self._epoll.poll(max(0.0, due - time.monotonic())))
+            if watch in ready:  # before any request that came after what it tells of
+                self._recent.look()
+            for fd in ready:
+                if (connection := connections.get(fd)) is not None:
+                    try:
+                        self._turn(connection)
+                    except OSError:
+                        self._close(connection)
+                elif fd == listening:
                     self._accept()
                 elif fd == bell:
                     self._answer_bell()
-                elif (connection := connections.get(fd)) is not None:
-                    try:
-                        self._turn(connection, event)
-                    except OSError:
-                        self._close(connection)
             if (now := time.monotonic()) >= due:
                 due = now + 1.0
                 self._sweep(now)
@@ -108,6 +114,7 @@ class Server:
         for connection in list(connections.values()):
             self._close(connection)
         self._keeper.close()
+        self._recent.close()
         self._epoll.close()
         os.close(self._bell)
 
@@ -145,9 +152,11 @@ class Server:
     def _answer_bell(self) -> None:
         os.eventfd_read(self._bell)
         while self._calls:
-            self._calls.popleft()()
+            call = self._calls.popleft()
+            self._recent.look()  # what the thread did, the next answer knows
+            call()
 
-    def _turn(self, connection: Connection, event: int) -> None:
+    def _turn(self, connection: Connection) -> None:
         """Take what came, or send what could not be sent."""
         if connection.state is WRITING:
             if self._pump(connection):
@@ -163,20 +172,42 @@ class Server:
         if not data:
             self._close(connection)
             return
-        partial_before = connection.partial
         now = time.monotonic()
+        began = connection.at_rest()
+        if began and self._repeat(connection, data, now):
+            return
+        partial_before = connection.partial
         connection.feed(data, now)
         if not connection.partial:
             connection.deadline = now + self._limits.idle
+            if began and len(connection.asked) == 1 and not connection.underway():
+                self.service.learn(data, connection.asked[0])
             self._serve(connection)
         elif not partial_before:
             connection.deadline = now + self._limits.head_time
+
+    def _repeat(self, connection: Connection, data: bytes, now: float) -> bool:
+        """Answer what was asked just so before, the short way; tell whether that was possible."""
+        wall = time.time()
+        part = self.service.repeated(data, wall)
+        if part is None:
+            return False
+        try:
+            file = self._recent.open(part.found)
+        except (OSError, Changed, Cold):
+            return False  # and the long way finds out
+        self.service.count(part, wall)
+        connection.method, connection.since, connection.deadline = b"GET", now, now + self._limits.idle
+        self._send(connection, part, file, now)
+        return True
 
     def _serve(self, connection: Connection) -> None:
         """Answer what has been asked, one after the other, as far as it goes."""
         asked = connection.asked
         while asked and connection.state is READING:
             self._respond(connection, asked.popleft())
+            if asked:  # it may have come after what the loop has looked at
+                self._recent.look()
         if connection.state is READING and connection.mask != IN:
             connection.deadline = time.monotonic() + self._limits.idle
             self._watch(connection, IN)
@@ -206,45 +237,37 @@ class Server:
         self._pump(connection)
 
     def _open(self, connection: Connection, request: Request, part: Part) -> None:
+        connection.closing = not request.keep_alive
         try:
-            file = os.open(part.found.path, os.O_RDONLY | os.O_CLOEXEC)
+            file = self._recent.open(part.found)
         except FileNotFoundError:
             self._again(connection, request, part, "its file is gone")
-            return
-        size, head = part.end - part.start, part.head
-        connection.closing = not request.keep_alive
-        if size > SMALL:
-            if os.lseek(file, 0, os.SEEK_END) != part.found.size:
-                os.close(file)
-                self._again(connection, request, part, "its file is of another size")
-                return
-            connection.out, connection.file = head, file
-            connection.at = connection.warm = part.start
-            connection.end = part.end
-            self._pump(connection)
-            return
-        length = len(head)
-        self._scratch[:length] = head
-        body = self._view[length : length + size]
-        got = self._pages.read(file, body, part.start)
-        if got == size:
-            os.close(file)
-            connection.out = self._view[: length + size]
-            if not self._pump(connection) and connection.out:
-                connection.out = bytes(connection.out)  # the scratch belongs to the next answer
-            return
-        self._leave(connection)
-        self._readers.submit(self._read_cold, connection, request, part, file)
+        except Changed:
+            self._again(connection, request, part, "its file is of another size")
+        except Cold:
+            self._leave(connection)
+            self._readers.submit(self._read_cold, connection, request, part)
+        else:
+            self._send(connection, part, file, connection.since)
 
-    def _read_cold(self, connection: Connection, request: Request, part: Part, file: int) -> None:
+    def _send(self, connection: Connection, part: Part, file: File, now: float) -> None:
+        if file.body is not None:
+            whole = part.end - part.start == len(file.body)
+            connection.out = part.head + (file.body if whole else file.body[part.start : part.end])
+        else:
+            connection.out, connection.held, connection.file = part.head, file, file.descriptor
+            connection.at, connection.end = part.start, part.end
+            connection.warm = part.end if now < file.warm else part.start
+        self._pump(connection)
+
+    def _read_cold(self, connection: Connection, request: Request, part: Part) -> None:
         """Wait for a disk, in a thread."""
         try:
-            body = os.pread(file, part.end - part.start, part.start)
+            with open(part.found.path, "rb", buffering=0) as file:
+                body = os.pread(file.fileno(), part.end - part.start, part.start)
         except OSError as error:
             logger.error("%s cannot be read: %s", part.found.path, error)
             body = b""
-        finally:
-            os.close(file)
         self.call(partial(self._has_read, connection, request, part, body))
 
     def _has_read(self, connection: Connection, request: Request, part: Part, body: bytes) -> None:
@@ -293,6 +316,8 @@ class Server:
                     self._leave(connection)
                     self._readers.submit(self._warm, connection, connection.file, connection.at, window)
                     return False
+                if connection.held is not None and window - connection.at == connection.held.size:
+                    connection.held.lies_in_memory(time.monotonic())
                 connection.warm = window
             while connection.at < connection.warm:
                 sent = os.sendfile(connection.fd, connection.file, connection.at, connection.warm - connection.at)
@@ -301,8 +326,7 @@ class Server:
                     return False
                 connection.at += sent
             if connection.at >= connection.end:
-                os.close(connection.file)
-                connection.file = -1
+                connection.let_go()
                 return True
         return self._wait_for(connection)
 
@@ -433,8 +457,8 @@ class Server:
         self._watch(connection, IN)
 
     def _discard(self, connection: Connection) -> None:
-        data = connection.sock.recv_into(self._scratch)
-        connection.discarded += data
+        data = connection.sock.recv(_TAKE)
+        connection.discarded += len(data)
         if not data or connection.discarded > _LINGER:
             self._close(connection)
 
@@ -454,9 +478,7 @@ class Server:
         if connection.state is State.CLOSED:
             return
         self._watch(connection, 0)
-        if connection.file >= 0:
-            os.close(connection.file)
-            connection.file = -1
+        connection.let_go()
         self._connections.pop(connection.fd, None)
         connection.state = State.CLOSED
         connection.asked.clear()

@@ -18,6 +18,8 @@ PREFIX = b"/v1/objects/"
 _BEARER = re.compile(rb"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 #: Longer tokens than this nobody makes; a service account's is about 1 KiB.
 _LONGEST = 8192
+#: What a request may say and still be like any other.
+_PLAIN = frozenset({b"host", b"authorization", b"connection"})
 
 
 class Part(NamedTuple):
@@ -100,6 +102,42 @@ class Service:
                 return barred
             return self._write(request, bucket, key or self._key(target), now)
         return self.refuse(request, 405, now, extra=b"Allow: GET, HEAD, PUT\r\n")
+
+    def repeated(self, data: bytes, now: float) -> Part | None:
+        """Return the answer to a plain GET in which nothing is new, None if it has to be parsed.
+
+        The target is one that was parsed before, and so is, byte by byte, all that follows it: then the parser, and
+        `answer`, would say the same again. Nothing is counted yet.
+        """
+        line, _, head = data.partition(b"\r\n")
+        if line[:4] != b"GET " or line[-9:] != b" HTTP/1.1":
+            return None
+        found = self.store.remembered(line[4:-9])
+        if found is None or not found.size or (key := self.verdicts.known(head)) is None:
+            return None
+        if not found.bucket.public:
+            verdict = self.verdicts.get(key, now)
+            if verdict is None or verdict.identity is None or not found.bucket.allows(verdict.identity.namespace):
+                return None
+        return Part(found.head + self.date(now) + b"\r\n", found, 0, found.size)
+
+    def learn(self, data: bytes, request: Request) -> None:
+        """Remember a request's head, if the request is the whole of what came and asks for nothing but its target."""
+        line, _, head = data.partition(b"\r\n")
+        if line != b"GET %b HTTP/1.1" % request.target or self.store.remembered(request.target) is None:
+            return
+        if request.fault or not (request.whole and request.keep_alive):
+            return
+        if request.headers.keys() <= _PLAIN and len(head) <= _LONGEST:
+            given = request.headers.get(b"authorization")
+            self.verdicts.learn(head, b"" if given is None else self.verdicts.key(given))
+
+    def count(self, part: Part, now: float) -> None:
+        """Count a repeated answer."""
+        tally = self._tallies[part.found.bucket.name]
+        tally.hits += 1
+        tally.sent += part.end - part.start
+        self.store.touch(part.found, now)
 
     def refuse(
         self, request: Request, status: int, now: float, *, detail: str | None = None, extra: bytes = b""

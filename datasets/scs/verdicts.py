@@ -8,7 +8,7 @@ from datasets.scs.reviewers.base import Identity
 
 #: Seconds a yes and a no are believed; a yes at most as long as its token lives.
 YES, NO = 60.0, 5.0
-#: Verdicts kept; then those that are over go, and if none is, all.
+#: Verdicts kept; then those that are over go, and if none is, all. And heads that are known; then all go.
 _MOST = 10_000
 
 
@@ -26,6 +26,7 @@ class Verdicts:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._kept: dict[bytes, Verdict] = {}
+        self._heads: dict[bytes, bytes] = {}
 
     def key(self, token: bytes) -> bytes:
         """Return what stands for a token."""
@@ -35,6 +36,16 @@ class Verdicts:
         """Return a verdict that still holds."""
         found = self._kept.get(key)
         return found if found is not None and found.until > now else None
+
+    def learn(self, head: bytes, key: bytes) -> None:
+        """Remember which token's key a plain request's head had, b"" for none. The head is not kept, either."""
+        if len(self._heads) >= _MOST:
+            self._heads.clear()
+        self._heads[self.key(head)] = key
+
+    def known(self, head: bytes) -> bytes | None:
+        """Return the key of the token in a head that was learnt, None if it was not."""
+        return self._heads.get(self.key(head))
 
     def keep(self, key: bytes, identity: Identity | None, now: float) -> Verdict:
         """Keep what a reviewer said."""

@@ -1,0 +1,96 @@
+"""Objects' files that were read lately, kept open, and small ones' bytes: a hot object costs no path look-up.
+
+Nothing is remembered that is not so any more: the kernel tells when a file goes or changes, and it is forgotten before
+the next request is answered. So there is also nobody who holds the room of a file that had to go.
+"""
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+
+from datasets.scs.pages import Pages
+from datasets.scs.store import Object
+from datasets.scs.watch import Watch
+
+#: Objects up to this size are kept and sent as bytes; larger go from the page cache to the socket by themselves.
+SMALL = 32 << 10
+#: Larger files are opened for every answer: that costs next to nothing beside sending them, and they hold much room.
+_LARGE = 4 << 20
+#: Seconds for which a file that lay in memory is taken to lie there still.
+_WARM = 1.0
+
+
+class File:
+    """An object's file, closed as soon as nobody refers to it any more; only its bytes, if those are few."""
+
+    __slots__ = ("body", "descriptor", "size", "warm")
+
+    def __init__(self, descriptor: int, size: int, body: bytes | None) -> None:
+        self.descriptor, self.size, self.body = descriptor, size, body
+        #: Until when, on the monotonic clock, all of it is taken to lie in memory.
+        self.warm = 0.0
+
+    def __del__(self, close=os.close) -> None:  # type: ignore[no-untyped-def]
+        if self.descriptor >= 0:
+            close(self.descriptor)
+
+    def lies_in_memory(self, now: float) -> None:
+        """Take note that all of it does."""
+        self.warm = now + _WARM
+
+
+class Changed(Exception):
+    """The file is of another size than it was."""
+
+
+class Cold(Exception):
+    """The file is small, and yet the disk has to be waited for."""
+
+
+class Recent:
+    """Files opened lately, ``most`` of them. Used by the loop alone."""
+
+    def __init__(self, folder: Path, pages: Pages, most: int) -> None:
+        self._pages, self._most = pages, most
+        self._files: OrderedDict[str, File] = OrderedDict()
+        self.watch = Watch([*(folder / f"{number:02x}" for number in range(256)), folder / "temp"])
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def open(self, found: Object) -> File:
+        """Return an object's file; raise FileNotFoundError, Changed or Cold."""
+        file = self._files.get(found.path)
+        if file is not None:
+            self._files.move_to_end(found.path)
+            return file
+        file = self._open(found)
+        if self.watch.works and found.size <= _LARGE:
+            self._files[found.path] = file
+            if len(self._files) > self._most:
+                self._files.popitem(last=False)
+        return file
+
+    def _open(self, found: Object) -> File:
+        file = File(os.open(found.path, os.O_RDONLY | os.O_CLOEXEC), found.size, None)
+        if found.size > SMALL:
+            if os.lseek(file.descriptor, 0, os.SEEK_END) != found.size:
+                raise Changed
+            return file
+        body = bytearray(found.size)
+        if self._pages.read(file.descriptor, memoryview(body), 0) != found.size:
+            raise Cold
+        return File(-1, found.size, bytes(body))
+
+    def look(self) -> None:
+        """Forget what has gone or changed by now."""
+        for path in self.watch.gone():
+            if path is None:
+                self._files.clear()
+            else:
+                self._files.pop(path, None)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.watch.close()
+        self._files.clear()
