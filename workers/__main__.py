@@ -32,6 +32,7 @@ PATIENCE = 10.0
 
 def run(settings: Settings) -> int:
     """Keep every role running, and say where to find them."""
+    from datasets import connections
     from runtimes import harness
     from runtimes.harness import sandbox
     from workers import valkey
@@ -43,12 +44,18 @@ def run(settings: Settings) -> int:
     except AlreadyRunning as error:
         tell(str(error))
         return 1
+    environ = dict(os.environ)
+    try:  # what no role could start with is said once, here
+        connections.load(settings.connections_file)
+        cache = _cache_here(settings, environ)
+    except (ValueError, OSError) as error:
+        tell(str(error))
+        return 2
     began = time.monotonic()
     # Players and hosts write nothing, their own bytecode included; without this each would compile the harness anew.
     compileall.compile_dir(str(Path(harness.__file__).parent), quiet=2)
     confinement = sandbox.level() if settings.sandbox == "auto" else None
     migrated = fingerprint(settings)
-    environ = dict(os.environ)
     roles = []
     if not settings.redis_url:
         roles.append(Role(name="valkey", command=valkey.command(home, run_dir), order=2))
@@ -61,7 +68,6 @@ def run(settings: Settings) -> int:
     # These only matter once somebody can ask for something, and would slow that down.
     late = once_true(lambda: ready() or time.monotonic() - began > PATIENCE)
     roles += [Role(name=name, command=role(name), after=late) for name in ("dispatch", "agent", "jobs")]
-    cache = _cache_here(settings, environ)
     if cache is not None:
         roles.append(Role(name="scs", command=role("scs"), after=late))
 

@@ -84,7 +84,11 @@ def listen(host: str, port: int, *, share: bool) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if share:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    listener.bind(address)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"{host}:{port}: {error.strerror}") from None
     listener.listen(4096)
     return listener
 

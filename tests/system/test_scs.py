@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -290,6 +291,16 @@ def test_a_wrong_configuration_is_said_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "datasets.scs", "--config", str(tmp_path / "scs.json")]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert found.returncode == 2 and "unknown key 'Buckets'" in found.stderr
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    told = {"Bucket": [{"Name": "b", "BucketQuota": "1Gi"}], "Directory": str(tmp_path)}
+    (tmp_path / "scs.json").write_text(json.dumps(told))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        command = [sys.executable, "-m", "datasets.scs", "--config", str(tmp_path / "scs.json"), "--port", port]
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert found.returncode == 2 and f"127.0.0.1:{port}" in found.stderr
 
 
 # -- full disks

@@ -157,3 +157,23 @@ def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
 )
 def test_the_terminal_sees_warnings_and_worse(line: bytes, told: str | None) -> None:
     assert worth_telling(line) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mode", "words"),
+    [
+        ("connections.json", '{"connections": {}}', 0o644, "chmod 600"),
+        ("connections.json", '{"connections": 7}', 0o600, "connections are given by name"),
+        ("scs.json", '{"Bucket": []}', 0o600, "at least one bucket"),
+    ],
+)
+def test_what_no_role_could_start_with_is_said_once(
+    tmp_path: Path, name: str, text: str, mode: int, words: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / name).chmod(mode)
+    told = {"WINDTUNNEL_HOME": str(tmp_path)}
+    told |= {"WINDTUNNEL_SCS_CONFIG": str(tmp_path / name)} if name == "scs.json" else {}
+    command = [sys.executable, "-m", "workers", "run"]
+    ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
