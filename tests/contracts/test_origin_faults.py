@@ -7,6 +7,7 @@ import random
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -73,9 +74,10 @@ def origin(minio: S3Server, tmp_path: Path) -> Iterator[Origin]:
     made.proxy.close()
 
 
+@pytest.mark.parametrize("size", [7_000, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("name", PASSING)
-def test_what_passes_is_borne(name: str, origin: Origin) -> None:
-    content = random.Random(name).randbytes(LARGE)
+def test_what_passes_is_borne(name: str, size: int, origin: Origin) -> None:
+    content = random.Random(name).randbytes(size)
     entry = origin.put("a/file.bin", content)
     origin.proxy.next.append(PASSING[name])
     assert (origin.stage([entry]) / "a/file.bin").read_bytes() == content
@@ -190,6 +192,36 @@ def test_where_clouds_keep_secrets_nobody_is_asked(origin: Origin) -> None:
     origin.connection = Connection(name="flaky", endpoint="http://169.254.169.254")
     with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection"):
         origin.stage([entry])
+
+
+def test_a_bucket_that_a_connection_does_not_lead_to_any_more_is_not_asked(origin: Origin) -> None:
+    entry = origin.put("a", b"a" * 1000)
+    allowed = origin.connection
+    origin.connection = replace(allowed, buckets=("another",))
+    with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection leads to it"):
+        origin.stage([entry])
+    assert not origin.proxy.requests and origin.nothing_is_visible()
+    origin.connection = replace(allowed, buckets=("another", origin.bucket))
+    assert (origin.stage([entry]) / "a").read_bytes() == b"a" * 1000
+
+
+def test_what_the_platform_keeps_is_not_read_through_a_connection(origin: Origin) -> None:
+    entry = origin.put("a", b"a" * 1000)
+    cache = NodeCache(origin.folder, origin.store, {"flaky": replace(origin.store.connection, name="flaky")})
+    with pytest.raises(OriginFailed, match="the platform's own"):
+        cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim")
+    own = replace(entry, source="store:a", etag=None)
+    assert (cache.tree(digest_of([own]), lambda: iter([own]), holder="sim") / "a").read_bytes() == b"a" * 1000
+
+
+def test_many_small_files_come_over_a_bad_line(origin: Origin) -> None:
+    files = {f"{number:03d}": random.Random(number).randbytes(3000) for number in range(150)}
+    entries = [origin.put(key, content) for key, content in files.items()]
+    quick = [PASSING[name] for name in ("500", "truncated", "reset in mid-body", "hangs up", "flips a bit")]
+    origin.proxy.next.extend([*quick, *quick, *[None] * 20] * 3)
+    tree = origin.stage(entries, replace(BRIEF, tries=20, mismatches=20))
+    assert {key: (tree / key).read_bytes() for key in files} == files
+    assert len(origin.proxy.requests) >= 150 + 30
 
 
 @pytest.mark.parametrize("seed", range(3))
