@@ -20,7 +20,7 @@ from datasets.signing import Signer, quoted
 #: Bytes that libcurl reads from a connection at once; it does so ten times before it lets us look.
 BUFFER = 32 << 10
 #: Bytes, and seconds, after which what came is handed on. libcurl hands over 16 KiB at a time, and to hash and write
-#: them each alone would cost more than to receive them; what has left the processor's cache by then costs as much again.
+#: them each alone costs more than to receive them; but what has left the processor's cache by then costs as much again.
 GATHERED, GATHERING = 128 << 10, 0.5
 #: Bytes a second; below this for as long as a stall is borne, an origin is as good as silent.
 SLOWEST = 1024
