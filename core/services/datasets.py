@@ -41,6 +41,8 @@ _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<pref
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: Seconds for which what no version needs any more is kept: a job that lost its claim may still be writing.
 GRACE = 300.0
+#: Seconds for which an upload is held that a dataset is to be made of; a job that is at it holds it anew.
+HELD = 3600.0
 #: Tags, and files that a request may list itself.
 MOST_TAGS, MOST_FILES = 20, 10_000
 
@@ -70,6 +72,8 @@ class Datasets:
         for tag in tags:
             _check_tag(tag)
         normal = self._normalised(source)
+        for upload in uploads_of(normal):
+            self._uploads.hold(upload, HELD)  # its owner may go and delete it now, or it may expire
         moment = datetime.now(UTC)
         row = {
             "id": new_id(moment),
@@ -314,18 +318,28 @@ class Datasets:
             raise Invalid("A built-in dataset cannot be deleted.")
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
 
-        def write(c: Connection) -> int:
+        def write(c: Connection) -> list[Any]:
             found = store.find(c, PROJECT, ref)
             ids = store.of_name(c, PROJECT, ref) if bare else [found.id] if found is not None else []
+            buried = []
             for id in ids:
                 row = store.bury(c, id, self._database.now(c))
+                buried += [row] if row is not None else []
                 # Asked once the row is ours: who submits locks it too, so that one of the two sees the other.
                 if row is not None and row.digest and (user := store.user_of(c, row.name, row.digest)):
                     raise InUse(f"Simulation {user} still needs {row.name}@{row.version}.", simulation=user)
-            return len(ids)
+            return buried
 
-        if not self._database.write(write):
+        if not (buried := self._database.write(write)):
             raise self._unknown(ref)
+        for row in buried:
+            if row.digest is None:  # whoever is at it finds out; it was not made, and is not going to be
+                self.let_go(row)
+
+    def let_go(self, row: Any) -> None:
+        """Hold no longer what a version was to be made of."""
+        for upload in uploads_of(json.loads(row.source)):
+            self._uploads.let_go(upload)
 
     # -- near
 
@@ -402,6 +416,13 @@ class Datasets:
 def new_pack(id: str) -> str:
     """Name a pack that a version's registration writes."""
     return f"packs/{id}/{secrets.token_hex(8)}"
+
+
+def uploads_of(source: Mapping[str, Any]) -> list[str]:
+    """Return the uploads that a normal source names, each once."""
+    given = [source, *source.get("uploads", ())]
+    given += [source["manifest"]] if isinstance(source.get("manifest"), Mapping) else []
+    return list(dict.fromkeys(one["upload"] for one in given if "upload" in one))
 
 
 def split(url: str) -> tuple[str, str]:

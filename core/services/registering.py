@@ -4,6 +4,7 @@ It may be killed at any moment. Whoever takes the version up next throws away wh
 begins again; nobody finds a version before it is whole.
 """
 
+import errno
 import hashlib
 import json
 import logging
@@ -19,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from core.errors import BadScenario, Invalid, OriginFailed, PlatformError, StoreUnavailable
+from core.errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from core.services.claims import TERM, held
-from core.services.datasets import PROJECT, Datasets, checked_line, new_pack, split
+from core.services.datasets import HELD, PROJECT, Datasets, checked_line, new_pack, split, uploads_of
 from core.services.sources import Sources
 from core.services.uploads import Uploads
 from core.services.wanted import Wanted
@@ -40,8 +41,8 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 5
 #: Objects of a bucket that are read at once, and listed ahead of those.
 READERS, AHEAD = 8, 256
-#: Seconds between two words on the progress, and for which an upload is held.
-PACE, HELD = 0.5, 3600.0
+#: Seconds between two words on the progress.
+PACE = 0.5
 #: Bytes of one line of a manifest that somebody sent.
 LINE = 8 << 10
 
@@ -102,6 +103,10 @@ class Registering:
                 logger.warning("version %s is tried again: %s", id, error.detail)
         except PlatformError as error:
             self._fail(id, who, error)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            self._fail(id, who, StorageFull("No room was left for it. Make room, and register it again."))
         except Lost:
             logger.info("version %s is not ours any more", id)
 
@@ -110,6 +115,10 @@ class Registering:
         if self._database.write(lambda c: store.fail(c, id, who, reason, self._database.now(c))):
             logger.warning("version %s was not registered: %s", id, reason)
             self._versions.purge(id)
+            with self._database.read() as c:
+                row = store.by_id(c, id)
+            if row is not None:
+                self._versions.let_go(row)
 
 
 class _Attempt:
@@ -138,6 +147,7 @@ class _Attempt:
         if row is None:
             raise Lost
         source = json.loads(row.source)
+        self._uploads = uploads_of(source)
         self._job._scratch.mkdir(parents=True, exist_ok=True)
         with self._sorted(self._entries(row, source)) as entries:
             manifest = f"manifests/{self._id}/{secrets.token_hex(8)}"
@@ -192,10 +202,7 @@ class _Attempt:
         return Blob(size, read)
 
     def _hold(self, upload: str) -> int:
-        size = self._job._uploads.hold(upload, HELD).offset
-        if upload not in self._uploads:
-            self._uploads.append(upload)
-        return size
+        return self._job._uploads.hold(upload, HELD).offset
 
     def _packed(self, files: Iterable[File]) -> Iterator[Entry]:
         def counted(file: File) -> File:

@@ -113,6 +113,24 @@ def test_an_upload_is_named_by_its_id_or_its_address(
     problem(client.post("/v1/datasets", json={"name": "x", "source": {"upload": "http://elsewhere/"}}), 422, "invalid")
 
 
+def test_an_upload_stays_while_something_is_to_be_made_of_it(
+    client: FlaskClient, upload: Callable[[bytes], str], work: Any
+) -> None:
+    speaks = {"Tus-Resumable": "1.0.0"}
+    for body, state in ((tar(PLAIN), "ready"), (b"no archive", "failed")):
+        address = f"/v1/uploads/{upload(body)}"
+        answer = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": address}})
+        problem(client.delete(address, headers=speaks), 409, "in-use")
+        work()
+        assert client.get(answer.headers["Location"]).json["state"] == state
+        assert client.delete(address, headers=speaks).status_code == 204
+    address = f"/v1/uploads/{upload(tar(PLAIN))}"
+    given_up = client.post("/v1/datasets", json={"name": "other", "source": {"upload": address}})
+    assert client.delete(given_up.headers["Location"]).status_code == 204
+    assert client.delete(address, headers=speaks).status_code == 204
+    work()
+
+
 def test_a_name_is_found_however_its_letters_are_put_together(client: FlaskClient, register: Register) -> None:
     kept, typed = "caf\u00e9/\u00fc.csv.gz", "cafe\u0301/u\u0308.csv.gz"
     register("accents", {typed: b"1,2", "z": b""})

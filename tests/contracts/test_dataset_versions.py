@@ -1,5 +1,6 @@
 """What registered datasets promise, on each database engine: numbers, claims, and that no object goes too early."""
 
+import errno
 import hashlib
 import json
 import random
@@ -121,6 +122,18 @@ def test_a_store_that_does_not_answer_is_asked_again_later(platform: Platform, c
     clock.now += 10.0
     platform.registering.register(id)
     assert platform.datasets.get(id)["state"] == "ready"
+
+
+def test_a_full_disk_ends_it_with_the_reason(platform: Platform) -> None:
+    id = asked(platform, "d", tar({"a": b"1"}, "w"))
+
+    def full(key: str, chunks: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    platform.store.put = full  # type: ignore[method-assign]
+    platform.registering.register(id)
+    found = platform.datasets.get(id)
+    assert found["state"] == "failed" and "No room" in found["reason"]
 
 
 def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
