@@ -5,7 +5,6 @@ the next request is answered. So there is also nobody who holds the room of a fi
 """
 
 import os
-from collections import OrderedDict
 from pathlib import Path
 
 from datasets.scs.pages import Pages
@@ -16,6 +15,8 @@ from datasets.scs.watch import Watch
 SMALL = 32 << 10
 #: Larger files are opened for every answer: that costs next to nothing beside sending them, and they hold much room.
 _LARGE = 4 << 20
+#: Bytes of small objects in all.
+_BODIES = 32 << 20
 #: Seconds for which a file that lay in memory is taken to lie there still.
 _WARM = 1.0
 
@@ -23,12 +24,13 @@ _WARM = 1.0
 class File:
     """An object's file, closed as soon as nobody refers to it any more; only its bytes, if those are few."""
 
-    __slots__ = ("body", "descriptor", "size", "warm")
+    __slots__ = ("body", "descriptor", "size", "used", "warm")
 
     def __init__(self, descriptor: int, size: int, body: bytes | None) -> None:
         self.descriptor, self.size, self.body = descriptor, size, body
         #: Until when, on the monotonic clock, all of it is taken to lie in memory.
         self.warm = 0.0
+        self.used = True
 
     def __del__(self, close=os.close) -> None:  # type: ignore[no-untyped-def]
         if self.descriptor >= 0:
@@ -48,11 +50,16 @@ class Cold(Exception):
 
 
 class Recent:
-    """Files opened lately, ``most`` of them. Used by the loop alone."""
+    """Files opened lately, ``most`` of them. Used by the loop alone.
+
+    What is in is not replaced by what comes while it is used: of a set that is read over and over, in any order, and is
+    too large to be kept open as a whole, a part always is.
+    """
 
     def __init__(self, folder: Path, pages: Pages, most: int) -> None:
         self._pages, self._most = pages, most
-        self._files: OrderedDict[str, File] = OrderedDict()
+        self._files: dict[str, File] = {}
+        self._bytes = 0
         self.watch = Watch([*(folder / f"{number:02x}" for number in range(256)), folder / "temp"])
 
     def __len__(self) -> int:
@@ -62,13 +69,13 @@ class Recent:
         """Return an object's file; raise FileNotFoundError, Changed or Cold."""
         file = self._files.get(found.path)
         if file is not None:
-            self._files.move_to_end(found.path)
+            file.used = True
             return file
         file = self._open(found)
-        if self.watch.works and found.size <= _LARGE:
-            self._files[found.path] = file
-            if len(self._files) > self._most:
-                self._files.popitem(last=False)
+        if len(self._files) < self._most and self.watch.works and found.size <= _LARGE:
+            if file.body is None or self._bytes + file.size <= _BODIES:
+                self._files[found.path] = file
+                self._bytes += len(file.body or b"")
         return file
 
     def _open(self, found: Object) -> File:
@@ -85,10 +92,22 @@ class Recent:
     def look(self) -> None:
         """Forget what has gone or changed by now."""
         for path in self.watch.gone():
-            if path is None:
-                self._files.clear()
-            else:
-                self._files.pop(path, None)
+            for each in [path] if path is not None else list(self._files):
+                self._forget(each)
+
+    def sweep(self) -> None:
+        """Make room, once a second, for what is used now, if there is none: what was not used since goes."""
+        if len(self._files) < self._most and self._bytes + SMALL <= _BODIES:
+            return
+        for path, file in list(self._files.items()):
+            if not file.used:
+                self._forget(path)
+            file.used = False
+
+    def _forget(self, path: str) -> None:
+        file = self._files.pop(path, None)
+        if file is not None:
+            self._bytes -= len(file.body or b"")
 
     def close(self) -> None:
         """Forget everything."""

@@ -19,8 +19,9 @@ from datasets.scs.connection import Connection, Request, State
 from datasets.scs.intake import Outcome, receive
 from datasets.scs.keeper import Keeper
 from datasets.scs.pages import Pages
-from datasets.scs.recent import Changed, Cold, File, Recent
+from datasets.scs.recent import Changed, Cold, Recent
 from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
+from datasets.scs.sending import Pace, begin, push, window
 from datasets.scs.service import Intake, Part, Review, Service
 from datasets.scs.store import Store
 
@@ -29,12 +30,10 @@ IN, OUT = select.EPOLLIN, select.EPOLLOUT
 READING, WRITING, AWAY = State.READING, State.WRITING, State.AWAY
 #: Bytes read at once, and so the most that a connection may have waiting here.
 _TAKE = 64 << 10
-#: Bytes sent before it is asked again whether the next lie in memory, and windows sent before others have their turn.
-_WINDOW, _TURNS = 1 << 20, 4
 #: Bytes and seconds that a refused body is still read, so that the client gets to read why.
 _LINGER, _LINGER_TIME = 64 << 20, 5.0
 #: Files kept open.
-_OPEN = 1024
+_OPEN = 4096
 #: Seconds a stop waits for answers under way.
 _GRACE = 5.0
 
@@ -103,6 +102,7 @@ class Server:
             if (now := time.monotonic()) >= due:
                 due = now + 1.0
                 self._sweep(now)
+                self._recent.sweep()
                 self._keeper.note()
                 self.service.ready = self._keeper.ready
         for connection in self._connections.values():
@@ -198,7 +198,8 @@ class Server:
             return False  # and the long way finds out
         self.service.count(part, wall)
         connection.method, connection.since, connection.deadline = b"GET", now, now + self._limits.idle
-        self._send(connection, part, file, now)
+        begin(connection, part.head, file, part.start, part.end, now)
+        self._pump(connection)
         return True
 
     def _serve(self, connection: Connection) -> None:
@@ -248,23 +249,16 @@ class Server:
             self._leave(connection)
             self._readers.submit(self._read_cold, connection, request, part)
         else:
-            self._send(connection, part, file, connection.since)
-
-    def _send(self, connection: Connection, part: Part, file: File, now: float) -> None:
-        if file.body is not None:
-            whole = part.end - part.start == len(file.body)
-            connection.out = part.head + (file.body if whole else file.body[part.start : part.end])
-        else:
-            connection.out, connection.held, connection.file = part.head, file, file.descriptor
-            connection.at, connection.end = part.start, part.end
-            connection.warm = part.end if now < file.warm else part.start
-        self._pump(connection)
+            begin(connection, part.head, file, part.start, part.end, connection.since)
+            self._pump(connection)
 
     def _read_cold(self, connection: Connection, request: Request, part: Part) -> None:
         """Wait for a disk, in a thread."""
         try:
             with open(part.found.path, "rb", buffering=0) as file:
                 body = os.pread(file.fileno(), part.end - part.start, part.start)
+        except FileNotFoundError:  # replaced just now
+            body = b""
         except OSError as error:
             logger.error("%s cannot be read: %s", part.found.path, error)
             body = b""
@@ -288,52 +282,25 @@ class Server:
     def _pump(self, connection: Connection) -> bool:
         """Send what is pending; return whether all is out and the connection is ready for the next request."""
         try:
-            if out := connection.out:
-                more = socket.MSG_MORE if connection.file >= 0 else 0
-                while (sent := connection.sock.send(out, more)) < len(out):
-                    connection.out = out = out[sent:]
-                connection.out = b""
-            if connection.file >= 0 and not self._send_file(connection):
-                return False
-        except BlockingIOError:
-            return self._wait_for(connection)
+            pace = push(connection, self._pages)
         except OSError:
-            self._close(connection)
-            return False
-        if connection.since:
-            self.counts.time(_METHODS.get(connection.method, "other"), time.monotonic() - connection.since)
-        if connection.closing:
-            self._hang_up(connection)
-            return False
-        connection.state = READING
-        return True
-
-    def _send_file(self, connection: Connection) -> bool:
-        for _ in range(_TURNS):
-            if connection.at >= connection.warm:
-                window = min(connection.end, connection.at + _WINDOW)
-                if not self._pages.resident(connection.file, connection.at, window):
-                    self._leave(connection)
-                    self._readers.submit(self._warm, connection, connection.file, connection.at, window)
-                    return False
-                if connection.held is not None and window - connection.at == connection.held.size:
-                    connection.held.lies_in_memory(time.monotonic())
-                connection.warm = window
-            while connection.at < connection.warm:
-                sent = os.sendfile(connection.fd, connection.file, connection.at, connection.warm - connection.at)
-                if not sent:  # it became shorter since it was opened; the next to open it drops it
-                    self._close(connection)
-                    return False
-                connection.at += sent
-            if connection.at >= connection.end:
-                connection.let_go()
+            pace = Pace.CUT
+        if pace is Pace.DONE:
+            if connection.since:
+                self.counts.time(_METHODS.get(connection.method, "other"), time.monotonic() - connection.since)
+            if not connection.closing:
+                connection.state = READING
                 return True
-        return self._wait_for(connection)
-
-    def _wait_for(self, connection: Connection) -> bool:
-        connection.state = WRITING
-        connection.deadline = time.monotonic() + self._limits.stall
-        self._watch(connection, OUT)
+            self._hang_up(connection)
+        elif pace is Pace.BLOCKED:
+            connection.state = WRITING
+            connection.deadline = time.monotonic() + self._limits.stall
+            self._watch(connection, OUT)
+        elif pace is Pace.COLD:
+            self._leave(connection)
+            self._readers.submit(self._warm, connection, connection.file, *window(connection))
+        else:
+            self._close(connection)
         return False
 
     def _warm(self, connection: Connection, file: int, start: int, end: int) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from datasets.scs.recent import SMALL
+from datasets.scs.pages import Pages
+from datasets.scs.recent import SMALL, Recent
+from datasets.scs.store import Store
 from datasets.scs.watch import Watch
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
 from tests.contracts.test_scs_http import eventually
@@ -139,6 +141,31 @@ def test_what_cannot_be_watched_is_not_kept_open(cache: Cache) -> None:
         assert len(cache.server._recent) == held
     finally:
         watch.works = True
+
+
+def test_what_is_kept_open_is_not_replaced_while_it_is_used(tmp_path: Path) -> None:
+    store = Store(told(tmp_path))
+    recent = Recent(store.folder, Pages(store.folder / "temp"), 10)
+    size = SMALL + 1
+    objects = [
+        store.put(store.config.buckets["private"], b"%d" % number, size, lambda: [b"x" * size])[0]
+        for number in range(30)
+    ]
+    for found in objects[:20] * 3:
+        recent.open(found)
+    kept = [open_files(found.path) for found in objects]
+    assert kept == [1] * 10 + [0] * 20, "what came first, however often the others are read"
+    recent.sweep()
+    for found in objects[5:25]:
+        recent.open(found)
+    recent.sweep()
+    assert [open_files(found.path) for found in objects[:10]] == [0] * 5 + [1] * 5, "until it was not used for a while"
+    for found in objects[20:]:
+        recent.open(found)
+    assert [open_files(found.path) for found in objects[20:25]] == [1] * 5
+    recent.close()
+    assert not any(open_files(found.path) for found in objects)
+    store.close()
 
 
 def test_a_watch_tells_what_went_and_when_it_cannot_tell(tmp_path: Path) -> None:
