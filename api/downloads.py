@@ -1,5 +1,6 @@
 """Files as attachments, given by us or by the object store itself; and how that is documented."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -26,9 +27,14 @@ MOVED = {
 
 def download(blob: Blob, filename: str) -> Response:
     """Give a file as an attachment."""
-    disposition = f"attachment; filename*=UTF-8''{quote(filename.rpartition('/')[2], safe='')}"
-    headers = {**HARMLESS, "Content-Disposition": disposition}
+    headers = {**HARMLESS, "Content-Disposition": attachment(filename.rpartition("/")[2])}
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
+
+
+def attachment(name: str) -> str:
+    """Say what a file is to be called, also to those who read the old form alone, as `curl -J` does (RFC 6266)."""
+    plain = re.sub(r"[^A-Za-z0-9 ._()+@=-]", "_", name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def elsewhere(query: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from api.downloads import attachment
 from api.escaping import escaped
 from core.services.platform import Platform
 from tests.api.answers import problem
@@ -32,7 +33,7 @@ def test_artifacts_are_listed_by_pages(client: FlaskClient, finished: str) -> No
 def test_an_artifact_is_a_harmless_attachment(client: FlaskClient, finished: str) -> None:
     answer = client.get(f"/v1/simulations/{finished}/artifacts/3/deep/x.bin")
     assert answer.data == b"<script>" and answer.mimetype == "text/html"
-    assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''x.bin"
+    assert answer.headers["Content-Disposition"] == "attachment; filename=\"x.bin\"; filename*=UTF-8''x.bin"
     assert answer.headers["Content-Security-Policy"].startswith("sandbox")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
@@ -79,6 +80,11 @@ def test_every_range_of_an_archive_is_what_a_slice_would_be(
     part = client.get(path, headers={"Range": f"bytes={first}-{last}", "If-Range": whole.headers["ETag"]})
     assert part.status_code == 206
     assert part.data == whole.data[first : last + 1]
+
+
+def test_a_name_that_is_not_plain_is_told_in_both_forms() -> None:
+    told = attachment('na\u00efve "x".txt')
+    assert told == "attachment; filename=\"na_ve _x_.txt\"; filename*=UTF-8''na%C3%AFve%20%22x%22.txt"
 
 
 # -- replays
