@@ -61,6 +61,8 @@ def serve(config: Config, *, keeper: int | None = None) -> int:
             return 0
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if "Kind" not in config.reviewer and "Tokens" not in config.reviewer:
+        logger.warning("no Reviewer is configured: no token is good, so nothing can be put")
     reviewer = open_reviewer(config.reviewer)
     listener = listen(config.host, config.port, share=keeper is not None)
     store = Store(config)
