@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, NoReturn
 
 from core.domain.ids import new_id
 from core.domain.uploads import Checksum, Intake, Upload
@@ -97,7 +97,9 @@ class Uploads:
             given = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + self._ttl}
             return store.add(c, given)
 
-        return _record(self._database.write(write))
+        # An upload that nothing came for yet may go with the power. The first bytes are synced, and it with them.
+        promised = values["kind"] == "final" or values.get("length") == 0
+        return _record(self._database.write(write, durable=promised))
 
     def _refer(self, c: Connection, id: str, ids: Sequence[str], now: float) -> int:
         found = store.lock(c, set(ids))
@@ -131,9 +133,13 @@ class Uploads:
             now = self._database.now(c)
         if row is None:
             raise UnknownUpload()
+        self._alive(row, now)
+        return row
+
+    @staticmethod
+    def _alive(row: Any, now: float) -> None:
         if row.expires_at <= now and row.held_until <= now:
             raise Gone("This upload was left alone for too long and is being deleted. Begin a new one.")
-        return row
 
     def settled(self, id: str) -> Upload:
         """Return an upload with an offset that a client can go on from, whatever became of its last request.
@@ -181,19 +187,22 @@ class Uploads:
         """
         writer = secrets.token_hex(8)
         with self._at_work(id, writer):
-            upload = self._take(id, offset, writer, announced, length)
+            upload = taken = self._take(id, offset, writer, announced, length)
             try:
                 room = (self.largest if upload.length is None else upload.length) - offset
                 intake = Intake(chunks, room, algorithm=checksum.algorithm if checksum else None, pace=checksum is None)
                 if checksum is not None:
-                    return self._all_or_nothing(upload, writer, intake, checksum)
-                return self._part_by_part(upload, writer, intake)
+                    upload = self._all_or_nothing(upload, writer, intake, checksum)
+                else:
+                    upload = self._part_by_part(upload, writer, intake)
+                return upload
             except OSError as error:
                 if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                     raise StorageFull() from error
                 raise
             finally:
-                self._release(id, writer)
+                if upload is taken or not upload.finished:  # the last bytes let go of it by themselves
+                    self._release(id, writer)
 
     @contextmanager
     def _at_work(self, id: str, writer: str) -> Iterator[None]:
@@ -210,23 +219,36 @@ class Uploads:
                     del self._busy[id]
 
     def _take(self, id: str, offset: int, writer: str, announced: int | None, length: int | None) -> Upload:
+        def write(c: Connection) -> Any:
+            row = store.take(c, id, offset, writer, length)
+            if row is not None:
+                self._alive(row, self._database.now(c))
+                self._has_room(row, offset, announced, length)
+            return row
+
+        self._fits(length)
+        taken = self._database.write(write, durable=length is not None)
+        if taken is None:
+            self._refuse(id, offset, announced, length)
+        return _record(taken)
+
+    def _refuse(self, id: str, offset: int, announced: int | None, length: int | None) -> NoReturn:
+        """Say why an upload may not be written at an offset."""
         row = self._find(id)
         if row.kind == "final":
             raise FinalUpload()
+        self._has_room(row, offset, announced if row.offset == offset else None, length)
+        raise OffsetMismatch(
+            f"The upload stands at {row.offset}, not at {offset}. Ask for its offset, then go on.", offset=row.offset
+        )
+
+    def _has_room(self, row: Any, offset: int, announced: int | None, length: int | None) -> None:
         whole = row.length if row.length is not None else length
         self._fits(whole)
         if length is not None and (whole != length or length < offset):
             raise Invalid(f"The upload has another length than {length}.")
-        if row.offset == offset and announced is not None:
-            if offset + announced > (self.largest if whole is None else whole):
-                raise TooLarge(f"{announced} bytes from {offset} on are more than the upload has room for.")
-        taken = self._database.write(lambda c: store.take(c, id, offset, writer, length), durable=length is not None)
-        if taken is None:
-            at = self._find(id).offset
-            raise OffsetMismatch(
-                f"The upload stands at {at}, not at {offset}. Ask for its offset, then go on.", offset=at
-            )
-        return _record(taken)
+        if announced is not None and offset + announced > (self.largest if whole is None else whole):
+            raise TooLarge(f"{announced} bytes from {offset} on are more than the upload has room for.")
 
     def _part_by_part(self, upload: Upload, writer: str, intake: Intake) -> Upload:
         for chunks in intake.parts():

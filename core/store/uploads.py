@@ -47,12 +47,12 @@ def unfinished(c: Connection, project: str, now: float) -> int:
 def take(c: Connection, id: str, offset: int, writer: str, length: int | None) -> Row[Any] | None:
     """Make somebody the writer of an upload that stands at ``offset``, whoever wrote before; None if it does not.
 
-    A ``length`` is set where there was none, and else must be the same.
+    A ``length`` is set where there was none, and else must be the same; it is never less than what is there.
     """
     query = update(uploads).where(uploads.c.id == id, uploads.c.offset == offset, uploads.c.kind != "final")
     changes: dict[str, Any] = {"writer": writer}
     if length is not None:
-        query = query.where(or_(uploads.c.length.is_(None), uploads.c.length == length))
+        query = query.where(or_(uploads.c.length.is_(None), uploads.c.length == length), uploads.c.offset <= length)
         changes["length"] = length
     return c.execute(query.values(**changes).returning(uploads)).first()
 
