@@ -25,6 +25,10 @@ class Pace(Enum):
     CUT = auto()
 
 
+#: As names of the module: to look one up in the class is slow (Python 3.11), and this is done for every answer.
+DONE, BLOCKED, COLD, CUT = Pace
+
+
 def begin(connection: Connection, head: bytes, file: File, start: int, end: int, now: float) -> None:
     """Make a head and a part of a file a connection's answer."""
     if file.body is not None:
@@ -43,9 +47,9 @@ def push(connection: Connection, pages: Pages) -> Pace:
             while (sent := connection.sock.send(out, more)) < len(out):
                 connection.out = out = out[sent:]
             connection.out = b""
-        return Pace.DONE if connection.file < 0 else _push_file(connection, pages)
+        return DONE if connection.file < 0 else _push_file(connection, pages)
     except BlockingIOError:
-        return Pace.BLOCKED
+        return BLOCKED
 
 
 def _push_file(connection: Connection, pages: Pages) -> Pace:
@@ -53,19 +57,19 @@ def _push_file(connection: Connection, pages: Pages) -> Pace:
         if connection.at >= connection.warm:
             start, end = window(connection)
             if not pages.resident(connection.file, start, end):
-                return Pace.COLD
+                return COLD
             if connection.held is not None and end - start == connection.held.size:
                 connection.held.lies_in_memory(time.monotonic())
             connection.warm = end
         while connection.at < connection.warm:
             sent = os.sendfile(connection.fd, connection.file, connection.at, connection.warm - connection.at)
             if not sent:  # it became shorter since it was opened; the next to open it drops it
-                return Pace.CUT
+                return CUT
             connection.at += sent
         if connection.at >= connection.end:
             connection.let_go()
-            return Pace.DONE
-    return Pace.BLOCKED
+            return DONE
+    return BLOCKED
 
 
 def window(connection: Connection) -> tuple[int, int]:

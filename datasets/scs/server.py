@@ -21,7 +21,7 @@ from datasets.scs.keeper import Keeper
 from datasets.scs.pages import Pages
 from datasets.scs.recent import Changed, Cold, Recent
 from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
-from datasets.scs.sending import Pace, begin, push, window
+from datasets.scs.sending import BLOCKED, COLD, CUT, DONE, begin, push, window
 from datasets.scs.service import Intake, Part, Review, Service
 from datasets.scs.store import Store
 
@@ -189,16 +189,16 @@ class Server:
     def _repeat(self, connection: Connection, data: bytes, now: float) -> bool:
         """Answer what was asked just so before, the short way; tell whether that was possible."""
         wall = time.time()
-        part = self.service.repeated(data, wall)
-        if part is None:
+        found = self.service.repeated(data, wall)
+        if found is None:
             return False
         try:
-            file = self._recent.open(part.found)
+            file = self._recent.open(found)
         except (OSError, Changed, Cold):
             return False  # and the long way finds out
-        self.service.count(part, wall)
+        head = self.service.whole(found, wall)
         connection.method, connection.since, connection.deadline = b"GET", now, now + self._limits.idle
-        begin(connection, part.head, file, part.start, part.end, now)
+        begin(connection, head, file, 0, found.size, now)
         self._pump(connection)
         return True
 
@@ -284,19 +284,19 @@ class Server:
         try:
             pace = push(connection, self._pages)
         except OSError:
-            pace = Pace.CUT
-        if pace is Pace.DONE:
+            pace = CUT
+        if pace is DONE:
             if connection.since:
                 self.counts.time(_METHODS.get(connection.method, "other"), time.monotonic() - connection.since)
             if not connection.closing:
                 connection.state = READING
                 return True
             self._hang_up(connection)
-        elif pace is Pace.BLOCKED:
+        elif pace is BLOCKED:
             connection.state = WRITING
             connection.deadline = time.monotonic() + self._limits.stall
             self._watch(connection, OUT)
-        elif pace is Pace.COLD:
+        elif pace is COLD:
             self._leave(connection)
             self._readers.submit(self._warm, connection, connection.file, *window(connection))
         else:

@@ -103,11 +103,11 @@ class Service:
             return self._write(request, bucket, key or self._key(target), now)
         return self.refuse(request, 405, now, extra=b"Allow: GET, HEAD, PUT\r\n")
 
-    def repeated(self, data: bytes, now: float) -> Part | None:
-        """Return the answer to a plain GET in which nothing is new, None if it has to be parsed.
+    def repeated(self, data: bytes, now: float) -> Object | None:
+        """Return what a plain GET in which nothing is new is to be answered with; None if it has to be parsed.
 
         The target is one that was parsed before, and so is, byte by byte, all that follows it: then the parser, and
-        `answer`, would say the same again. Nothing is counted yet.
+        `answer`, would say the same again.
         """
         line, _, head = data.partition(b"\r\n")
         if line[:4] != b"GET " or line[-9:] != b" HTTP/1.1":
@@ -119,7 +119,15 @@ class Service:
             verdict = self.verdicts.get(key, now)
             if verdict is None or verdict.identity is None or not found.bucket.allows(verdict.identity.namespace):
                 return None
-        return Part(found.head + self.date(now) + b"\r\n", found, 0, found.size)
+        return found
+
+    def whole(self, found: Object, now: float) -> bytes:
+        """Count an answer with a whole object, and return its head."""
+        tally = self._tallies[found.bucket.name]
+        tally.hits += 1
+        tally.sent += found.size
+        self.store.touch(found, now)
+        return b"%b%b\r\n" % (found.head, self.date(now))
 
     def learn(self, data: bytes, request: Request) -> None:
         """Remember a request's head, if the request is the whole of what came and asks for nothing but its target."""
@@ -131,13 +139,6 @@ class Service:
         if request.headers.keys() <= _PLAIN and len(head) <= _LONGEST:
             given = request.headers.get(b"authorization")
             self.verdicts.learn(head, b"" if given is None else self.verdicts.key(given))
-
-    def count(self, part: Part, now: float) -> None:
-        """Count a repeated answer."""
-        tally = self._tallies[part.found.bucket.name]
-        tally.hits += 1
-        tally.sent += part.end - part.start
-        self.store.touch(part.found, now)
 
     def refuse(
         self, request: Request, status: int, now: float, *, detail: str | None = None, extra: bytes = b""
