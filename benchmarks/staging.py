@@ -126,7 +126,7 @@ def measure() -> dict[str, Any]:
             theirs: dict[int, list[float]] = {transfers: [] for transfers in TRANSFERS}
             cpu: dict[str, list[float]] = {"ours": [], "rclone": []}
             for run in range(RUNS):
-                target = minio.folder / f"staged-{run}"
+                target = minio.folder / f"staged-{number}-{run}"
                 seconds, used, again = stage(connection, entries, target / "ours")
                 cpu["ours"].append(used)
                 cold.append(seconds)
