@@ -11,6 +11,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 import pycurl  # type: ignore[import-untyped]
@@ -59,7 +60,6 @@ class Swarm:
         self._resting: list[tuple[float, int, Errand]] = []
         self._numbers = count()
         self._poll = select.epoll()
-        self._watched: set[int] = set()
         self._due: float | None = None
         self._multi = multi = pycurl.CurlMulti()
         multi.setopt(pycurl.M_MAXCONNECTS, wide)
@@ -178,18 +178,16 @@ class Swarm:
                 self._land(curl, pycurl.E_OPERATION_TIMEDOUT)
 
     def _watch(self, what: int, descriptor: int, multi: object, data: object) -> None:
-        """Watch a connection as libcurl wishes."""
+        """Watch a connection as libcurl wishes; what it has closed already, the kernel has forgotten."""
+        wanted = select.EPOLLIN * bool(what & pycurl.POLL_IN) | select.EPOLLOUT * bool(what & pycurl.POLL_OUT)
         if what == pycurl.POLL_REMOVE:
-            if descriptor in self._watched:
-                self._watched.discard(descriptor)
+            with suppress(OSError):
                 self._poll.unregister(descriptor)
             return
-        wanted = select.EPOLLIN * bool(what & pycurl.POLL_IN) | select.EPOLLOUT * bool(what & pycurl.POLL_OUT)
-        if descriptor in self._watched:
-            self._poll.modify(descriptor, wanted)
-        else:
-            self._watched.add(descriptor)
+        try:
             self._poll.register(descriptor, wanted)
+        except FileExistsError:
+            self._poll.modify(descriptor, wanted)
 
     def _remind(self, milliseconds: int) -> None:
         """Note when libcurl wants to be called next."""
