@@ -25,6 +25,10 @@ PROMISED = ("tensorflow", "tflite", "car_street")
 DRIVERS_THREADS = 64
 #: Seconds after which every role is started, whether people can be answered already or not.
 PATIENCE = 10.0
+#: Seconds for which a port may still be held by those whom a killed supervisor leaves behind.
+FREED = 3.0
+#: Where couriers are listened to.
+LOCAL = "127.0.0.1"
 
 
 # -- everything
@@ -33,9 +37,11 @@ PATIENCE = 10.0
 def run(settings: Settings) -> int:
     """Keep every role running, and say where to find them."""
     from datasets import connections
+    from datasets.stores import open_store
     from runtimes import harness
     from runtimes.harness import sandbox
     from workers import valkey
+    from workers.ports import free
     from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
 
     home, run_dir = settings.home.resolve(), settings.run_dir
@@ -47,10 +53,15 @@ def run(settings: Settings) -> int:
     environ = dict(os.environ)
     try:  # what no role could start with is said once, here
         connections.load(settings.connections_file)
+        open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
         cache = _cache_here(settings, environ)
     except (ValueError, OSError) as error:
         tell(str(error))
         return 2
+    for name, host, port in (("PORT", settings.host, settings.port), ("DRIVERS_PORT", LOCAL, settings.drivers_port)):
+        if not free(host, port, FREED):
+            tell(f"{host}:{port} is taken, or no address of this machine. WINDTUNNEL_{name} says another port.")
+            return 2
     began = time.monotonic()
     # Players and hosts write nothing, their own bytecode included; without this each would compile the harness anew.
     compileall.compile_dir(str(Path(harness.__file__).parent), quiet=2)
@@ -173,7 +184,7 @@ def drivers(settings: Settings) -> int:
     from workers.servers import serve
 
     target = "workers.__main__:create_drivers"
-    serve(target, address="127.0.0.1", port=settings.drivers_port, threads=DRIVERS_THREADS)
+    serve(target, address=LOCAL, port=settings.drivers_port, threads=DRIVERS_THREADS)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.house import free_ports
 from workers.logs import LogFile, worth_telling
 
 ROOT = Path(__file__).parents[2]
@@ -176,4 +178,17 @@ def test_what_no_role_could_start_with_is_said_once(
     told |= {"WINDTUNNEL_SCS_CONFIG": str(tmp_path / name)} if name == "scs.json" else {}
     command = [sys.executable, "-m", "workers", "run"]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
+
+
+@pytest.mark.parametrize("name", ["PORT", "DRIVERS_PORT", "OBJECT_STORE_URL"])
+def test_a_setting_that_cannot_be_is_said_instead_of_dying_of_it_again_and_again(tmp_path: Path, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        value, words = ("ftp://elsewhere", "no object store") if name.endswith("URL") else (port, f"{port} is taken")
+        told = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_SCS_PORT": "0"}
+        told |= {f"WINDTUNNEL_{one}": str(free_ports(1)[0]) for one in ("PORT", "DRIVERS_PORT")}
+        told[f"WINDTUNNEL_{name}"] = value
+        command = [sys.executable, "-m", "workers", "run"]
+        ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
