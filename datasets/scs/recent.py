@@ -60,7 +60,7 @@ class Recent:
         self._pages, self._most = pages, most
         self._files: dict[str, File] = {}
         self._bytes = 0
-        self.watch = Watch([*(folder / f"{number:02x}" for number in range(256)), folder / "temp"])
+        self.watch = Watch(folder / f"{number:02x}" for number in range(256))
 
     def __len__(self) -> int:
         return len(self._files)

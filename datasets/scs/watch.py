@@ -38,8 +38,9 @@ class Watch:
     def _try(self, folder: Path) -> None:
         """See whether something comes: some file systems accept a watch and then say nothing."""
         probe = folder / f"probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with suppress(OSError):  # a full disk
+            probe.touch()
+            probe.unlink()
         self.works = bool(self.gone())
 
     def gone(self) -> list[str | None]:
