@@ -19,6 +19,7 @@ from core.errors import (
     NotReady,
     UnknownDataset,
     UnknownFile,
+    UnknownUpload,
 )
 from core.services import catalogue, descriptions
 from core.services.bells import Bell
@@ -26,6 +27,7 @@ from core.services.results import Blob
 from core.services.sources import Sources
 from core.services.uploads import Uploads
 from core.store import datasets as store
+from core.store import uploads
 from core.store.database import Connection, Database
 from datasets import ledger, names
 from datasets.catalogue import Dataset, datasets
@@ -72,8 +74,6 @@ class Datasets:
         for tag in tags:
             _check_tag(tag)
         normal = self._normalised(source)
-        for upload in uploads_of(normal):
-            self._uploads.hold(upload, HELD)  # its owner may go and delete it now, or it may expire
         moment = datetime.now(UTC)
         row = {
             "id": new_id(moment),
@@ -82,7 +82,13 @@ class Datasets:
             "source": json.dumps(normal, sort_keys=True),
             "tags": json.dumps(sorted(set(tags))),
         }
-        added = self._database.write(lambda c: store.add(c, row | {"created_at": self._database.now(c)}))
+
+        def write(c: Connection) -> Any:
+            now = self._database.now(c)
+            hold(c, uploads_of(normal), now)
+            return store.add(c, row | {"created_at": now})
+
+        added = self._database.write(write)
         self._bell.enqueue("register", row["id"])
         return descriptions.view(added, [])
 
@@ -423,6 +429,13 @@ def uploads_of(source: Mapping[str, Any]) -> list[str]:
     given = [source, *source.get("uploads", ())]
     given += [source["manifest"]] if isinstance(source.get("manifest"), Mapping) else []
     return list(dict.fromkeys(one["upload"] for one in given if "upload" in one))
+
+
+def hold(c: Connection, ids: Sequence[str], now: float) -> None:
+    """Keep what a version is to be made of, though its owner may delete it now, or its time be over."""
+    for id in sorted(ids):  # two that hold the same wait for each other, and never crosswise
+        if not uploads.hold(c, id, now + HELD):
+            raise UnknownUpload(f"There is no upload {id} any more.")
 
 
 def split(url: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ import msgspec
 
 from core.errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from core.services.claims import TERM, held
-from core.services.datasets import HELD, PROJECT, Datasets, checked_line, new_pack, split, uploads_of
+from core.services.datasets import HELD, PROJECT, Datasets, checked_line, hold, new_pack, split, uploads_of
 from core.services.sources import Sources
 from core.services.uploads import Uploads
 from core.services.wanted import Wanted
@@ -380,8 +380,7 @@ class _Attempt:
         self._told = now
         if now - self._held_at > HELD / 4:
             self._held_at = now
-            for upload in self._uploads:
-                self._job._uploads.hold(upload, HELD)
+            self._database.write(lambda c: hold(c, self._uploads, self._database.now(c)), durable=False)
         progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
         if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
             raise Lost
