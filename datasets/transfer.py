@@ -31,6 +31,8 @@ __all__ = ["PACE", "THREADS", "Patience", "Progress", "Tally", "Transfer", "paus
 logger = logging.getLogger(__name__)
 
 THREADS = 8
+#: Bytes that files of a pack have, on average, if each is worth a request of its own to something near.
+ASKED = 256 << 10
 #: Small requests at once, for each thread.
 WIDTH = 4
 #: Seconds between two words on the progress.
@@ -183,7 +185,7 @@ class Transfer:
 
     def _is_little(self, stretch: Stretch, places: Places) -> bool:
         """Tell whether it is for the swarm."""
-        if self._near is not None or not 0 < stretch.stop - stretch.start <= LITTLE:
+        if not 0 < stretch.stop - stretch.start <= LITTLE or (self._near is not None and _worth_asking(stretch)):
             return False
         return isinstance(places.of(stretch.source), Place)
 
@@ -222,7 +224,7 @@ class Transfer:
     def _serve(
         self, stretch: Stretch, places: Places, draft: Draft, tally: Tally, line: Line, stop: threading.Event
     ) -> None:
-        if self._near is None:
+        if self._near is None or not _worth_asking(stretch):
             return self._pour(self._errand(stretch, places, draft, tally), line, stop)
         missing = []
         for entry in stretch.entries:
@@ -360,3 +362,9 @@ class _Lane:
         except BaseException as error:
             self.crew.fail(error)
             self._room.release()
+
+
+def _worth_asking(stretch: Stretch) -> bool:
+    """Tell whether something near is asked: there each file is a request of its own, here they may be one."""
+    sizes = [entry.size for entry in stretch.entries if entry.size]
+    return len(sizes) == 1 or sum(sizes) >= ASKED * max(1, len(sizes))

@@ -111,8 +111,8 @@ def _cache_here(settings: Settings, environ: dict[str, str]) -> str | None:
     if not scs.free(config):
         return None
     url = f"http://127.0.0.1:{config.port}"
-    # What is read from a folder of this machine would only be kept twice; what comes from afar is asked for here first.
-    far = not settings.objects.startswith("file://") or settings.connections_file.exists()
+    # What is read from a folder of this machine would only be kept twice.
+    far = not settings.objects.startswith("file://")
     if far and not settings.scs_nodes and not settings.scs_config:
         environ["WINDTUNNEL_SCS_NODES"] = url
         environ["WINDTUNNEL_SCS_TOKEN_FILE"] = str(scs.token_file(settings.run_dir))

@@ -443,7 +443,7 @@ def test_what_one_node_fetched_the_next_has_from_the_cache(
     servers: list[Server], cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(60, seed=int.from_bytes(tmp_path.name.encode()))
-    entries = packed(local, files)
+    entries = packed(local, files, target=1)
     counting = Counting(local)
     near = cache_of(*(server.url for server in servers))
     assert contents(staged(NodeCache(tmp_path / "first", counting, near=near), entries)) == files
@@ -462,7 +462,7 @@ def test_without_the_cache_it_comes_from_the_origin(
 ) -> None:
     files = some_files(20)
     near = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
-    assert contents(staged(NodeCache(tmp_path / "cache", local, near=near), packed(local, files))) == files
+    assert contents(staged(NodeCache(tmp_path / "cache", local, near=near), packed(local, files, target=1))) == files
 
 
 class Lying:
@@ -481,10 +481,17 @@ class Lying:
 
 def test_wrong_bytes_of_a_cache_are_not_used_and_right_ones_brought(local: FilesystemStore, tmp_path: Path) -> None:
     files = {name: name.encode() * 1000 for name in "abc"}
-    entries = packed(local, files)
+    entries = packed(local, files, target=1)
     lying = Lying()
     assert contents(staged(NodeCache(tmp_path / "cache", local, near=lying), entries)) == files
     assert sorted(lying.brought) == sorted(entry.digest for entry in entries)
+
+
+def test_a_cache_is_not_asked_for_many_small_files_that_lie_in_one_pack(local: FilesystemStore, tmp_path: Path) -> None:
+    files = {f"{number:03}": b"%d" % number for number in range(500)}
+    lying = Lying()
+    assert contents(staged(NodeCache(tmp_path / "cache", local, near=lying), packed(local, files))) == files
+    assert lying.brought == [], "a request each would cost more than the one that brings them all"
 
 
 # -- death

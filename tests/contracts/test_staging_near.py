@@ -24,7 +24,7 @@ class Origin:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store: ObjectStore = open_store(f"file://{folder / 'objects'}")
-        self.entries: list[Entry] = packed(self.store, FILES)
+        self.entries: list[Entry] = packed(self.store, FILES, target=1)  # an object each
         self.distinct = len({entry.digest for entry in self.entries})
 
     def lose(self) -> None:
