@@ -7,7 +7,7 @@ from flask import Response, request
 
 from api.blueprint import nothing
 from api.problems import answer
-from core.errors import RangeNotSatisfiable
+from core.errors import PreconditionFailed, RangeNotSatisfiable
 
 _SINGLE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
 
@@ -42,10 +42,14 @@ def quoted(etag: str) -> str:
     return etag if etag.startswith('"') else f'"{etag}"'
 
 
+def listed(header: str) -> list[str]:
+    """Return the entity tags of a header, as they stand there."""
+    return [tag.strip() for tag in header.split(",")]
+
+
 def same_tag(header: str, etag: str) -> bool:
     """Tell whether a list of entity tags names this one, weakly compared."""
-    tags = (tag.strip().removeprefix("W/") for tag in header.split(","))
-    return any(tag in {"*", etag} for tag in tags)
+    return any(tag.removeprefix("W/") in {"*", etag} for tag in listed(header))
 
 
 def begun(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -64,6 +68,8 @@ def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping
     """Answer this GET or HEAD with a content of known size, whole or in part, in constant memory."""
     tag = quoted(etag)
     fixed = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(headers or {})
+    if (wanted := request.headers.get("If-Match")) is not None and tag not in listed(wanted) and wanted.strip() != "*":
+        return answer(PreconditionFailed(), {"ETag": tag})
     if same_tag(request.headers.get("If-None-Match", ""), tag):
         return nothing(304, fixed)
     asked = request.headers.get("Range")

@@ -143,6 +143,13 @@ class UnsupportedMedia(PlatformError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
+class PreconditionFailed(PlatformError):
+    """The content is not the one that `If-Match` names any more. Ask without it for what is there now."""
+
+    slug = "precondition-failed"
+    status = HTTPStatus.PRECONDITION_FAILED
+
+
 class RangeNotSatisfiable(PlatformError):
     """The range lies outside of the content."""
 

@@ -73,6 +73,8 @@ _EVENTS = (
     "late_pedestrian",
 )
 
+#: Lanes of highway-fast-v0 where a scenario does not say how many.
+LANES = 3
 #: What a scenario of each built-in dataset may say; one that is missing here cannot be extended.
 FIELDS: Mapping[str, Mapping[str, Field]] = {
     "noop": {},
@@ -232,7 +234,15 @@ def _drivable(given: Mapping[str, Any]) -> None:
         raise ValueError(f"`start.pos`: {route[0]} is {network.lengths[route[0]]:g} m long")
 
 
-_FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {"car_street": _drivable}
+def _on_a_lane(given: Mapping[str, Any]) -> None:
+    """Refuse to begin beside the road."""
+    config = given.get("options", {}).get("config", {})
+    lanes = config.get("lanes_count", LANES)
+    if config.get("initial_lane_id", 0) >= lanes:
+        raise ValueError(f"`options.config.initial_lane_id` is below `lanes_count`, which is {lanes}")
+
+
+_FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {"car_street": _drivable, "highway": _on_a_lane}
 
 
 def extended(built_in: Dataset, *, name: str, version: str, digest: str, said: Mapping[str, Any]) -> Dataset:

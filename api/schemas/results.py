@@ -59,6 +59,7 @@ class RangeHeaders(Headers):
 
     range = fields.String(data_key="Range", metadata={"description": "One range, `bytes=0-1023`."})
     if_range = fields.String(data_key="If-Range", metadata={"description": "The ETag of the part one has already."})
+    if_match = fields.String(data_key="If-Match", metadata={"description": "The ETag that the content must have."})
     if_none_match = fields.String(data_key="If-None-Match", metadata={"description": "The ETag of what one has."})
 
 

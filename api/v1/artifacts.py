@@ -21,6 +21,7 @@ from core.errors import (
     NoReplay,
     NotAcceptable,
     NotFinished,
+    PreconditionFailed,
     RangeNotSatisfiable,
     StoreUnavailable,
     UnknownArtifact,
@@ -86,7 +87,7 @@ class OneArtifact(MethodView):
         media={"*/*": BINARY},
         headers=TAGGED,
         also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
-        fails=[UnknownSimulation, UnknownArtifact, RangeNotSatisfiable, StoreUnavailable],
+        fails=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
         """Download an artifact, whole or a range of it"""
@@ -106,7 +107,7 @@ class Archive(MethodView):
         media={"application/zip": BINARY},
         headers=TAGGED,
         also={206: PART | {"content": {"application/zip": {"schema": BINARY}}}, 304: UNCHANGED},
-        fails=[UnknownSimulation, NotFinished, RangeNotSatisfiable],
+        fails=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
     )
     def get(self, headers: dict[str, Any], id: str) -> Response:
         """Download everything as one zip, whole or a range of it"""

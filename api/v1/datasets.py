@@ -40,6 +40,7 @@ from core.errors import (
     NotFound,
     NotPlayable,
     NotReady,
+    PreconditionFailed,
     RangeNotSatisfiable,
     UnknownDataset,
     UnknownFile,
@@ -192,7 +193,7 @@ class OneFile(MethodView):
         media={"*/*": BINARY},
         headers=TAGGED,
         also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
-        fails=(*FOUND, UnknownFile, RangeNotSatisfiable),
+        fails=(*FOUND, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
     )
     def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:
         """Download a file of a version, whole or a range of it"""

@@ -31,6 +31,7 @@ from core.errors import (
     Gone,
     InUse,
     Invalid,
+    PreconditionFailed,
     RangeNotSatisfiable,
     StoreUnavailable,
     TooLarge,
@@ -154,7 +155,7 @@ class ModelContent(MethodView):
         media={"application/octet-stream": BINARY},
         headers=TAGGED,
         also={206: PART | {"content": {"application/octet-stream": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
-        fails=[UnknownModel, RangeNotSatisfiable, StoreUnavailable],
+        fails=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
         """Download a model, whole or a range of it"""

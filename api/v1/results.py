@@ -15,7 +15,14 @@ from api.ranges import begun, serve
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, RangeHeaders, ResultSchema, ResultsQuery
 from api.streams import LIVE, NDJSON, SSE, alive, as_events, honest, room, stream, told
 from api.tables import PARQUET, as_csv
-from core.errors import Invalid, NotAcceptable, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
+from core.errors import (
+    Invalid,
+    NotAcceptable,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    TooManyStreams,
+    UnknownSimulation,
+)
 
 blueprint = Blueprint(
     "results", __name__, url_prefix="/v1/simulations/<id:id>", description="What comes out of a simulation."
@@ -69,7 +76,7 @@ class Results(MethodView):
             206: PART | {"content": {PARQUET: {"schema": BINARY}}},
             304: UNCHANGED,
         },
-        fails=[UnknownSimulation, NotAcceptable, TooManyStreams, RangeNotSatisfiable],
+        fails=[UnknownSimulation, NotAcceptable, TooManyStreams, PreconditionFailed, RangeNotSatisfiable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results

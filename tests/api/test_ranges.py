@@ -93,3 +93,12 @@ def test_what_one_has_is_not_sent_again(tag: str, status: int) -> None:
     assert answer.status_code == status
     assert answer.headers["ETag"] == '"abc"'
     assert (answer.data == b"") == (status == 304)
+
+
+@pytest.mark.parametrize(
+    ("tags", "status"), [('"abc"', 206), ('"x", "abc"', 206), ("*", 206), ('"x"', 412), ('W/"abc"', 412)]
+)
+def test_a_part_of_something_else_is_not_given_to_who_names_what_it_must_be(tags: str, status: int) -> None:
+    answer = fetch(Range="bytes=5-6", If_Match=tags)
+    assert answer.status_code == status
+    assert answer.headers["ETag"] == '"abc"'

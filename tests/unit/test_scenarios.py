@@ -65,6 +65,8 @@ def test_a_street_takes_parameters_and_nothing_else(change: dict[str, Any], word
         {"observation": {"type": "Kinematics"}},
         {"action": {"type": "x"}},
         {"lanes_count": 10**9},
+        {"lanes_count": 2, "initial_lane_id": 2},
+        {"initial_lane_id": 3},
         {"vehicles_density": "1"},
     ],
 )
