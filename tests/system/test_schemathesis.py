@@ -13,7 +13,9 @@ CONFIGURATION = """
 hooks = "{hooks}"
 
 [checks]
-positive_data_acceptance.expected-statuses = ["2xx", "304", "401", "403", "404", "406", "409", "410", "412", "416", "422"]
+positive_data_acceptance.expected-statuses = [
+    "2xx", "304", "401", "403", "404", "406", "409", "410", "412", "416", "422",
+]
 
 # tus has statuses of its own for what it refuses, lets be what it does not know, and says of itself anywhere (OPTIONS);
 # and what its headers hold has more shape than a schema can tell
