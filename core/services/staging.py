@@ -100,6 +100,7 @@ class Staging:
             nonlocal last
             last = told(progress)
             self._database.write(lambda c: store.tell_prefetch(c, id, "fetching", last), durable=False)
+            self._datasets.get(id)  # whoever has deleted it wants nothing brought any more
 
         holder = f"prefetch-{id}"
         try:

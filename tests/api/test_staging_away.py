@@ -1,6 +1,11 @@
 """A store that does not answer while a simulation is made ready: it waits in the queue, and says why; not for ever."""
 
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
+from flask.testing import FlaskClient
 
 from core.domain.records import Submission
 from core.domain.states import State
@@ -10,8 +15,10 @@ from core.settings import Settings
 from core.store import simulations
 from datasets.connections import Connection
 from datasets.staging import NodeCache
+from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import S3Store
 from datasets.transfer import Patience
+from tests.packed import tar
 from tests.system.house import free_ports, share_environments
 
 
@@ -46,3 +53,53 @@ def test_it_is_tried_again_later_and_given_up_at_last(platform: Platform, away: 
     ended = platform.simulations.get(made.id)
     assert ended.state is State.ERRORED
     assert ended.reason and "does not answer" in ended.reason
+
+
+@pytest.fixture
+def drives(platform: Platform, client: FlaskClient) -> str:
+    """The id of a registered version with one file."""
+    body = tar({"a.txt": b"alpha"})
+    upload = platform.uploads.create(len(body))
+    platform.uploads.append(upload.id, 0, [body])
+    made = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
+    platform.registering.register(made.json["id"])
+    return str(made.json["id"])
+
+
+class Slow(FilesystemStore):
+    """A store that takes its time, and does something first."""
+
+    def __init__(self, root: Path, first: Callable[[], None]) -> None:
+        super().__init__(root)
+        self._first = first
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if key.startswith("packs/"):
+            self._first()
+            time.sleep(1.5)  # the progress is told meanwhile
+        return super().get(key, start, length)
+
+
+def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
+    platform: Platform, settings: Settings, client: FlaskClient, drives: str
+) -> None:
+    deleted: list[int] = []
+
+    def delete() -> None:
+        if not deleted:
+            deleted.append(client.delete("/v1/datasets/drives").status_code)
+
+    cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete))
+    staging = Staging(
+        platform.database,
+        platform.bell,
+        platform.datasets,
+        cache,
+        environments_folder=settings.home / "environments",
+        plays=settings.home / "plays",
+    )
+    assert client.post("/v1/datasets/drives/prefetch").status_code == 202
+    digest = platform.datasets.get(drives)["digest"]
+    staging.prefetch(drives)
+    assert deleted == [204]
+    assert cache.ready(digest) is None
