@@ -37,7 +37,7 @@ MEASURES = (
     Measure("latency", "POST to first result", latency.measure, results.latency),
     Measure("driving", "car_street against a bare loop", driving.measure, results.driving),
     Measure("footprint", "Footprint", footprint.measure, results.footprint),
-    Measure("scs", "The cache service against nginx", scs.measure, scs.show),
+    Measure("scs", "The cache service against nginx", scs.measure, scs.section),
     Measure("staging", "Staging from S3 against rclone", staging.measure, staging.section),
     Measure("uploads", "Resumable uploads against tusd", uploads.measure, uploads.section),
     Measure("eviction", "Eviction", eviction.measure, eviction.section),

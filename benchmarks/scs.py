@@ -157,7 +157,7 @@ def measure(rounds: int = ROUNDS, seconds: int = SECONDS) -> dict[str, Any]:
     return figures
 
 
-def show(found: dict[str, Any]) -> str:
+def section(found: dict[str, Any]) -> str:
     """Write the section of the page of results."""
     rows = [
         [
