@@ -98,6 +98,12 @@ class Conflict(PlatformError):
     status = HTTPStatus.CONFLICT
 
 
+class Unsupported(Conflict):
+    """What runs this simulation cannot do that to it while it runs. Cancel it and submit it anew."""
+
+    slug = "unsupported"
+
+
 class IllegalTransition(Conflict):
     """The simulation is not in a state from which this can be done."""
 

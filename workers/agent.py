@@ -206,6 +206,11 @@ class Agent:
             await self._end(running.crew)
         shutil.rmtree(self._launches / id, ignore_errors=True)
 
+    async def running(self) -> list[str]:
+        """Return every launch that processes of this machine are at."""
+        left = [folder.name for folder in self._launches.iterdir() if folder.name not in self._running]
+        return [*self._running, *(id for id in left if alive(self._launches / id))]
+
     async def logs(self, id: str, offset: int) -> dict[str, Any]:
         """Return a piece of what a launch's courier had to say."""
         ended = id not in self._running  # asked first: what is written after this is read next time
@@ -233,6 +238,7 @@ class Agent:
         "submit": submit,
         "observe": observe,
         "cancel": cancel,
+        "running": running,
         "logs": logs,
         "capacity": capacity,
         "warm": warm,

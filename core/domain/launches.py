@@ -1,7 +1,47 @@
 """What an executor is handed, and what it tells in return."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gang:
+    """Replicas that start together or not at all, for a program that is one over all of them.
+
+    ``slots``: processes a replica. ``slices``: groups of ``size`` replicas each, as accelerators are sliced.
+    ``operator``: empty, ``trainer`` or ``mpi-operator``, where a runtime asks for one that is installed.
+    """
+
+    size: int
+    communication: str = "none"  # none | mpi | torch | tensorflow | jax | tpu
+    slots: int = 1
+    slices: int = 1
+    command: tuple[str, ...] = ()
+    restarts: int = 0
+    operator: str = ""
+    image: str = ""
+    runtime_ref: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """What a launch asks of the place it runs in; a backend that knows nothing of a value leaves it alone.
+
+    ``cpu`` in cores and ``memory`` in bytes are those of one pair of player and host, or of one replica of a gang.
+    """
+
+    executor: str = ""  # a context's name; empty: any
+    cpu: float = 1.0
+    memory: int = 2 << 30
+    resources: Mapping[str, str] = field(default_factory=dict)  # extended ones: {"nvidia.com/gpu": "1"}
+    networks: tuple[str, ...] = ()  # secondary ones, by name
+    claims: Mapping[str, str] = field(default_factory=dict)  # of devices: name -> template
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    exclusive: str = ""  # a key of the topology: no two launches in one of its domains
+    queue: str = ""  # of the cluster's own admission, where a site runs one
+    priority: str = ""  # a class of the cluster's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,21 +61,44 @@ class Launch:
     model_key: str  # in the object store
     token: str = field(repr=False)
     play: str = ""  # a registered dataset's folder on the node, where its own scenarios lie beside those files
+    project: str = "default"
+    model_size: int = 0
+    # What a player sees, packed: for a backend whose couriers share no folder with us.
+    play_key: str = ""
+    play_digest: str = ""
+    play_size: int = 0
+    gang: Gang | None = None
+    placement: Placement = field(default_factory=Placement)
+    timeout: float | None = None  # seconds
 
 
 class Phase(StrEnum):
     """How far an executor has brought a launch."""
 
+    SUSPENDED = "suspended"  # the cluster's own queue holds it
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """One sentence for people on how a launch fares, and what to do; ``key`` keeps it from being told twice."""
+
+    key: str
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sighting:
-    """What an executor sees of a launch; ``exit`` and ``reason`` only once it has ended."""
+    """What an executor sees of a launch; ``exit`` and ``reason`` only once it has ended.
+
+    ``hopeless``: trying again would end the same way, until somebody does something about it.
+    """
 
     id: str
     phase: Phase
     exit: int | None = None
     reason: str | None = None
+    notes: tuple[Note, ...] = ()
+    hopeless: bool = False

@@ -1,6 +1,6 @@
 """The executor port: what runs launches, as the dispatcher needs it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from core.domain.launches import Launch, Sighting
@@ -14,7 +14,8 @@ class Executor(Protocol):
     is known, and asking again is right.
     """
 
-    name: str
+    name: str  # of the context: there may be several of one kind
+    own_environments: bool  # it brings what a launch runs in; nothing need be prepared where we stage
 
     def submit(self, launch: Launch) -> None:
         """Start every process of it or none. Raise a PlatformError if it can never run here."""
@@ -30,3 +31,9 @@ class Executor(Protocol):
 
     def capacity(self) -> Mapping[str, int]:
         """Return free resources: ``cpu`` in cores, ``memory`` in bytes."""
+
+    def resize(self, launch_id: str, workers: int) -> None:
+        """Change the width of a running launch. Raise Unsupported where that needs a new one."""
+
+    def strays(self, known: Collection[str]) -> Sequence[str]:
+        """Return the launches that still take something there and are not among these: the ids to cancel."""

@@ -1,6 +1,6 @@
 """An executor in memory: it runs nothing, and ends launches when told to."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from core.domain.launches import Launch, Phase, Sighting
@@ -9,9 +9,10 @@ from core.domain.launches import Launch, Phase, Sighting
 class FakeExecutor:
     """For tests of what stands above the port; the contract suite holds it to the port's promises."""
 
-    name = "fake"
+    own_environments = False
 
-    def __init__(self, *, cores: int = 4, memory: int = 8 << 30) -> None:
+    def __init__(self, *, cores: int = 4, memory: int = 8 << 30, name: str = "fake") -> None:
+        self.name = name
         self.launches: dict[str, Launch] = {}
         self._sightings: dict[str, Sighting] = {}
         self._cores = cores
@@ -41,6 +42,15 @@ class FakeExecutor:
         """Return what no running launch holds."""
         running = [id for id, seen in self._sightings.items() if seen.phase is not Phase.ENDED]
         return {"cpu": self._cores - sum(self.launches[id].workers for id in running), "memory": self._memory}
+
+    def resize(self, launch_id: str, workers: int) -> None:
+        """Note the new width."""
+        if launch_id in self.launches:
+            self.launches[launch_id] = replace(self.launches[launch_id], workers=workers)
+
+    def strays(self, known: Collection[str]) -> Sequence[str]:
+        """Return what was noted and is not known."""
+        return [id for id in self.launches if id not in known]
 
     def end(self, launch_id: str, exit: int = 0, reason: str | None = None) -> None:
         """Let a launch end, as its processes would."""

@@ -3,13 +3,13 @@
 import json
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe
+from core.errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 
 #: Seconds the agent may take to answer; staging a large model is the longest.
 TIMEOUT = 60.0
@@ -22,9 +22,10 @@ REFUSALS: Mapping[str, type[PlatformError]] = {kind.slug: kind for kind in (Orig
 class LocalExecutor:
     """A client of the agent."""
 
-    name = "local"
+    own_environments = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, name: str = "local") -> None:
+        self.name = name
         self._path = path
 
     def submit(self, launch: Launch) -> None:
@@ -57,6 +58,15 @@ class LocalExecutor:
         """Return free cores and memory of this machine."""
         free: Mapping[str, int] = self._ask("capacity")
         return free
+
+    def resize(self, launch_id: str, workers: int) -> None:
+        """Raise Unsupported: a crew is as wide as it was mustered."""
+        raise Unsupported("On this machine a launch keeps its width; cancel the simulation and submit it anew.")
+
+    def strays(self, known: Collection[str]) -> Sequence[str]:
+        """Ask which others are at work."""
+        running: list[str] = self._ask("running")
+        return [id for id in running if id not in known]
 
     def warm(self, runtime: str, format: str, dataset: str, version: str) -> None:
         """Have a crew of this kind ready from now on, if its environments are."""
