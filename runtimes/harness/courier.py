@@ -188,7 +188,7 @@ class Courier(Staff):
     def _say_goodbye(self) -> None:
         """Deliver what is still unsaid, if that is quick, and tell the agent why we end."""
         if self._credentials is not None:
-            surface = Surface(self._credentials, self._stop, patience=0.0)
+            surface = Surface(self._credentials, threading.Event(), patience=0.0)
             try:
                 deliver(self._outputs, surface)
             except (Over, Unreachable, Unreadable):

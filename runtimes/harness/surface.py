@@ -131,6 +131,9 @@ class Surface:
         began = time.monotonic()
         pause = 0.0
         while True:
+            if self._stop.is_set():
+                # From now on hosts and players die because we end them: no report may hold that against the model.
+                raise Over("the courier stops")
             fresh = self._connection is None
             try:
                 status, answer = self._send(method, path, body)

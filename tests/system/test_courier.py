@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from runtimes.harness.processes import Kit, Process
+from runtimes.harness.surface import Credentials, Over, Surface
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 
 ROOT = Path(__file__).parents[2]
@@ -193,6 +195,21 @@ def test_nothing_outlives_a_courier_that_is_killed(courier: Courier, drivers: Ca
     os.kill(courier.process.pid, signal.SIGKILL)
     courier.process.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def test_a_courier_that_stops_reports_nothing_any_more_and_bears_witness_of_no_death(
+    drivers: Callable[..., Drivers],
+) -> None:
+    one = drivers()
+    stop = threading.Event()
+    surface = Surface(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop)
+    assert surface.lease("0", None).lease is not None
+    stop.set()  # what dies from here on was ended by the courier itself
+    with pytest.raises(Over):
+        surface.report({}, memoryview(b""), memoryview(b""))
+    with pytest.raises(Over):
+        surface.death({})
+    assert one.asked == ["lease"]
 
 
 def test_a_courier_whose_agent_is_gone_ends(courier: Courier) -> None:
