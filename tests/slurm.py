@@ -1,0 +1,189 @@
+"""A real Slurm of one node for tests: its daemons in a folder, on ports and with a key of their own."""
+
+import os
+import pwd
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: Seconds that a daemon may take on a busy machine, and that installing may take.
+PATIENCE, INSTALLING = 60.0, 900
+
+CONFIGURATION = """
+ClusterName=windtunnel
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={node}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=1
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=2
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
+PartitionName=short Nodes=ALL MaxTime=1 State=UP
+"""
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    """Wait for something that comes about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.05)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Slurm:
+    """munged, slurmctld and slurmd, which end with the thread that started them."""
+
+    def __init__(self, folder: Path, *, cores: int = 2, memory: int = 8192) -> None:
+        script = ROOT / "scripts" / "tools" / "slurm"
+        found = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALLING)
+        self.path = found.stdout.strip()
+        self.folder = folder
+        for name in ("state", "spool"):
+            (folder / name).mkdir(parents=True)
+        key = folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+        self.host = socket.gethostname().partition(".")[0]
+        controller, node = free_ports(2)
+        self.conf = folder / "slurm.conf"
+        self.conf.write_text(
+            CONFIGURATION.format(
+                host=self.host,
+                controller=controller,
+                node=node,
+                user=pwd.getpwuid(os.getuid()).pw_name,
+                folder=folder,
+                cores=cores,
+                memory=memory,
+            )
+        )
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.start("munged")
+        until(lambda: (folder / "munge.sock").exists())
+        self.start("slurmctld")
+        self.start("slurmd")
+        until(lambda: self.ask("sinfo", "--noheader", "--format=%T", "--partition=main").strip() == "idle")
+
+    def start(self, name: str) -> None:
+        """Start a daemon, or start it again."""
+        munge = [f"--key-file={self.folder}/munge.key", f"--socket={self.folder}/munge.sock"]
+        munge += [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
+        arguments = {"munged": ["--foreground", "--force", "--num-threads=4", *munge]}.get(name, ["-D"])
+        with open(self.folder / f"{name}.out", "ab") as output:
+            self._daemons[name] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", f"{self.path}/{name}", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.environ,
+                start_new_session=True,
+            )
+
+    def stop(self, name: str) -> None:
+        """End a daemon at once."""
+        daemon = self._daemons.pop(name, None)
+        if daemon is not None:
+            daemon.kill()
+            daemon.wait(PATIENCE)
+        if name == "munged":
+            (self.folder / "munge.sock").unlink(missing_ok=True)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a command needs to find this Slurm and not another."""
+        return {"PATH": f"{os.environ['PATH']}:{self.path}", "SLURM_CONF": str(self.conf), "LC_ALL": "C.UTF-8"}
+
+    def ask(self, *command: str) -> str:
+        """Run one of Slurm's commands; what it answers, or nothing where it fails."""
+        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return done.stdout if done.returncode == 0 else ""
+
+    def clear(self) -> None:
+        """Cancel every job and wait until the node is free again."""
+        self.ask("scontrol", "update", f"NodeName={self.host}", "State=RESUME")
+        self.ask("scancel", "--me")
+        until(lambda: not self.ask("squeue", "--noheader", "--states=all", "--format=%T").count("RUNNING"))
+        until(lambda: "COMPLETING" not in self.ask("squeue", "--noheader", "--states=all", "--format=%T"))
+
+    def processes(self) -> list[int]:
+        """Return every process that belongs to it: daemons, and what runs jobs."""
+        mark = f"SLURM_CONF={self.conf}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (path / "environ").read_bytes().split(b"\0"):
+                    found.append(int(path.name))
+            except OSError:
+                continue  # it has ended, or is nothing of ours
+        return found
+
+    def close(self) -> None:
+        """End everything that belongs to it."""
+        for name in ("slurmd", "slurmctld", "munged"):
+            self.stop(name)
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        until(lambda: not self.processes())
+
+
+@pytest.fixture(scope="module")
+def shared_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """One Slurm for the tests of a file."""
+    made = Slurm(tmp_path_factory.mktemp("slurm"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def slurm(shared_slurm: Slurm) -> Iterator[Slurm]:
+    """That Slurm with nothing in it."""
+    shared_slurm.clear()
+    yield shared_slurm
+    shared_slurm.clear()
+
+
+@pytest.fixture
+def own_slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """A Slurm that a test may break."""
+    made = Slurm(tmp_path / "slurm")
+    yield made
+    made.close()

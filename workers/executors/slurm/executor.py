@@ -1,0 +1,162 @@
+"""The executor port on Slurm: a launch is an array of couriers, its folder what both sides know of it."""
+
+import shlex
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from core.domain.launches import Launch, Phase, Sighting
+from core.errors import Unsupported
+from workers.executors.slurm.commands import Commands
+from workers.executors.slurm.folders import Folders
+from workers.executors.slurm.jobs import PREFIX, Job, Options, arguments, array_of, sight
+
+if TYPE_CHECKING:
+    from workers.executors.contexts import Here
+
+SOURCE = Path(__file__).parents[3]
+#: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
+LOOK, ASK = 0.5, 5.0
+
+
+def open(name: str, options: Mapping[str, Any], here: "Here") -> "SlurmExecutor":
+    """Make the executor of a context."""
+    read = Options.of(options)
+    folder = Path(read.folder) if read.folder else here.home / "slurm" / name
+    return SlurmExecutor(name, read, folder, here.environments)
+
+
+class SlurmExecutor:
+    """Launches of one platform on one Slurm cluster. Nothing is remembered but in launches' folders and in Slurm."""
+
+    own_environments = False
+
+    def __init__(self, name: str, options: Options, folder: Path, environments: Path) -> None:
+        self.name = name
+        self._options = options
+        self._environments = environments.resolve()
+        self._folders = Folders(folder)
+        self._commands = Commands(options.conf, options.partition, options.patience)
+        self._template = Template(Path(options.template or Path(__file__).with_name("job.sh")).read_text())
+
+    def submit(self, launch: Launch) -> None:
+        """Write the launch's folder, then submit it, unless that was done before."""
+        if launch.gang is not None:
+            raise Unsupported("Gangs are not run on Slurm; choose another executor.")
+        with self._folders.locked():
+            if self._folders.submitted(launch.id):
+                return
+            # It may have been taken by a submission that did not live to note it.
+            if launch.id not in self._jobs():
+                told = asdict(launch) | {"environments": str(self._environments)}
+                told["url"] = self._options.drivers_url or launch.url
+                asked = arguments(launch, self._options)
+                self._folders.write(launch.id, told, told.pop("token"), asked)
+                try:
+                    self._sbatch(launch.id, asked, range(launch.workers))
+                except OSError:
+                    raise  # perhaps it was taken all the same: who comes again looks first, and cancelling looks too
+                except BaseException:
+                    self._folders.remove(launch.id)
+                    raise
+            self._folders.note_submitted(launch.id)
+
+    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+        """Bring together what one look at the queue tells and what lies in the launches' folders."""
+        wanted = [id for id in ids if self._folders.submitted(id)]
+        jobs = self._jobs() if wanted else {}
+        return {id: self._sighting(id, jobs.get(id, [])) for id in wanted}
+
+    def cancel(self, launch_id: str) -> None:
+        """Cancel its jobs, whatever its folder tells of them, then remove the folder."""
+        self._scancel(self._jobs().get(launch_id, []))
+        self._folders.remove(launch_id)
+
+    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
+        """Yield a courier's output as Slurm writes it into the folder."""
+        offset, asked = 0, time.monotonic()
+        while True:
+            # Asked before the look: what is written between the two is found by it.
+            ended = not self._folders.submitted(launch_id) or replica in self._folders.traces(launch_id).exits
+            if not ended and time.monotonic() - asked > ASK:
+                asked = time.monotonic()
+                ended = all(job.task != replica for job in living(self._jobs().get(launch_id, [])))
+            piece = self._folders.log(launch_id, replica, offset)
+            if piece:
+                offset += len(piece)
+                yield piece
+            elif ended:
+                return
+            else:
+                time.sleep(LOOK)
+
+    def capacity(self) -> Mapping[str, int]:
+        """Return what no job holds, less what jobs of ours wait for."""
+        # In this order: a job that starts in between is counted twice rather than not at all.
+        waiting = [job for jobs in self._jobs().values() for job in jobs if job.phase is Phase.SUSPENDED]
+        cores, memory = self._commands.sinfo()
+        return {
+            "cpu": max(0, cores - sum(job.cpus for job in waiting)),
+            "memory": max(0, memory - sum(job.memory for job in waiting)),
+        }
+
+    def resize(self, launch_id: str, workers: int) -> None:
+        """Submit further couriers, or cancel those with the highest numbers."""
+        with self._folders.locked():
+            if not self._folders.submitted(launch_id):
+                return
+            jobs, traces = self._jobs().get(launch_id, []), self._folders.traces(launch_id)
+            at_work = [job for job in living(jobs) if job.task is not None and job.task not in traces.exits]
+            lacking = workers - len(at_work)
+            if lacking > 0:
+                first = 1 + max({job.task for job in jobs if job.task is not None} | traces.began, default=-1)
+                self._sbatch(launch_id, self._folders.arguments(launch_id), range(first, first + lacking))
+            elif lacking < 0:
+                doomed = sorted(at_work, key=lambda job: job.task or 0)[lacking:]
+                for job in doomed:
+                    self._folders.note_dismissed(launch_id, job.task or 0)
+                self._scancel(doomed)
+
+    def strays(self, known: Collection[str]) -> Sequence[str]:
+        """Return launches that have a folder or a living job here and are not known."""
+        at_work = {id for id, jobs in self._jobs().items() if living(jobs)}
+        return sorted((self._folders.all() | at_work) - set(known))
+
+    # -- what these are made of
+
+    def _jobs(self) -> dict[str, list[Job]]:
+        """Look at the queue, once; return the jobs of each launch."""
+        found: dict[str, list[Job]] = {}
+        for job in self._commands.squeue(self._folders.home):
+            if job.name.startswith(PREFIX):
+                found.setdefault(job.name.removeprefix(PREFIX), []).append(job)
+        return found
+
+    def _sighting(self, id: str, jobs: list[Job]) -> Sighting:
+        seen = sight(id, jobs, self._folders.traces(id))
+        if seen.exit and (words := self._folders.last_words(id)):
+            return replace(seen, reason=f"{seen.reason} ({words})")
+        return seen
+
+    def _sbatch(self, launch_id: str, asked: Sequence[str], tasks: Iterable[int]) -> None:
+        folder = self._folders.of(launch_id)
+        script = self._template.substitute(
+            launch=shlex.quote(str(folder / "launch.json")),
+            python=shlex.quote(self._options.python or sys.executable),
+            source=shlex.quote(str(SOURCE)),
+            prolog=self._options.prolog,
+        )
+        self._commands.sbatch(folder, script, [*asked, f"--array={array_of(tasks)}"])
+
+    def _scancel(self, jobs: Iterable[Job]) -> None:
+        if alive := living(jobs):
+            self._commands.scancel(alive)
+
+
+def living(jobs: Iterable[Job]) -> list[Job]:
+    """Return those that have not ended."""
+    return [job for job in jobs if job.phase is not Phase.ENDED]

@@ -1,0 +1,106 @@
+"""The launches' folders: what is written for couriers to read, and what they and Slurm leave there."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.executors.slurm.jobs import Traces
+
+#: Bytes of a log that are read at a time.
+PIECE = 64 << 10
+
+
+class Folders:
+    """One folder for each launch, on a file system that the nodes share with us."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home.resolve()
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def of(self, launch_id: str) -> Path:
+        """Return where a launch's files lie."""
+        return self.home / launch_id
+
+    def all(self) -> set[str]:
+        """Return the launches that have a folder."""
+        return {path.name for path in self.home.iterdir() if path.is_dir()}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one of us submit at a time: two that look for a job's name before either has submitted find none."""
+        lock = os.open(self.home / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def write(self, launch_id: str, told: Mapping[str, Any], token: str, arguments: Sequence[str]) -> None:
+        """Write what couriers read, the token into a file of its own, and how the launch is submitted."""
+        folder = self.of(launch_id)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        secret = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(secret, "w") as file:
+            file.write(token)
+        (folder / "launch.json").write_text(json.dumps({**told, "token_file": str(folder / "token")}))
+        (folder / "arguments.json").write_text(json.dumps(list(arguments)))
+
+    def arguments(self, launch_id: str) -> list[str]:
+        """Return how the launch was submitted."""
+        said: list[str] = json.loads((self.of(launch_id) / "arguments.json").read_bytes())
+        return said
+
+    def submitted(self, launch_id: str) -> bool:
+        """Tell whether it is noted that Slurm has taken the launch."""
+        return (self.of(launch_id) / "submitted").exists()
+
+    def note_submitted(self, launch_id: str) -> None:
+        """Note that Slurm has taken it."""
+        (self.of(launch_id) / "submitted").touch()
+
+    def note_dismissed(self, launch_id: str, task: int) -> None:
+        """Note that it is we who cancel this courier."""
+        (self.of(launch_id) / f"dismissed.{task}").touch()
+
+    def traces(self, launch_id: str) -> Traces:
+        """Return what tasks have left."""
+        began, exits, dismissed = set(), {}, set()
+        with contextlib.suppress(FileNotFoundError):  # it may have been cancelled since
+            for path in self.of(launch_id).iterdir():
+                kind, _, number = path.name.partition(".")
+                if kind == "task" and number.isdecimal():
+                    began.add(int(number))
+                    with contextlib.suppress(FileNotFoundError, ValueError):
+                        exits[int(number)] = int((path / "exit").read_text())
+                elif kind == "dismissed":
+                    dismissed.add(int(number))
+        return Traces(frozenset(began), exits, frozenset(dismissed))
+
+    def log(self, launch_id: str, task: int, offset: int) -> bytes:
+        """Return a piece of what a courier has printed."""
+        try:
+            with open(self.of(launch_id) / f"courier.{task}.log", "rb") as file:
+                file.seek(offset)
+                return file.read(PIECE)
+        except FileNotFoundError:
+            return b""
+
+    def last_words(self, launch_id: str) -> str:
+        """Return the last line that any courier printed, from whichever printed last."""
+        logs = sorted(self.of(launch_id).glob("courier.*.log"), key=lambda path: path.stat().st_mtime)
+        for path in reversed(logs):
+            with open(path, "rb") as file:
+                file.seek(max(0, path.stat().st_size - 2000))
+                lines = file.read().decode(errors="replace").split("\n")
+            if words := next((line.strip() for line in reversed(lines) if line.strip()), ""):
+                return words[:300]
+        return ""
+
+    def remove(self, launch_id: str) -> None:
+        """Forget a launch."""
+        shutil.rmtree(self.of(launch_id), ignore_errors=True)

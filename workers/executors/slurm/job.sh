@@ -1,0 +1,10 @@
+#!/bin/sh
+# One task of the array is one courier. Whatever a site needs beforehand goes into the option "prolog".
+task=$${SLURM_ARRAY_TASK_ID:-0}
+# A submission whose answer was lost is made again: the first to come here does the work, and the other has none.
+mkdir "task.$$task" 2>/dev/null || exit 0
+$prolog
+PYTHONPATH=$source $python -m workers.courier --launch $launch
+code=$$?
+echo "$$code" > "task.$$task/.exit" && mv "task.$$task/.exit" "task.$$task/exit"
+exit "$$code"

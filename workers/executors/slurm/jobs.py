@@ -1,0 +1,210 @@
+"""Jobs as values: what is asked of sbatch for a launch, how Slurm's answers read, what they make of a launch."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.domain.launches import Launch, Note, Phase, Sighting
+from workers.executors.slurm.facts import ENDINGS, FORGOTTEN, REASONS, STATES, Wait
+
+#: Jobs of ours begin with this; where they run says whose they are, if several platforms share a cluster.
+PREFIX = "wt-"
+#: Columns of squeue and sinfo, each ended by a bar: Slurm's JSON has another shape in every release, these have not.
+JOBS = "ArrayJobID:|,ArrayTaskID:|,Name:|,State:|,exit_code:|,NumCPUs:|,minmemory:|,Reason:|,WorkDir:|"
+NODES = "NodeHost:|,CPUsState:|,Memory:|,AllocMem:|,StateLong:|"
+#: Nodes in these states take jobs; a mark behind the state (``idle*``) tells of one that does not answer.
+USABLE = frozenset({"allocated", "completing", "idle", "mixed"})
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+#: Bytes of a courier beside its player and host, and seconds it gets to deliver the last results.
+COURIER, FAREWELL = 256 << 20, 300.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What a site says about its Slurm. ``account`` and ``wckey`` may name ``{project}``.
+
+    ``folder`` is where launches lie: on a file system that nodes see at the same path, as they see the environments and
+    our sources. ``minutes`` is the longest a job may run; 0: as the partition says. ``gres`` translates resources.
+    """
+
+    conf: str = ""
+    folder: str = ""
+    drivers_url: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    wckey: str = ""
+    reservation: str = ""
+    constraint: str = ""
+    minutes: int = 0
+    python: str = ""
+    prolog: str = ""
+    template: str = ""
+    patience: float = 15.0  # seconds that a command may take
+    gres: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Options":
+        """Read a context's options; unknown ones are errors."""
+        if unknown := sorted(set(given) - set(cls.__dataclass_fields__)):
+            raise ValueError(f"Slurm has no option {', '.join(unknown)}.")
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task of an array, as squeue tells it; ``task`` is None for those that were cancelled before they had one."""
+
+    id: str  # of the array
+    task: int | None
+    name: str
+    state: str
+    exit: int
+    cpus: int
+    memory: int  # bytes
+    reason: str
+    folder: str
+
+    @property
+    def phase(self) -> Phase:
+        return STATES.get(self.state, Phase.ENDED)
+
+    @property
+    def handle(self) -> str:
+        """What scancel takes."""
+        return self.id if self.task is None else f"{self.id}_{self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What is found in a launch's folder: tasks that began, exit codes left behind, tasks that we dismissed."""
+
+    began: frozenset[int] = frozenset()
+    exits: Mapping[int, int] = field(default_factory=dict)
+    dismissed: frozenset[int] = frozenset()
+
+
+def name_of(launch_id: str) -> str:
+    """Return the name of a launch's jobs."""
+    return PREFIX + launch_id
+
+
+def array_of(tasks: Iterable[int]) -> str:
+    """Write numbers as sbatch takes them: ``0-2,5``."""
+    parts: list[list[int]] = []
+    for task in sorted(tasks):
+        if parts and parts[-1][-1] == task - 1:
+            parts[-1][1:] = [task]
+        else:
+            parts.append([task])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def arguments(launch: Launch, options: Options) -> list[str]:
+    """Return sbatch's options but for the array; not in the script, where a project's name might be more than one."""
+    placement = launch.placement
+    labels = {"project": launch.project, "simulation": launch.simulation_id, "attempt": launch.attempt}
+    minutes = [options.minutes] if options.minutes else []
+    if launch.timeout is not None:
+        minutes.append(math.ceil((launch.timeout + FAREWELL) / 60))
+    gres = [f"{options.gres.get(key, key.rpartition('/')[2])}:{count}" for key, count in placement.resources.items()]
+    asked = {
+        "job-name": name_of(launch.id),
+        "comment": ";".join(f"{key}={value}" for key, value in labels.items()),
+        "cpus-per-task": math.ceil(placement.cpu),
+        "mem": f"{math.ceil((placement.memory + COURIER) / (1 << 20))}M",
+        "time": min(minutes, default=""),
+        "partition": placement.queue or options.partition,
+        "qos": placement.priority or options.qos,
+        "account": options.account.format(project=launch.project),
+        "wckey": options.wckey.format(project=launch.project),
+        "reservation": options.reservation,
+        "constraint": options.constraint,
+        "gres": ",".join(sorted(gres)),
+        "output": "courier.%a.log",
+        "open-mode": "append",
+    }
+    return ["--ntasks=1", "--no-requeue", *(f"--{key}={value}" for key, value in asked.items() if value != "")]
+
+
+def read_jobs(text: str) -> list[Job]:
+    """Read squeue's lines."""
+    jobs = []
+    for line in text.splitlines():
+        id, task, name, state, exit, cpus, memory, reason, folder = (part.strip() for part in line.split("|")[:9])
+        number = int(task) if task.isdecimal() else None
+        jobs.append(Job(id, number, name, state, exit_code(exit), int(cpus), bytes_of(memory), reason, folder))
+    return jobs
+
+
+def bytes_of(said: str) -> int:
+    """Read an amount of memory: ``2304M``, or megabytes without a letter."""
+    number, letter = (said[:-1], said[-1]) if said[-1:] in UNITS else (said, "M")
+    return int(float(number or 0) * UNITS[letter])
+
+
+def exit_code(said: str) -> int:
+    """Read an exit code as squeue tells it: a wait status, or ``code:signal`` in newer ones."""
+    if ":" in said:
+        code, _, number = said.partition(":")
+        return int(code) or (128 + int(number) if int(number) else 0)
+    status = int(said) if said.isdecimal() else 0
+    return 128 + (status & 0x7F) if status & 0x7F else status >> 8
+
+
+def read_room(text: str) -> tuple[int, int]:
+    """Return idle cores and free bytes from sinfo's lines; a node stands there once for each of its partitions."""
+    nodes = {line.split("|")[0].strip(): [part.strip() for part in line.split("|")] for line in text.splitlines()}
+    usable = [node for node in nodes.values() if node[4] in USABLE]
+    cores = sum(int(node[1].split("/")[1]) for node in usable)
+    return cores, sum(max(0, int(node[2]) - int(node[3])) for node in usable) << 20
+
+
+def sight(launch_id: str, jobs: Iterable[Job], traces: Traces) -> Sighting:
+    """Tell how a launch fares from its jobs and what they left; the most lively of its tasks decides."""
+    counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in traces.dismissed]
+    # A task that has left its exit code is over, whatever Slurm still has to clean up after it.
+    living = [job for job in counted if job.phase is not Phase.ENDED and job.task not in traces.exits]
+    waiting = {job.reason: wait for job in living if (wait := wait_for(job)) is not None}
+    notes = tuple(
+        Note(key=reason, words=f"It waits in Slurm: {wait.words}.") for reason, wait in sorted(waiting.items())
+    )
+    for phase in (Phase.RUNNING, Phase.STARTING, Phase.SUSPENDED):
+        if any(job.phase is phase for job in living):
+            never = next((wait.words for wait in waiting.values() if wait.never), None)
+            if phase is Phase.SUSPENDED and never is not None:
+                return Sighting(id=launch_id, phase=Phase.ENDED, reason=never, notes=notes, hopeless=True)
+            return Sighting(id=launch_id, phase=phase, notes=notes + losses(counted))
+    exit, reason = ending(counted, traces)
+    return Sighting(id=launch_id, phase=Phase.ENDED, exit=exit, reason=reason)
+
+
+def wait_for(job: Job) -> Wait | None:
+    """Say why a job waits, if it does and Slurm has a reason."""
+    if job.phase is not Phase.SUSPENDED or job.reason in {"", "None"}:
+        return None
+    fitting = [start for start in REASONS if job.reason.startswith(start)]
+    return REASONS[max(fitting, key=len)] if fitting else Wait(f"Slurm says {job.reason}")
+
+
+def losses(jobs: Iterable[Job]) -> tuple[Note, ...]:
+    """Tell of couriers that were ended while others go on; these do their work."""
+    lost = [job for job in jobs if job.state in ENDINGS and job.task is not None]
+    return tuple(
+        Note(key=f"{job.state} {job.task}", words=f"Courier {job.task} was lost: {ENDINGS[job.state]}.") for job in lost
+    )
+
+
+def ending(jobs: Iterable[Job], traces: Traces) -> tuple[int | None, str | None]:
+    """Return exit code and reason of a launch whose tasks are all over: what Slurm did to one, else the worst exit."""
+    exits = {task: code for task, code in traces.exits.items() if task not in traces.dismissed}
+    unheard = [job for job in jobs if job.task not in exits]
+    for job in unheard:
+        if job.state in ENDINGS:
+            return job.exit or None, ENDINGS[job.state]
+    codes = [*exits.values(), *(job.exit for job in unheard)]
+    if not codes:
+        return None, FORGOTTEN
+    worst = max(codes)
+    return worst, f"it exited with code {worst}" if worst else None
