@@ -17,7 +17,8 @@ from typing import Any
 
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments, harness
-from runtimes.harness.processes import BOOT, ENVIRON, FLAGS, Kit, ending
+from runtimes.harness.births import BOOT, ENVIRON, FLAGS, ending
+from runtimes.harness.processes import Kit
 
 HARNESS = Path(harness.__file__).parent
 

@@ -107,7 +107,7 @@ class Courier(Staff):
         self._code: int | None = None
         self._reason = ""
         self._outputs = Outputs()
-        self._living: dict[int, Process] = {}
+        self._living: set[Process] = set()
         self._players: Stock[Player] = Stock(lambda name: spawn_player(kit, name), "player", workers, self._wake)
         self._hosts: Stock[Host] = Stock(lambda name: spawn_host(kit, name), "host", workers + 1, self._wake)
         self._credentials: Credentials | None = None
@@ -129,30 +129,30 @@ class Courier(Staff):
                     key.data()
         finally:
             self._stop.set()
-            for process in self._living.values():
+            for process in self._living:
                 process.kill()
-            for process in self._living.values():
+            for process in self._living:
                 self._outputs.forget(process.output)
                 process.reap()
         self._say_goodbye()
         return self._code
 
     def _watch(self, process: Process) -> None:
-        self._living[process.pid] = process
+        self._living.add(process)
         self._outputs.watch(process.output, process.name)
         self._selector.register(process.output, selectors.EVENT_READ, lambda: self._printed(process))
-        self._selector.register(process.pidfd, selectors.EVENT_READ, lambda: self._ended(process))
+        self._selector.register(process.end, selectors.EVENT_READ, lambda: self._ended(process))
 
     def _printed(self, process: Process) -> None:
         if not self._outputs.collect(process.output):
             self._selector.unregister(process.output)
 
     def _ended(self, process: Process) -> None:
-        self._selector.unregister(process.pidfd)
+        self._selector.unregister(process.end)
         if process.output in self._selector.get_map():
             self._selector.unregister(process.output)
         self._outputs.forget(process.output)
-        del self._living[process.pid]
+        self._living.remove(process)
         how = process.reap()
         for stock in (self._players, self._hosts):
             if stock.remove(process, time.monotonic()):

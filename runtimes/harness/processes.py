@@ -1,41 +1,20 @@
-"""Starting players and hosts: their interpreter, environment, descriptors, confinement, and how they ended.
-
-Spawn from the main thread only: the kernel ties a child's request to die with its parent to the thread that forked it.
-"""
+"""Players and hosts as processes: what each is told, the ways to it, and where processes come from."""
 
 import contextlib
-import json
 import mmap
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from .births import Birth, Ground, bear, ending
 from .channel import Channel
-
-#: Dies with its parent, also when the parent was gone before it could ask; then becomes the named module.
-BOOT = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.getppid() == int(sys.argv[1]) or os._exit(1); "
-    "sys.path[:0] = sys.argv[2].split(':'); del sys.argv[1:3]; from harness.{module} import main; main()"
-)
-#: Nothing of the machine's environment; hashes are not salted, or a model that walks a set would differ between runs.
-ENVIRON: Mapping[str, str] = {
-    "HOME": "/tmp",
-    "LC_ALL": "C.UTF-8",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PATH": "/usr/bin:/bin",
-    "PYTHONHASHSEED": "0",
-    "TMPDIR": "/tmp",
-}
-#: As isolated as `-I`, which would also ignore the hash seed: the environment is ours entirely. No `.pth` file is read.
-FLAGS = ("-s", "-S", "-B", "-P", "-u")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,17 +22,17 @@ class Kit:
     """All it takes to start the players and hosts of one kind; made of strings and numbers, so that it travels as JSON.
 
     ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch".
-    Memory is in bytes.
+    Memory is in bytes. Where posts start the processes, they bring interpreter, harness, packages and level themselves.
     """
 
-    python: str
-    harness: str
     dataset: str
-    player_site: str
-    host_site: str
     format: str
     isolation: str
     sandbox: int | None
+    python: str = ""
+    harness: str = ""
+    player_site: str = ""
+    host_site: str = ""
     player_memory: int = 4 << 30
     host_memory: int = 4 << 30
 
@@ -67,36 +46,30 @@ class Kit:
         return asdict(self)
 
 
-class Process:
-    """One child: ``output`` is what it prints, ``pidfd`` is readable once it has ended, ``how`` says how it did."""
+class Process(ABC):
+    """One process, whoever started it: ``output`` is what it prints, ``end`` is readable once it has ended."""
 
-    def __init__(self, name: str, popen: "subprocess.Popen[bytes]", output: int) -> None:
+    def __init__(self, name: str, output: int, end: int) -> None:
         self.name = name
         self.output = output
-        self.pidfd = os.pidfd_open(popen.pid)
+        self.end = end
         self.how: str | None = None
-        self._popen = popen
         self._lock = threading.Lock()
         self._ended = threading.Event()
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
 
     def kill(self) -> None:
         """End it, and what it started, at once; harmless afterwards."""
         with self._lock:
             if self.how is None:
-                with contextlib.suppress(ProcessLookupError):  # ended and waited for, but not yet told so here
-                    signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                self._kill()
 
     def reap(self) -> str:
         """Wait for its end, let go of its descriptors, and tell how it came. Once, by whoever started it."""
-        how = ending(self._popen.wait())
+        how = self._await()
         with self._lock:
             self.how = how
-            os.close(self.pidfd)
             os.close(self.output)
+            self._let_go()
         self._ended.set()
         return how
 
@@ -104,6 +77,90 @@ class Process:
         """Wait until it has been reaped; return how it ended, or None if it lives on."""
         self._ended.wait(timeout)
         return self.how
+
+    def pin(self, core: int) -> None:  # noqa: B027 - not where the cores are given out by somebody else
+        """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
+
+    @abstractmethod
+    def _kill(self) -> None: ...
+
+    @abstractmethod
+    def _await(self) -> str: ...
+
+    @abstractmethod
+    def _let_go(self) -> None: ...
+
+
+class Child(Process):
+    """A process of our own."""
+
+    def __init__(self, name: str, popen: "subprocess.Popen[bytes]", output: int) -> None:
+        super().__init__(name, output, os.pidfd_open(popen.pid))
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # ended and waited for, but not yet told so here
+            signal.pidfd_send_signal(self.end, signal.SIGKILL)
+
+    def _await(self) -> str:
+        return ending(self._popen.wait())
+
+    def _let_go(self) -> None:
+        os.close(self.end)
+
+    def pin(self, core: int) -> None:
+        """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
+        found = [self._popen.pid]
+        for pid in found:
+            with contextlib.suppress(OSError):  # it may be ending
+                os.sched_setaffinity(pid, {core})
+                with open(f"/proc/{pid}/task/{pid}/children") as children:
+                    found += map(int, children.read().split())
+
+
+class Spawner(Protocol):
+    """Where processes come from. Used by the main thread only."""
+
+    def register(self, selector: selectors.BaseSelector, lost: Callable[[str], None]) -> None:
+        """Have what it waits for watched; each key's data is called. ``lost`` hears why there will be no more."""
+
+    def ready(self, module: str) -> bool:
+        """Tell whether processes of this module can be started now; if not, the selector will wake us."""
+
+    def spawn(self, birth: Birth, descriptors: Mapping[str, int]) -> Process:
+        """Start one. It gets descriptors of its own, told to it by these names; ours stay with us."""
+
+
+class Here:
+    """Starts processes as our own children, on this machine."""
+
+    def __init__(self, kit: Kit) -> None:
+        sites = {"player": kit.player_site, "host": kit.host_site}
+        self._grounds = {
+            module: Ground(python=kit.python, harness=kit.harness, site=site, level=kit.sandbox)
+            for module, site in sites.items()
+        }
+
+    def register(self, selector: selectors.BaseSelector, lost: Callable[[str], None]) -> None:
+        """Nothing to wait for."""
+
+    def ready(self, module: str) -> bool:
+        """Always."""
+        return True
+
+    def spawn(self, birth: Birth, descriptors: Mapping[str, int]) -> Process:
+        """Fork it."""
+        output, theirs = os.pipe()
+        try:
+            popen = bear(birth, self._grounds[birth.module], descriptors, theirs)
+        finally:
+            os.close(theirs)
+        os.set_blocking(output, False)
+        return Child(birth.name, popen, output)
 
 
 class Page:
@@ -165,72 +222,33 @@ class Host:
         self.socket.close()
 
 
-def spawn_player(kit: Kit, name: str) -> Player:
+def spawn_player(kit: Kit, name: str, spawner: Spawner | None = None) -> Player:
     """Start a player, which imports its simulator, confines itself and waits for its set-up."""
+    birth = Birth(
+        name=name,
+        module="player",
+        told={"dataset": kit.dataset},
+        confined=kit.sandbox is not None,
+        memory=kit.player_memory,
+        readonly=(kit.dataset,),
+    )
     ours, theirs = socket.socketpair()
     page = Page()
-    keep = (theirs.fileno(), page.descriptor)
-    confinement = _confinement(kit, (kit.player_site, kit.dataset), keep, kit.player_memory)
-    told = {"socket": keep[0], "page": keep[1], "dataset": kit.dataset, "confinement": confinement}
-    process = _spawn(kit, "player", kit.player_site, told, keep, name)
-    theirs.close()
+    with theirs:
+        process = (spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno(), "page": page.descriptor})
     return Player(process, Channel(ours), page)
 
 
-def spawn_host(kit: Kit, name: str) -> Host:
+def spawn_host(kit: Kit, name: str, spawner: Spawner | None = None) -> Host:
     """Start a host, which imports its format's libraries, confines itself and says hello on its socket."""
+    birth = Birth(
+        name=name,
+        module="host",
+        told={"format": kit.format, "isolation": kit.isolation},
+        confined=kit.sandbox is not None,
+        memory=kit.host_memory,
+        may_fork=kit.isolation == "scenario",
+    )
     ours, theirs = socket.socketpair()
-    keep = (theirs.fileno(),)
-    confinement = _confinement(kit, (kit.host_site,), keep, kit.host_memory)
-    if confinement is not None:
-        confinement["may_fork"] = kit.isolation == "scenario"
-    told = {"socket": keep[0], "format": kit.format, "confinement": confinement, "isolation": kit.isolation}
-    process = _spawn(kit, "host", kit.host_site, told, keep, name)
-    theirs.close()
-    return Host(process, ours)
-
-
-def _confinement(kit: Kit, readonly: Sequence[str], keep: Sequence[int], memory: int) -> dict[str, Any] | None:
-    if kit.sandbox is None:
-        return None
-    return {"readonly": list(readonly), "memory": memory, "keep": list(keep), "level": kit.sandbox}
-
-
-def _spawn(kit: Kit, module: str, site: str, told: Mapping[str, Any], keep: Sequence[int], name: str) -> Process:
-    paths = f"{os.path.dirname(kit.harness)}:{site}"
-    command = [kit.python, *FLAGS, "-c", BOOT.format(module=module), str(os.getpid()), paths, json.dumps(told)]
-    output, theirs = os.pipe()
-    try:
-        popen = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
-            pass_fds=keep,
-            env=dict(ENVIRON),
-            cwd="/",
-            start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
-        )
-    finally:
-        os.close(theirs)
-    os.set_blocking(output, False)
-    return Process(name, popen, output)
-
-
-def pin(process: Process, core: int) -> None:
-    """Keep a process and what it has started on one core: two that take turns wake each other faster there."""
-    found = [process.pid]
-    for pid in found:
-        with contextlib.suppress(OSError):  # it may be ending
-            os.sched_setaffinity(pid, {core})
-            with open(f"/proc/{pid}/task/{pid}/children") as children:
-                found += map(int, children.read().split())
-
-
-def ending(code: int) -> str:
-    """Tell in words how a process ended, from its return code (a sandbox passes a signal on as 128 + its number)."""
-    number = -code if code < 0 else code - 128
-    if number > 0 and number in set(signal.Signals):
-        name = signal.Signals(number).name
-        return f"killed by {name}" + (" (out of memory?)" if number == signal.SIGKILL else "")
-    return f"it exited with code {code}"
+    with theirs:
+        return Host((spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno()}), ours)

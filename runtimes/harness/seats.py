@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from .channel import Batch, Broken, Closed, Idle, Loaded, Message, NeedHost, Ready, Refused
 from .outputs import Outputs
-from .processes import Host, Player, pin
+from .processes import Host, Player
 from .surface import Answer, Lease, Standing, Surface, Unreadable
 
 #: Seconds a player may take to be set up, and a host to load its model.
@@ -108,7 +108,7 @@ class Seat:
         with self._lock:
             self._player = player
         if self._core is not None:
-            pin(player.process, self._core)
+            player.process.pin(self._core)
         player.channel.send({"type": "setup", "play": self._engagement.setup})
         self._expect(player, Ready)
         self._bring_host(player)
@@ -153,7 +153,7 @@ class Seat:
         """Hand the player a new host's socket and the model; ``last`` tells how the one before ended."""
         self._host = host = self._staff.host()
         if self._core is not None:
-            pin(host.process, self._core)
+            host.process.pin(self._core)
         descriptors = [host.socket.fileno()]
         model = self._engagement.model
         if model is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from runtimes.harness.processes import Kit, Process
+from runtimes.harness.processes import Child, Kit
 from runtimes.harness.surface import Credentials, Over, Surface
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 
@@ -228,7 +228,7 @@ def test_ending_a_process_that_has_just_been_waited_for_is_harmless() -> None:
     popen = subprocess.Popen([sys.executable, "-c", ""])
     output, end = os.pipe()
     os.close(end)
-    process = Process("one", popen, output)
+    process = Child("one", popen, output)
     popen.wait()  # as the thread that reaps does, a moment before it says so
     process.kill()
     assert process.reap() == "it exited with code 0"
