@@ -377,3 +377,24 @@ class StorageFull(PlatformError):
 
     slug = "storage-full"
     status = HTTPStatus.INSUFFICIENT_STORAGE
+
+
+class NotGranted(PlatformError):
+    """The cluster does not let the platform do this; the detail says what to grant."""
+
+    slug = "not-granted"
+    status = HTTPStatus.BAD_GATEWAY
+
+
+class LaunchRefused(PlatformError):
+    """The cluster does not take this launch, and would not the next time; the detail has its words."""
+
+    slug = "launch-refused"
+    status = HTTPStatus.BAD_GATEWAY
+
+
+class ClusterFull(PlatformError):
+    """The cluster takes no more at the moment. It is offered this launch again."""
+
+    slug = "cluster-full"
+    status = HTTPStatus.SERVICE_UNAVAILABLE

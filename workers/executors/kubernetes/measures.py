@@ -1,0 +1,48 @@
+"""What is measured of one cluster: calls by verb and outcome, and launches by phase; for Prometheus."""
+
+from collections import Counter as Counted
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from core.domain.launches import Phase, Sighting
+
+_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Measures:
+    """The figures of one context; ``registry`` is of this context alone, so that contexts do not meet in names."""
+
+    def __init__(self, context: str) -> None:
+        self.registry = CollectorRegistry()
+        self._context = context
+        self._calls = Counter(
+            "windtunnel_cluster_calls",
+            "Calls of a cluster's API.",
+            ["context", "verb", "outcome"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "windtunnel_cluster_call_seconds",
+            "Seconds that a call of a cluster's API took.",
+            ["context", "verb"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._launches = Gauge(
+            "windtunnel_cluster_launches",
+            "Launches in a cluster by phase, as they were last seen.",
+            ["context", "phase"],
+            registry=self.registry,
+        )
+
+    def called(self, verb: str, outcome: str, seconds: float) -> None:
+        """Count a call."""
+        self._calls.labels(self._context, verb, outcome).inc()
+        self._seconds.labels(self._context, verb).observe(seconds)
+
+    def saw(self, sightings: Iterable[Sighting]) -> None:
+        """Note how many launches are in each phase."""
+        found = Counted(one.phase for one in sightings)
+        for phase in Phase:
+            self._launches.labels(self._context, phase.value).set(found[phase])

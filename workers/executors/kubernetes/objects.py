@@ -1,0 +1,280 @@
+"""What is read of Kubernetes's objects: the few fields that decisions are made of, and where each kind is served."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from workers.executors.kubernetes.client import ListOf
+
+#: Labels and annotations of ours.
+INSTALLATION, LAUNCH = "windtunnel/installation", "windtunnel/launch"
+WORKERS, CPU, MEMORY = "windtunnel/workers", "windtunnel/cpu", "windtunnel/memory"
+INDEX = "batch.kubernetes.io/job-completion-index"
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Where objects of a kind are served."""
+
+    name: str
+    api: str
+    plural: str
+
+
+JOBSET = Kind("JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets")
+JOB = Kind("Job", "batch/v1", "jobs")
+TRAINJOB = Kind("TrainJob", "trainer.kubeflow.org/v1alpha1", "trainjobs")
+MPIJOB = Kind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
+POLICY = Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
+SECRET = Kind("Secret", "v1", "secrets")
+SERVICE = Kind("Service", "v1", "services")
+CONFIG = Kind("ConfigMap", "v1", "configmaps")
+NAMESPACE = Kind("Namespace", "v1", "namespaces")
+POD = Kind("Pod", "v1", "pods")
+EVENT = Kind("Event", "v1", "events")
+NODE = Kind("Node", "v1", "nodes")
+
+#: What runs a launch, likeliest first.
+OWNERS = (JOBSET, JOB, TRAINJOB, MPIJOB)
+#: What else a launch may be made of.
+PARTS = (POLICY, SECRET, SERVICE, CONFIG)
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*OWNERS, *PARTS)}
+
+
+class Read(msgspec.Struct, rename="camel", frozen=True):
+    """The base of what is read: fields are named as here, in camel case; others are skipped."""
+
+
+class Reference(Read):
+    """Whose an object is."""
+
+    kind: str = ""
+    name: str = ""
+
+
+class Metadata(Read):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[Reference, ...] = ()
+
+    @property
+    def launch(self) -> str:
+        """The launch it is of, or nothing."""
+        return self.labels.get(LAUNCH, "")
+
+
+class Condition(Read):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class Group(Read):
+    """Jobs of one role in a JobSet or a TrainJob."""
+
+    name: str = ""
+    replicas: int = 1
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class RunPolicy(Read):
+    suspend: bool | None = None
+
+
+class OwnerSpec(Read):
+    suspend: bool | None = None
+    run_policy: RunPolicy = RunPolicy()  # an MPIJob's
+    parallelism: int | None = None  # a Job's
+    completions: int | None = None
+    replicated_jobs: tuple[Group, ...] = ()  # a JobSet's
+
+
+class OwnerStatus(Read):
+    conditions: tuple[Condition, ...] | None = None
+    ready: int | None = None  # a Job's pods
+    succeeded: int | None = None
+    replicated_jobs_status: tuple[Group, ...] | None = None  # a JobSet's jobs
+    jobs_status: tuple[Group, ...] | None = None  # a TrainJob's
+
+
+class Owner(Read):
+    """A JobSet, Job, TrainJob or MPIJob: what runs a launch."""
+
+    metadata: Metadata = Metadata()
+    spec: OwnerSpec = OwnerSpec()
+    status: OwnerStatus = OwnerStatus()
+
+    def has(self, *types: str) -> Condition | None:
+        """Return the first of these conditions that is true."""
+        for condition in self.status.conditions or ():
+            if condition.type in types and condition.status == "True":
+                return condition
+        return None
+
+
+class Waiting(Read):
+    reason: str | None = None
+    message: str | None = None
+
+
+class Terminated(Read):
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerState(Read):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Read):
+    name: str = ""
+    image: str = ""
+    state: ContainerState = ContainerState()
+
+
+class Resources(Read):
+    limits: dict[str, str | int | float] | None = None
+
+
+class Container(Read):
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+
+
+class PodSpec(Read):
+    node_name: str | None = None
+    containers: tuple[Container, ...] = ()
+
+
+class PodStatus(Read):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(Read):
+    """A pod of a launch."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def statuses(self) -> tuple[ContainerStatus, ...]:
+        """Those of all its containers."""
+        return (self.status.init_container_statuses or ()) + (self.status.container_statuses or ())
+
+
+class Event(Read):
+    """What a part of the cluster had to say of an object."""
+
+    metadata: Metadata = Metadata()
+    involved_object: Reference = Reference()
+    reason: str | None = None
+    message: str | None = None
+
+
+class Workload(Read):
+    """A launch in the cluster's own queue (Kueue)."""
+
+    metadata: Metadata = Metadata()
+    status: OwnerStatus = OwnerStatus()
+
+
+class NodeSpec(Read):
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Read):
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Node(Read):
+    metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Plain(Read):
+    """Any object, of which only who it is is read."""
+
+    metadata: Metadata = Metadata()
+
+
+class Versions(Read):
+    version: str = ""
+    group_version: str = ""
+
+
+class ApiGroup(Read):
+    name: str = ""
+    versions: tuple[Versions, ...] = ()
+    preferred_version: Versions = Versions()
+
+
+class ApiGroups(Read):
+    """What the API server serves beyond its core."""
+
+    groups: tuple[ApiGroup, ...] = ()
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class Owners(ListOf):
+    items: list[Owner] = []
+
+
+class Pods(ListOf):
+    items: list[Pod] = []
+
+
+class Events(ListOf):
+    items: list[Event] = []
+
+
+class Workloads(ListOf):
+    items: list[Workload] = []
+
+
+class Nodes(ListOf):
+    items: list[Node] = []
+
+
+class Plains(ListOf):
+    items: list[Plain] = []
+
+
+def quantity(given: Any) -> float:
+    """Read a quantity as Kubernetes writes it: ``100m``, ``2``, ``1.5Gi``, ``1e3``."""
+    text = str(given)
+    for suffix, factor in _SUFFIXES.items():
+        if text.endswith(suffix):
+            return float(text.removesuffix(suffix)) * factor
+    return float(text)
+
+
+_BINARY = {f"{letter}i": float(1024**power) for power, letter in enumerate("KMGTPE", start=1)}
+_DECIMAL = {letter: float(1000**power) for power, letter in enumerate("kMGTPE", start=1)}
+_SUFFIXES: Mapping[str, float] = {**_BINARY, **_DECIMAL, "m": 1e-3, "u": 1e-6, "n": 1e-9}

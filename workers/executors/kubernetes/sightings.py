@@ -1,0 +1,183 @@
+"""What a launch's objects tell of it: owner, pods and events in, a sighting out. No I/O."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from signal import Signals
+
+from core.domain.launches import Note, Phase, Sighting
+from workers.executors.kubernetes.objects import LONG_AGO, ContainerStatus, Event, Owner, Pod, Terminated, Workload
+from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
+
+#: Conditions by which the four kinds of owners say how they ended.
+DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)
+COURIER = "courier"
+#: Why a pod lies in state Failed, where no container of it is to blame.
+_LOST = ("Evicted", "NodeLost", "Terminated", "NodeShutdown", "OutOfcpu", "OutOfmemory", "UnexpectedAdmissionError")
+
+
+def phase_of(owner: Owner) -> Phase:
+    """Tell how far a launch is by its owner alone; STARTING: some pods may run, but not all do."""
+    if owner.has(*DONE, *BROKEN):
+        return Phase.ENDED
+    if owner.spec.suspend or owner.spec.run_policy.suspend:
+        return Phase.SUSPENDED
+    return Phase.RUNNING if _whole(owner) else Phase.STARTING
+
+
+def _whole(owner: Owner) -> bool:
+    """Tell whether every pod of it is ready or done."""
+    status, spec = owner.status, owner.spec
+    groups = status.replicated_jobs_status or status.jobs_status
+    if groups:
+        asked = sum(group.replicas for group in spec.replicated_jobs) or len(groups)
+        return sum(group.ready + group.succeeded for group in groups) >= asked
+    if spec.parallelism is not None:
+        up, done = status.ready or 0, status.succeeded or 0
+        return up + done >= max(spec.parallelism, 1)
+    return owner.has("Running") is not None  # an MPIJob
+
+
+def settled(owner: Owner) -> bool:
+    """Tell whether nothing more need be asked about it."""
+    return phase_of(owner) is Phase.RUNNING or owner.has(*DONE) is not None
+
+
+def sighting(
+    owner: Owner,
+    pods: Sequence[Pod] = (),
+    events: Iterable[Event] = (),
+    workloads: Iterable[Workload] = (),
+    *,
+    now: datetime,
+    patience: float,
+) -> Sighting:
+    """Bring together what is seen of one launch."""
+    id, phase = owner.metadata.launch, phase_of(owner)
+    if phase is Phase.RUNNING:
+        return Sighting(id=id, phase=phase)
+    if phase is Phase.ENDED:
+        return ended(owner, pods)
+    notes: dict[str, Note] = {}
+    stuck = 0
+    for pod in pods:
+        facts = list(obstacles(pod))
+        patient = now - (pod.metadata.creation_timestamp or now)
+        stuck += patient.total_seconds() > patience and any(SAYINGS[fact].lasting for fact, _ in facts)
+        notes.update((one.key, one) for _, one in facts)
+    if phase is Phase.SUSPENDED:
+        one = held(workloads)
+        notes[one.key] = one
+    barred = False
+    for event in events:
+        for fact, one in complaint(event):
+            notes.setdefault(one.key, one)
+            age = now - (owner.metadata.creation_timestamp or now)
+            barred |= not pods and SAYINGS[fact].lasting and age.total_seconds() > patience
+    if any(pod.status.phase == "Running" for pod in pods):
+        phase = Phase.RUNNING
+    alive = [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
+    hopeless = phase is Phase.STARTING and (barred or 0 < len(alive) <= stuck)
+    reason = next((one.words for one in notes.values()), None) if hopeless else None
+    return Sighting(id=id, phase=phase, notes=tuple(notes.values()), hopeless=hopeless, reason=reason)
+
+
+def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
+    """Tell how a launch ended: by the courier's last words where there are any, else by the cluster's."""
+    id = owner.metadata.launch
+    if owner.has(*DONE):
+        return Sighting(id=id, phase=Phase.ENDED, exit=0)
+    condition = owner.has(*BROKEN)
+    failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_made)
+    notes = {one.key: one for pod in failed for _, one in obstacles(pod)}
+    exit, words = 1, ""
+    for pod in failed:
+        for status in pod.statuses:
+            if status.name == COURIER and status.state.terminated and status.state.terminated.exit_code:
+                exit, words = status.state.terminated.exit_code, ending(status.state.terminated)
+    if condition is not None and condition.reason == "DeadlineExceeded":
+        one = note("DeadlineExceeded")
+        notes[one.key] = one
+        words = one.words
+    first = next((one.words for one in notes.values()), "")
+    said = (condition and (condition.message or condition.reason)) or ""
+    reason = first or words or f"the cluster ended it: {clean(said)}"
+    return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=tuple(notes.values()))
+
+
+def ending(state: Terminated) -> str:
+    """Say how a courier ended. Its last words are a stranger's: what runs beside it may have written them."""
+    code = state.exit_code
+    if state.signal or code > 128:
+        number = state.signal or code - 128
+        names = {one.value: one.name for one in Signals}
+        how = f"its courier was ended by {names.get(number, f'signal {number}')}"
+    else:
+        how = f"its courier ended with exit code {code}"
+    return f"{how}: {clean(state.message)}" if state.message and clean(state.message) else how
+
+
+def obstacles(pod: Pod) -> Iterator[tuple[str, Note]]:
+    """Yield what keeps a pod from starting, or made it end, with the fact's name."""
+    limits = {one.name: (one.resources.limits or {}).get("memory", "limit") for one in pod.spec.containers}
+    for status in pod.statuses:
+        fact, what, said = _trouble(status, str(limits.get(status.name, "limit")))
+        if fact:
+            yield fact, note(fact, status.name, what, said, key="image" if "Image" in fact else "")
+    lost = pod.status.reason or ""
+    if pod.status.phase == "Failed" and lost in _LOST:
+        yield lost, note(lost, what=pod.spec.node_name or "", said=pod.status.message or "")
+    elif lost == "NodeLost":
+        yield lost, note(lost, what=pod.spec.node_name or "")
+    for condition in pod.status.conditions or ():
+        said, reason = condition.message or "", condition.reason or ""
+        if condition.type == "PodScheduled" and condition.status == "False" and reason in SAYINGS:
+            yield reason, note(reason, what=lacking(said), said=said)
+        elif condition.type == "DisruptionTarget" and condition.status == "True" and reason in SAYINGS and not lost:
+            yield reason, note(reason, said=said)
+        elif condition.type == "Ready" and reason == "NodeStatusUnknown":
+            yield "NodeLost", note("NodeLost", what=pod.spec.node_name or "")
+
+
+def _trouble(status: ContainerStatus, limit: str) -> tuple[str, str, str]:
+    """Tell the fact that a container's status is, if it is one: its name, what it is about, and the words."""
+    waiting, terminated = status.state.waiting, status.state.terminated
+    if waiting is not None and waiting.reason in SAYINGS:
+        return waiting.reason or "", status.image, waiting.message or ""
+    if terminated is not None and terminated.reason in SAYINGS:
+        killed = terminated.reason == "OOMKilled"
+        return terminated.reason or "", limit if killed else status.image, terminated.message or ""
+    return "", "", ""
+
+
+def complaint(event: Event) -> Iterator[tuple[str, Note]]:
+    """Yield what an event tells that no object does."""
+    said, reason = event.message or "", event.reason or ""
+    if reason in ("FailedCreate", "FailedCreatePod", "JobCreationFailed", "PodCreationFailed"):
+        fact = of_failure(said)
+        yield fact, note(fact, said=said)
+    elif reason in ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"):
+        yield reason, note(reason, said=said)
+
+
+def held(workloads: Iterable[Workload]) -> Note:
+    """Say why a launch is suspended: by the cluster's queue, or by somebody."""
+    for workload in workloads:
+        for condition in workload.status.conditions or ():
+            if condition.type in ("QuotaReserved", "Admitted") and condition.status == "False":
+                return note("queued", said=condition.message or "")
+    return note("suspended")
+
+
+def grouped(events: Iterable[Event], names: Mapping[str, str]) -> dict[str, list[Event]]:
+    """Sort events by launch: an event names an object, whose name begins with that of the launch's owner."""
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        about = event.involved_object.name
+        for name, launch in names.items():
+            if about == name or about.startswith(f"{name}-"):
+                found.setdefault(launch, []).append(event)
+    return found
+
+
+def _made(pod: Pod) -> datetime:
+    return pod.metadata.creation_timestamp or LONG_AGO
