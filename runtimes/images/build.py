@@ -1,0 +1,167 @@
+"""Images without a daemon: parts made by ``scripts/install``, in layers that are kept by what went into them."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import certifi
+
+from runtimes.images import interpreter, layers, names, parts
+from runtimes.images.facts import Facts
+from runtimes.images.layers import Layer
+from runtimes.images.names import Image
+
+#: What Go, and so every registry, calls machines.
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+PYTHON = "/opt/windtunnel/python/bin/python"
+#: Of every image. Bytecode is in it already, and nothing may be written.
+ENVIRON = {
+    "PATH": "/opt/windtunnel/python/bin",
+    "PYTHONPATH": "/opt/windtunnel/src:/opt/windtunnel/site",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt",
+}
+#: Of the server's.
+HOME = {"WINDTUNNEL_HOME": "/var/lib/windtunnel"}
+USER = "10001:10001"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """An image that lies there. ``fresh``: made just now, not found."""
+
+    reference: str
+    digest: str
+    archive: Path
+    size: int
+    layers: tuple[str, ...]
+    fresh: bool
+
+
+def config(image: Image, tag: str) -> dict[str, Any]:
+    """Return how an image is run when nobody says otherwise, and what its labels say."""
+    server = image.environment is None
+    environ = ENVIRON | (HOME if server else {})
+    return {
+        "User": USER,
+        "Env": [f"{key}={value}" for key, value in environ.items()],
+        "Entrypoint": [PYTHON, "-m", "workers"] if server else [PYTHON],
+        "WorkingDir": "/tmp",
+        "Labels": {
+            "org.opencontainers.image.title": f"{names.PREFIX}{image.name}",
+            "org.opencontainers.image.description": image.description,
+            "org.opencontainers.image.version": tag,
+        },
+    }
+
+
+def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool = False) -> Built:
+    """Make an image's archive in ``out`` unless it lies there; several may ask at once."""
+    out = out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        lock = parts.lock(image)
+        tag = names.tag(image, lock)
+        made = _layers(image, lock, out, packed)
+        manifest, configured = layers.manifest(made, config(image, tag), MACHINES[platform.machine()])
+        reference = f"{prefix}{image.name}:{tag}"
+        path = out / f"{names.PREFIX}{image.name}.tar"
+        digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+        told = {"reference": reference, "digest": digest, "layers": [one.digest for one in made]}
+        note = path.with_suffix(".json")
+        fresh = not (path.exists() and note.exists() and json.loads(note.read_text()) == told)
+        if fresh:
+            note.unlink(missing_ok=True)
+            layers.archive(path, reference, made, manifest, configured)
+            _bill(path, made[-1])
+            note.write_text(json.dumps(told, indent=1) + "\n")
+        sizes = tuple(f"{one.path.name.split('-')[0]} {one.size / 1e6:.0f}" for one in made)
+        size = path.stat().st_size
+    return Built(reference=reference, digest=digest, archive=path, size=size, layers=sizes, fresh=fresh)
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    with open(out / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _layers(image: Image, lock: str, out: Path, packed: bool) -> list[Layer]:
+    kept = out / "layers"
+    kept.mkdir(exist_ok=True)
+    made: list[Layer] = []
+    with tempfile.TemporaryDirectory(prefix=".draft-", dir=out) as draft:
+        known: list[str] = []
+        for part in parts.PARTS:
+            told = {
+                "part": part,
+                "packed": packed,
+                "recipe": names.digest((names.RECIPE,)),
+                "of": _of(image, part, lock),
+            }
+            known.append(hashlib.sha256(json.dumps([told, known]).encode()).hexdigest()[:16])
+            layer, facts = _layer(image, part, kept / f"{part}-{known[-1]}.tar", Path(draft), packed)
+            facts.write(Path(draft) / f"{part}.json")
+            if any((part != "environments", image.brings)):
+                made.append(layer)
+    return made
+
+
+def _of(image: Image, part: str, lock: str) -> Any:
+    """Return what a part is made of, beside the parts beneath it."""
+    match part:
+        case "python":
+            return _machine()
+        case "site":
+            return lock
+        case "environments":
+            return [one.digest for one in image.brings]
+        case _:
+            return [image.name, names.digest(image.sources)]
+
+
+def _machine() -> list[Any]:
+    found = interpreter.needed()
+    paths = sorted({interpreter.executable(), *found.libraries.values(), Path(certifi.where())})
+    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths] + [shutil.which("strip")]
+
+
+def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tuple[Layer, Facts]:
+    note, facts = path.with_suffix(".json"), path.with_suffix(".facts.json")
+    if note.exists():
+        told = json.loads(note.read_text())
+        return Layer(**told | {"path": path}), Facts.read(facts)
+    subprocess.run([names.ROOT / "scripts/install", image.name, part, str(draft)], check=True, cwd=names.ROOT)
+    made = layers.write(draft / part, path, packed=packed)
+    if part == "code":
+        shutil.copyfile(draft / part / parts.HOME / "sbom.json", path.with_suffix(".sbom.json"))
+    shutil.rmtree(draft / part)
+    shutil.copyfile(draft / f"{part}.json", facts)
+    # Last: whoever finds it finds the rest as well.
+    rough = path.with_suffix(".rough")
+    rough.write_text(json.dumps(asdict(made) | {"path": path.name}))
+    os.replace(rough, note)
+    return made, Facts.read(facts)
+
+
+def _bill(path: Path, code: Layer) -> None:
+    shutil.copyfile(code.path.with_suffix(".sbom.json"), path.with_suffix(".sbom.json"))
+
+
+def tags(images: Sequence[Image]) -> dict[str, str]:
+    """Return the tags that images have now, made or not."""
+    return {image.name: names.tag(image, parts.lock(image)) for image in images}

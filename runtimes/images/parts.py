@@ -1,0 +1,82 @@
+"""The parts of an image as folders: ``scripts/install IMAGE PART FOLDER`` makes FOLDER/PART, and FOLDER/PART.json.
+
+A Dockerfile and the build without one both call this, and nothing else, to find out what an image holds.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import uv
+
+from runtimes.images import interpreter, names, packages, sbom
+from runtimes.images.facts import Facts
+from runtimes.images.names import Image
+
+#: In the order in which they are laid over each other: what changes most often comes last.
+PARTS = ("python", "site", "environments", "code")
+#: Where we lie in an image.
+HOME = "opt/windtunnel"
+SITE = f"{HOME}/site"
+
+
+def install(image: Image, part: str, folder: Path) -> Facts:
+    """Make one part; those before it were made already, or at least their facts lie in ``folder``."""
+    root = folder / part
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    before = [Facts.read(folder / f"{one}.json") for one in PARTS[: PARTS.index(part)]]
+    match part:
+        case "python":
+            facts = interpreter.install(root)
+        case "site":
+            facts = packages.install(lock(image), root, SITE, before)
+        case "environments":
+            facts = Facts()
+            for one in image.brings:
+                facts = facts.with_all(packages.install(one.lock, root, _home_of(one.digest), [*before, facts]))
+        case _:
+            facts = _code(image, root, before)
+    facts.write(folder / f"{part}.json")
+    return facts
+
+
+def _home_of(digest: str) -> str:
+    return f"{HOME}/environments/{digest}/site"
+
+
+def _code(image: Image, root: Path, before: list[Facts]) -> Facts:
+    src = root / HOME / "src"
+    for name in names.files(image.sources):
+        target = src / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(names.ROOT / name, target)
+    packages.compile_all(src, root)
+    bill = sbom.bill(f"{names.PREFIX}{image.name}", names.tag(image, lock(image)), image.description, before)
+    (root / HOME / "sbom.json").write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n")
+    return Facts()
+
+
+def lock(image: Image) -> str:
+    """Return the requirements of an image's packages, with hashes."""
+    if image.environment is not None:
+        return image.environment.lock
+    command = [uv.find_uv_bin(), "export", "--frozen", "--no-dev", "--all-extras", "--no-emit-project", "--no-header"]
+    command += ["--no-annotate", "--quiet"]
+    return subprocess.run(command, cwd=names.ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> int:
+    """Make one part of one image."""
+    images = names.images()
+    if len(sys.argv) != 4 or sys.argv[1] not in images or sys.argv[2] not in PARTS:
+        print(f"usage: scripts/install {{{'|'.join(images)}}} {{{'|'.join(PARTS)}}} FOLDER", file=sys.stderr)
+        return 2
+    install(images[sys.argv[1]], sys.argv[2], Path(sys.argv[3]).resolve())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Make the images, without Docker: ``python -m scripts.images [NAME ...]``; see docs/images.md."""
+
+import time
+from pathlib import Path
+
+import click
+
+from runtimes.images import build, names
+
+
+@click.command()
+@click.option("--only", multiple=True, type=click.Choice(list(names.images())), help="This image; may be said again.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("var/images"), show_default=True)
+@click.option("--prefix", default=names.PREFIX, show_default=True, help="Of the names, a registry's host among it.")
+@click.option("--gzip", "packed", is_flag=True, help="Pack layers: half the size, but slower to make and to import.")
+@click.option("--tags", is_flag=True, help="Only say what the images would be called.")
+def main(only: tuple[str, ...], out: Path, prefix: str, packed: bool, tags: bool) -> None:
+    """Write OCI archives for `ctr images import`, `docker load` or skopeo, and bills of materials beside them."""
+    chosen = [names.images()[name] for name in only or names.images()]
+    if tags:
+        for name, tag in build.tags(chosen).items():
+            click.echo(f"{prefix}{name}:{tag}")
+        return
+    for image in chosen:
+        began = time.monotonic()
+        built = build.build(image, out, prefix=prefix, packed=packed)
+        words = f"made in {time.monotonic() - began:.0f} s" if built.fresh else "unchanged"
+        click.echo(f"{built.reference}  {built.size / 1e6:.0f} MB ({', '.join(built.layers)})  {words}")
+
+
+if __name__ == "__main__":
+    main()
