@@ -1,6 +1,6 @@
-"""What tests against a real API server may ask for. `make cluster` builds it first; else the first test does."""
+"""What tests on a real Kubernetes may ask for. `make cluster` builds it first; else the first test does."""
 
-import subprocess
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,20 +8,43 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import BUILDING
 
 AUDIENCE = "scs"
-#: Seconds that building may take on a busy machine with two processors.
-BUILDING = 1700
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test the time that building takes: any of them may be the first."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(BUILDING + 100))
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A real API server with the service account that the cache service runs as."""
-    script = Path(__file__).parents[2] / "scripts" / "tools" / "kubernetes"
-    built = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=BUILDING)
-    with ControlPlane(Path(built.stdout.strip()), tmp_path_factory.mktemp("kubernetes")) as running:
+def cluster() -> Iterator[Cluster]:
+    """A cluster of this session's own, with one node to begin with; what is heavy comes when a test asks for it."""
+    with Cluster() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster: Cluster) -> ControlPlane:
+    """Its API server, as those know it that need no pods."""
+    return cluster.control_plane
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of this test's own, where pods can start at once; it is taken away without waiting."""
+    words = request.node.name.removeprefix("test_").replace("_", "-").lower()
+    name = "".join(c for c in words if c.isalnum() or c == "-")[:50].strip("-") + f"-{os.urandom(3).hex()}"
+    cluster.control_plane.make("/api/v1/namespaces", "Namespace", name)
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    cluster.until(lambda: cluster.get(account) is not None, f"{name} has an account")
+    yield name
+    cluster.control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @dataclass(frozen=True)

@@ -1,150 +1,92 @@
-"""A real Kubernetes API server with its etcd, of one test session: own certificates, own ports, data in a folder."""
+"""A real control plane: etcd, the API server, the controllers and the scheduler, on a machine of their own."""
 
 import base64
 import http.client
 import json
-import os
 import ssl
-import subprocess
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.system.house import die_with, free_ports
+from tests.cluster.authority import Authority, write_key
+from tests.cluster.machines import PATIENCE, Machine
+from tests.cluster.network import Network
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-#: Seconds that starting may take on a busy machine; it takes three on an idle one.
-PATIENCE = 180.0
-Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-
-
-class Authority:
-    """A certificate authority of this session's own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
-        self._certificate = (
-            self._begin(self._name, self._key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(usage(signs=True), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
-        self.path = folder / "ca.crt"
-        self.path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, name: str, *, group: str = "", addresses: Sequence[str] = ()) -> tuple[Path, Path]:
-        """Write a certificate and its key; return both paths."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-        if group:
-            parts.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
-        alternatives: list[x509.GeneralName] = [x509.DNSName("localhost")]
-        alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
-        certificate = (
-            self._begin(x509.Name(parts), key)
-            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-            .add_extension(usage(signs=False), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                critical=False,
-            )
-            .sign(self._key, hashes.SHA256())
-        )
-        path = self.folder / f"{name}.crt"
-        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        return path, write_key(self.folder / f"{name}.key", key)
-
-    def _begin(self, subject: x509.Name, key: Key) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-        )
-
-
-def usage(*, signs: bool) -> x509.KeyUsage:
-    """Return what a key may be used for: an authority's signs certificates, another's only proves itself."""
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def write_key(path: Path, key: Key) -> Path:
-    """Write a private key for its owner alone."""
-    path.touch(mode=0o600)
-    path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return path
+PORT = 6443
+#: What is stopped and started by name, in the order they start.
+PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 class Refused(Exception):
     """The API server said no."""
 
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
 
 class ControlPlane:
-    """etcd and kube-apiserver; a context manager. There are no controllers and no nodes: what is made, stays."""
+    """The control plane, and a client of it that may do everything."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self.folder = programs, folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.port, *self._ports = free_ports(3)
-        self.server = f"https://127.0.0.1:{self.port}"
-        self.authority = Authority(folder)
+    def __init__(self, programs: Path, machine: Machine, network: Network, *, fsync: bool = False) -> None:
+        self._programs, self._machine, self._network, self._fsync = programs, machine, network, fsync
+        self.server = f"https://{network.control}:{PORT}"
+        pki = machine.folder / "pki"
+        pki.mkdir()
+        self.authority = Authority(pki)
         self.signing = rsa.generate_private_key(65537, 2048)
-        self._admin = self.authority.issue("admin", group="system:masters")
+        self._admin = self.authority.issue("kubernetes-admin", group="system:masters")
+        #: The administrator's, good on this machine and in pods.
+        self.kubeconfig = self.authority.kubeconfig(self.server, "tests-admin", group="system:masters")
 
-    def __enter__(self) -> "ControlPlane":
-        try:
-            self._start()
-        except BaseException:
-            self._end()
-            raise
-        return self
+    def start(self) -> None:
+        """Start all of it and wait until it can be used."""
+        self._start_etcd()
+        self._start_server()
+        self.wait()
+        self._start_controllers()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    def stop(self, part: str, *, kindly: bool = True) -> None:
+        """Stop a part, as an operator or as a crash does."""
+        self._machine.end(part, kindly=kindly)
 
-    def request(self, verb: str, path: str, body: Any = None) -> Any:
+    def resume(self, part: str) -> None:
+        """Start a part again that was stopped."""
+        self._machine.resume(part)
+
+    def wait(self, patience: float = PATIENCE) -> None:
+        """Wait until the API server says that it is ready."""
+        ends = time.monotonic() + patience
+        said: Exception | None = None
+        while time.monotonic() < ends and self._machine.runs("etcd") and self._machine.runs("kube-apiserver"):
+            try:
+                self.request("GET", "/readyz")
+                return
+            except (OSError, http.client.HTTPException, Refused) as error:
+                said = error
+                time.sleep(0.1)
+        logs = "\n".join(self._machine.said(part) for part in PARTS[:2])
+        raise RuntimeError(f"the API server does not start: {said}\n{logs}")
+
+    def request(
+        self, verb: str, path: str, body: Any = None, *, kind: str = "application/json", timeout: float = 30.0
+    ) -> Any:
         """Ask as the administrator; return the answer, or raise Refused."""
         context = ssl.create_default_context(cafile=str(self.authority.path))
         context.load_cert_chain(*self._admin)
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        connection = http.client.HTTPSConnection(self._network.control, PORT, timeout=timeout, context=context)
         try:
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": kind}
             connection.request(verb, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             content = answer.read()
         finally:
             connection.close()
         if answer.status >= 300:
-            raise Refused(f"{verb} {path}: {answer.status} {content.decode(errors='replace')}")
+            raise Refused(answer.status, f"{verb} {path}: {answer.status} {content.decode(errors='replace')}")
         return json.loads(content) if content[:1] == b"{" else content
 
     def make(self, path: str, kind: str, name: str, **members: Any) -> Any:
@@ -154,75 +96,79 @@ class ControlPlane:
         metadata = {"name": name, "labels": labels}
         return self.request("POST", path, {"apiVersion": group, "kind": kind, "metadata": metadata} | members)
 
-    def _start(self) -> None:
-        etcd, peers = (f"http://127.0.0.1:{port}" for port in self._ports)
-        self._run(
+    def _start_etcd(self) -> None:
+        clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+        data = self._machine.folder / "etcd"
+        data.mkdir(mode=0o700)
+        self._machine.run(
             "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={etcd}",
-            f"--advertise-client-urls={etcd}",
+            self._programs / "etcd",
+            f"--data-dir={data}",
+            f"--listen-client-urls={clients}",
+            f"--advertise-client-urls={clients}",
             f"--listen-peer-urls={peers}",
             f"--initial-advertise-peer-urls={peers}",
             f"--initial-cluster=default={peers}",
-            "--unsafe-no-fsync=true",
+            f"--unsafe-no-fsync={str(not self._fsync).lower()}",
             "--log-level=warn",
         )
-        certificate, key = self.authority.issue("apiserver", addresses=["127.0.0.1", "10.96.0.1"])
-        signing = write_key(self.folder / "accounts.key", self.signing)
-        self._run(
+
+    def _start_server(self) -> None:
+        service = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+        addresses = ["127.0.0.1", self._network.control, self._network.first_service]
+        certificate, key = self.authority.issue("apiserver", addresses=addresses, names=[*service, ISSUER[8:]])
+        kubelet, kubelet_key = self.authority.issue("apiserver-at-kubelets", group="system:masters")
+        signing = write_key(self.authority.folder / "accounts.key", self.signing)
+        self._machine.run(
             "kube-apiserver",
-            f"--etcd-servers={etcd}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self.port}",
-            # loopback may not be announced to a cluster, and there is nobody to announce anything to
-            "--advertise-address=192.0.2.1",
-            "--endpoint-reconciler-type=none",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            self._programs / "kube-apiserver",
+            "--etcd-servers=http://127.0.0.1:2379",
+            "--bind-address=0.0.0.0",
+            f"--secure-port={PORT}",
+            f"--advertise-address={self._network.control}",
+            f"--service-cluster-ip-range={self._network.services}",
             f"--tls-cert-file={certificate}",
             f"--tls-private-key-file={key}",
             f"--client-ca-file={self.authority.path}",
+            f"--kubelet-client-certificate={kubelet}",
+            f"--kubelet-client-key={kubelet_key}",
+            "--kubelet-preferred-address-types=InternalIP",
             f"--service-account-issuer={ISSUER}",
             f"--service-account-key-file={signing}",
             f"--service-account-signing-key-file={signing}",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged=true",
+            # webhooks are called at their pods' own addresses: there is no kube-proxy on this machine
+            "--enable-aggregator-routing=true",
         )
-        self._wait()
 
-    def _run(self, program: str, *arguments: str) -> None:
-        parent = os.getpid()
-        with open(self.folder / f"{program}.log", "wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [str(self._programs / program), *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=self.folder,
-                    preexec_fn=lambda: die_with(parent),
-                )
-            )
+    def _start_controllers(self) -> None:
+        def configured(part: str) -> Path:
+            return self.authority.kubeconfig(self.server, f"system:{part}")
 
-    def _wait(self) -> None:
-        ends = time.monotonic() + PATIENCE
-        said: Exception | None = None
-        while time.monotonic() < ends and all(process.poll() is None for process in self._processes):
-            try:
-                self.request("GET", "/readyz")
-                return
-            except (OSError, http.client.HTTPException, Refused) as error:
-                said = error
-                time.sleep(0.2)
-        logs = "\n".join(path.read_text(errors="replace")[-3000:] for path in self.folder.glob("*.log"))
-        raise RuntimeError(f"the API server does not start: {said}\n{logs}")
-
-    def _end(self) -> None:
-        for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        # as generous as the fake nodes of a size test need
+        pace = ["--leader-elect=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--bind-address=127.0.0.1"]
+        controllers, scheduler = configured("kube-controller-manager"), configured("kube-scheduler")
+        self._machine.run(
+            "kube-controller-manager",
+            self._programs / "kube-controller-manager",
+            f"--kubeconfig={controllers}",
+            f"--service-account-private-key-file={self.authority.folder / 'accounts.key'}",
+            f"--root-ca-file={self.authority.path}",
+            f"--cluster-signing-cert-file={self.authority.path}",
+            f"--cluster-signing-key-file={self.authority.key}",
+            "--use-service-account-credentials=true",
+            *pace,
+        )
+        self._machine.run(
+            "kube-scheduler",
+            self._programs / "kube-scheduler",
+            f"--kubeconfig={scheduler}",
+            f"--authentication-kubeconfig={scheduler}",
+            f"--authorization-kubeconfig={scheduler}",
+            *pace,
+        )
 
 
 def claims_of(token: str) -> dict[str, Any]:

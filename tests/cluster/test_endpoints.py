@@ -9,11 +9,9 @@ import pytest
 
 from datasets import membership
 from datasets.membership import EndpointSlices, Node
-from tests.cluster.conftest import BUILDING, Account
+from tests.cluster.conftest import Account
 from tests.cluster.control_plane import ControlPlane
 from tests.conftest import Clock
-
-pytestmark = pytest.mark.timeout(BUILDING + 100)
 
 NAMESPACE = "caches"
 SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
@@ -165,7 +163,7 @@ def test_who_may_not_look_goes_on_with_what_was_known(
 def test_an_api_server_of_another_authority_is_not_trusted(
     publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices], tmp_path: Path
 ) -> None:
-    from tests.cluster.control_plane import Authority
+    from tests.cluster.authority import Authority
 
     publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
     assert nodes_of("scs", authority=Authority(tmp_path).path).nodes() == ()

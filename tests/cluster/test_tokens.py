@@ -17,11 +17,9 @@ from datasets.cache import SimpleCache
 from datasets.membership import Fixed, Node
 from datasets.scs.reviewers import Identity, open_reviewer
 from datasets.scs.reviewers.base import TokenReviewer, Unavailable
-from tests.cluster.conftest import AUDIENCE, BUILDING, Account
+from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
 from tests.system.house import die_with, free_ports
-
-pytestmark = pytest.mark.timeout(BUILDING + 100)
 
 MakeAccount = Callable[[str, str], Account]
 

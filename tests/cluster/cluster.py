@@ -1,0 +1,229 @@
+"""A whole Kubernetes on this machine for one test session: up in seconds, and gone without a trace."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.cluster import kwok, operators, records, tools
+from tests.cluster.control_plane import ControlPlane, Refused
+from tests.cluster.machines import ENVIRON, PATIENCE, Machine
+from tests.cluster.network import Network, connect_control
+from tests.cluster.nodes import Node
+
+
+class Cluster:
+    """A control plane and real nodes; a context manager. More nodes, operators and played nodes come when asked for."""
+
+    def __init__(self, *, nodes: int = 1, fsync: bool = False) -> None:
+        self._wanted, self._fsync = nodes, fsync
+        self.nodes: list[Node] = []
+        self._images: list[Path] = []
+        self._installed: set[str] = set()
+        self._played = 0
+
+    def __enter__(self) -> "Cluster":
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    # -- life
+
+    def up(self) -> None:
+        """Bring up the control plane and the nodes, and wait until pods can run there."""
+        tools.install()
+        self.programs = tools.tool("kubernetes")
+        self._record = records.claim()
+        try:
+            self.folder = self._record.folder
+            self.network = Network(self._record.number)
+            self._control = Machine("control", self.folder / "control", tools.tool("probe"))
+            self._machines = [self._control]
+            self._control.boot()
+            connect_control(self.network, self._control)
+            self.control_plane = ControlPlane(self.programs, self._control, self.network, fsync=self._fsync)
+            self.control_plane.start()
+            self._record.say(kubeconfig=str(self.kubeconfig))
+            self._images += [tools.pause_image(), tools.probe_image()]
+            self.grow(self._wanted)
+            self.install("coredns", self._install_coredns)
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """End all of it at once, and clear away what it left."""
+        for machine in reversed(self._machines):
+            machine.cut()
+        self._record.release()
+
+    # -- what tests ask of it
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's; it holds good on this machine and, read into a secret, in pods."""
+        return self.control_plane.kubeconfig
+
+    @property
+    def host_address(self) -> str:
+        """Where pods reach processes of this machine that listen there or on every address."""
+        return self.network.host
+
+    def kubectl(self, *arguments: object, given: str | None = None, timeout: float = PATIENCE) -> str:
+        """Run kubectl as the administrator and return what it printed."""
+        command = [str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *(str(a) for a in arguments)]
+        answer = subprocess.run(
+            command,
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            cwd=self.folder,
+            env=ENVIRON | {"HOME": str(self.folder)},  # it would keep a cache in ours
+        )
+        if answer.returncode:
+            raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {answer.stdout}{answer.stderr}")
+        return answer.stdout
+
+    def apply(self, *objects: Any) -> None:
+        """Create objects, or change them to be like this."""
+        document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=json.dumps(document))
+
+    def get(self, path: str) -> Any:
+        """Return what the API server has at a path; None if nothing."""
+        try:
+            return self.control_plane.request("GET", path)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def import_image(self, archive: Path) -> None:
+        """Give every node the images of an archive, those that join later too."""
+        self._images.append(archive)
+        for node in self.nodes:
+            node.import_image(archive)
+
+    def grow(self, count: int) -> list[Node]:
+        """See to it that there are this many real nodes at least, all ready, and return them."""
+        new = range(len(self.nodes), count)
+        for index in new:
+            machine = Machine(f"node-{index}", self.folder / f"node-{index}", tools.tool("probe"))
+            self._machines.append(machine)
+            cgroup = f"{self._record.cgroup}/{machine.name}"
+            node = Node(index, machine, self._control, self.control_plane, self.network, self.programs, cgroup)
+            self.nodes.append(node)
+            node.boot()
+            for archive in self._images:
+                node.import_image(archive)
+        for index in new:
+            self.nodes[index].wait()
+        return self.nodes[:count]
+
+    def jobset(self) -> None:
+        """See to it that JobSet runs."""
+        self.install("jobset", self._install_jobset)
+
+    def trainer(self) -> None:
+        """See to it that Kubeflow Trainer runs, and JobSet, which it needs."""
+        self.jobset()
+        self.install("trainer", self._install_trainer)
+
+    def kwok(self, count: int) -> None:
+        """See to it that there are this many played nodes at least, all ready."""
+        self.install("kwok", self._install_kwok)
+        if count > self._played:
+            self.kubectl("create", "-f", "-", given=kwok.nodes(self._played, count), timeout=600)
+            self._played = count
+            self.until(lambda: self._ready_ones() >= count, f"{count} played nodes ready")
+
+    def unplay(self) -> None:
+        """Take the played nodes away again: they cost a third of a processor by the thousand."""
+        if self._played:
+            self._control.end("kwok")
+            self.control_plane.request("DELETE", "/api/v1/nodes?labelSelector=type%3Dkwok", timeout=PATIENCE)
+            self.until(lambda: self._ready_ones() == 0, "played nodes gone")
+            self._installed.discard("kwok")
+            self._played = 0
+
+    def until(self, so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+        """Wait until it is so."""
+        ends = time.monotonic() + patience
+        while not so():
+            if time.monotonic() > ends:
+                raise RuntimeError(f"not within {patience:.0f} s: {what}\n{self.state()}")
+            time.sleep(0.1)
+
+    def state(self) -> str:
+        """Return what there is to see when something does not come about."""
+        pods = self.kubectl("get", "nodes,pods", "--all-namespaces", "-o", "wide")
+        events = self.kubectl("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp")
+        return f"{pods}\n{events[-6000:]}"
+
+    # -- what is installed
+
+    def install(self, name: str, how: Callable[[], None]) -> None:
+        """Install something once."""
+        if name not in self._installed:
+            how()
+            self._installed.add(name)
+
+    def rolled_out(self, namespace: str, deployment: str) -> None:
+        """Wait until a deployment is as it should be."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}"
+
+        def so() -> bool:
+            found = self.get(path) or {}
+            return bool(found.get("status", {}).get("availableReplicas"))
+
+        self.until(so, f"{deployment} is available")
+
+    def _install_coredns(self) -> None:
+        self.import_image(tools.coredns_image())
+        self.apply(*operators.coredns(self.network))
+        self.rolled_out("kube-system", "coredns")
+
+    def _install_jobset(self) -> None:
+        self.import_image(tools.jobset_image())
+        self._customise(operators.jobset(self._fresh("jobset")))
+        self.rolled_out("jobset-system", "jobset-controller-manager")
+
+    def _install_trainer(self) -> None:
+        self.import_image(tools.trainer_image())
+        self._customise(operators.trainer(self._fresh("trainer")))
+        self.rolled_out("kubeflow-system", "kubeflow-trainer-controller-manager")
+
+    def _install_kwok(self) -> None:
+        settings = self.folder / "kwok.yaml"
+        settings.write_text(kwok.stages())
+        admin = self.control_plane.authority.kubeconfig(self.control_plane.server, "kwok", group="system:masters")
+        self._control.run("kwok", *kwok.arguments(admin, settings, self.network.fakes))
+
+    def _customise(self, folder: Path) -> None:
+        self.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", folder)
+
+    def _fresh(self, name: str) -> Path:
+        folder = self.folder / "manifests" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def _ready_ones(self) -> int:
+        # one list: to wait for each in turn takes minutes
+        nodes = self.control_plane.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok&resourceVersion=0")["items"]
+        return sum(
+            said["type"] == "Ready" and said["status"] == "True"
+            for node in nodes
+            for said in node["status"].get("conditions", [])
+        )

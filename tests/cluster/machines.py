@@ -1,0 +1,172 @@
+"""Machines made of Linux namespaces: each has its own processes, mounts and network, and ends with its first process.
+
+Nothing of them is the real machine's: no address, route, firewall rule, mount or kernel setting of it changes,
+but for one network device. So they need no clearing away either: when the tests end, however they do, the kernel
+ends each machine's first process and with it everything that it held.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tests.system.house import census, die_with
+
+#: Seconds that anything may take to start or to end on a busy machine.
+PATIENCE = 180.0
+ENVIRON = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+#: What kubelet wants of a kernel. It is shown these instead of the real ones, which it would change for everybody.
+TUNABLES = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
+_BOOT = """
+set -eu
+mount -t proc proc /proc
+mount --make-rshared /
+for place in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 tmpfs $place; done
+mkdir /run/lock
+hostname "$1"
+(cd "$3" && find . -type f) | while read -r tunable; do mount --bind "$3/$tunable" "/proc/sys/$tunable"; done
+ip link set lo up
+echo up
+exec "$2" pause
+"""
+
+
+class Machine:
+    """One machine; ``first`` is the program that plays its first process and reaps whatever is orphaned there."""
+
+    def __init__(self, name: str, folder: Path, first: Path) -> None:
+        self.name, self.folder = name, folder
+        self._first = first
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._commands: dict[str, tuple[str, ...]] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        #: Its first process, as the real machine counts.
+        self.pid = 0
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def boot(self) -> None:
+        """Switch it on. Its folder is the same as before, its memory file systems are empty."""
+        tunables = self.folder / "tunables"
+        for name, value in TUNABLES.items():
+            (tunables / name).parent.mkdir(parents=True, exist_ok=True)
+            (tunables / name).write_text(f"{value}\n")
+        parent = os.getpid()
+        namespaces = ("--mount", "--uts", "--net", "--pid", "--propagation", "private")
+        script = ("sh", "-c", _BOOT, "boot", self.name, str(self._first), str(tunables))
+        self._shell = subprocess.Popen(
+            ["unshare", *namespaces, "--fork", "--kill-child", "--", *script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRON,
+            start_new_session=True,  # Ctrl-C is for the tests; these are switched off afterwards
+            preexec_fn=lambda: die_with(parent),
+        )
+        assert self._shell.stdout is not None and self._shell.stderr is not None
+        if self._shell.stdout.readline() != b"up\n":
+            raise RuntimeError(f"{self.name} does not boot: {self._shell.stderr.read().decode(errors='replace')}")
+        self.pid = child_of(self._shell.pid)
+
+    @property
+    def on(self) -> bool:
+        """Tell whether it is switched on."""
+        return self._shell is not None and self._shell.poll() is None
+
+    def cut(self) -> None:
+        """Cut its power: everything in it ends at once. Harmless when it is off."""
+        if self._shell is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid or self._shell.pid, signal.SIGKILL)
+            self._shell.communicate(timeout=PATIENCE)
+            self._shell = None
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+        self._running.clear()
+        self.pid = 0
+
+    def run(self, name: str, *command: object) -> None:
+        """Start a program that stays; what it prints is appended to NAME.log in the machine's folder."""
+        self._commands[name] = tuple(str(part) for part in command)
+        self.resume(name)
+
+    def resume(self, name: str) -> None:
+        """Start a program again that was ended, or that ended with the power."""
+        assert name not in self._running or not self.runs(name), f"{name} is running on {self.name}"
+        parent = os.getpid()
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self._running[name] = subprocess.Popen(
+                [*self._inside(), *self._commands[name]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=ENVIRON,
+                start_new_session=True,
+                preexec_fn=lambda: die_with(parent),
+            )
+
+    def runs(self, name: str) -> bool:
+        """Tell whether a program that was started runs."""
+        return name in self._running and self._running[name].poll() is None
+
+    def end(self, name: str, *, kindly: bool = True) -> None:
+        """End a program, as an operator does or as a crash does; harmless when it has ended."""
+        process = self._running.get(name)
+        if process is None or process.poll() is not None:
+            return
+        # what was started only waits for the program, which is its child in there
+        handle = os.pidfd_open(child_of(process.pid))
+        try:
+            for how in (signal.SIGTERM, signal.SIGKILL) if kindly else (signal.SIGKILL,):
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    signal.pidfd_send_signal(handle, how)
+                    process.wait(20)
+                    return
+            process.wait(PATIENCE)
+        finally:
+            os.close(handle)
+
+    def call(self, *command: object, given: str | None = None, timeout: float = PATIENCE) -> str:
+        """Run a program in it to its end, and return what it printed."""
+        answer = subprocess.run(
+            [*self._inside(), *(str(part) for part in command)],
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=ENVIRON,
+            timeout=timeout,
+        )
+        if answer.returncode:
+            raise RuntimeError(f"{self.name}: {' '.join(map(str, command))}: {answer.stdout}{answer.stderr}")
+        return answer.stdout
+
+    def said(self, name: str, length: int = 3000) -> str:
+        """Return the end of what a program printed."""
+        log = self.folder / f"{name}.log"
+        return log.read_text(errors="replace")[-length:] if log.exists() else ""
+
+    def _inside(self) -> list[str]:
+        assert self.pid, f"{self.name} is off"
+        return ["nsenter", "--target", str(self.pid), "--mount", "--uts", "--net", "--pid", "--"]
+
+
+def child_of(pid: int) -> int:
+    """Return a process's only child, which may be about to start."""
+    ends = time.monotonic() + PATIENCE
+    while time.monotonic() < ends:
+        for child, (parent, _) in census():
+            if parent == pid:
+                return child
+        time.sleep(0.01)
+    raise RuntimeError(f"process {pid} has no child")

@@ -1,0 +1,139 @@
+"""The network of a cluster: its addresses, and the cables between its machines and the real one."""
+
+import ipaddress
+import json
+import subprocess
+from dataclasses import dataclass
+
+from tests.cluster.machines import Machine
+
+#: How many clusters may stand side by side on a machine, and how many nodes one may have.
+CLUSTERS, NODES = 8, 8
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything that has to do with addresses, of the cluster of this number."""
+
+    number: int
+
+    @property
+    def wire(self) -> str:
+        """The real machine's end of the cable."""
+        return f"windtunnel{self.number}"
+
+    @property
+    def machines(self) -> str:
+        """Where the machines are."""
+        return f"10.200.{self.number}.0/24"
+
+    @property
+    def pods(self) -> str:
+        """Where all pods are."""
+        return f"10.{208 + self.number}.0.0/16"
+
+    @property
+    def services(self) -> str:
+        """Where services are."""
+        return f"10.{224 + self.number}.0.0/16"
+
+    @property
+    def host(self) -> str:
+        """Where pods reach the processes of the real machine (those that listen there, or everywhere)."""
+        return f"10.200.{self.number}.1"
+
+    @property
+    def control(self) -> str:
+        """Where the API server is, for everybody."""
+        return f"10.200.{self.number}.2"
+
+    @property
+    def first_service(self) -> str:
+        """The API server's own service."""
+        return f"10.{224 + self.number}.0.1"
+
+    @property
+    def dns(self) -> str:
+        """The service that resolves names."""
+        return f"10.{224 + self.number}.0.10"
+
+    @property
+    def fakes(self) -> str:
+        """Where the pods of nodes that are only played seem to be."""
+        return f"10.{208 + self.number}.128.1/17"
+
+    def node(self, index: int) -> str:
+        """Where a node is."""
+        return f"10.200.{self.number}.{10 + index}"
+
+    def pods_of(self, index: int) -> str:
+        """Where a node's pods are."""
+        return f"10.{208 + self.number}.{index}.0/24"
+
+    @property
+    def routes(self) -> list[str]:
+        """The commands by which a machine finds every pod."""
+        return [f"route add {self.pods_of(index)} via {self.node(index)}" for index in range(NODES)]
+
+    def free(self) -> bool:
+        """Tell whether nothing of this is in use on the real machine."""
+        ours = [ipaddress.ip_network(text) for text in (self.machines, self.pods, self.services)]
+        known = json.loads(subprocess.run(["ip", "-j", "-4", "route"], check=True, capture_output=True).stdout or "[]")
+        taken = [ipaddress.ip_network(route["dst"]) for route in known if route["dst"] != "default"]
+        return not any(mine.overlaps(theirs) for mine in ours for theirs in taken)
+
+
+def connect_control(network: Network, control: Machine) -> None:
+    """Make the control plane's machine the switch that all others hang on, and lay the cable to the real one."""
+    batch(f"link add {network.wire} type veth peer name host netns {control.pid}")
+    control.call(
+        "ip",
+        "-batch",
+        "-",
+        given="\n".join(
+            [
+                "link add switch type bridge",
+                "link set host master switch up",
+                f"addr add {network.control}/24 dev switch",
+                "link set switch up",
+                *network.routes,
+            ]
+        ),
+    )
+    batch(
+        f"addr add {network.host}/24 dev {network.wire}",
+        f"link set {network.wire} up",
+        *network.routes,
+        # the first node's proxy takes us to any service
+        f"route add {network.services} via {network.node(0)}",
+    )
+
+
+def connect_node(network: Network, control: Machine, index: int, node: Machine) -> None:
+    """Lay the cable of a node to the switch."""
+    batch(f"link add node{index} netns {control.pid} type veth peer name eth0 netns {node.pid}")
+    control.call("ip", "link", "set", f"node{index}", "master", "switch", "up")
+    routes = [route for route in network.routes if network.pods_of(index) not in route]
+    node.call("sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
+    node.call(
+        "ip",
+        "-batch",
+        "-",
+        given="\n".join(
+            [
+                f"addr add {network.node(index)}/24 dev eth0",
+                "link set eth0 up",
+                *routes,
+                # kube-proxy leads what goes there elsewhere, but it must seem to lead somewhere first
+                f"route add {network.services} dev eth0",
+            ]
+        ),
+    )
+
+
+def batch(*commands: str) -> None:
+    """Change the real machine's network: a device of ours, and what goes with it."""
+    given = "\n".join(commands)
+    done = subprocess.run(["ip", "-batch", "-"], input=given, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{given}\n{done.stderr}")

@@ -1,0 +1,129 @@
+"""What is installed in a cluster: CoreDNS, JobSet and Kubeflow Trainer, from their own manifests with our images."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.network import Network
+from tests.cluster.tools import COREDNS, JOBSET, TRAINER, tool
+
+COREFILE = """.:53 {
+    errors
+    health
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        ttl 5
+    }
+    template ANY ANY . {
+        rcode NXDOMAIN
+    }
+    cache 5 {
+        denial 100 1
+    }
+}
+"""
+
+
+def coredns(network: Network) -> list[dict[str, Any]]:
+    """Return the objects of CoreDNS. What it does not know does not exist: there is nobody else to ask."""
+    metadata, name = {"name": "coredns", "namespace": "kube-system"}, "system:coredns"
+    rbac = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ]
+    container = {
+        "name": "coredns",
+        "image": COREDNS,
+        "imagePullPolicy": "Never",
+        "args": ["-conf", "/etc/coredns/Corefile"],
+        "volumeMounts": [{"name": "settings", "mountPath": "/etc/coredns"}],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1},
+    }
+    pod = {
+        "serviceAccountName": "coredns",
+        "dnsPolicy": "Default",
+        "containers": [container],
+        "volumes": [{"name": "settings", "configMap": {"name": "coredns"}}],
+    }
+    labels = {"k8s-app": "kube-dns"}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", **metadata}],
+        },
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"Corefile": COREFILE}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata,
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata | {"name": "kube-dns"},
+            "spec": {
+                "clusterIP": network.dns,
+                "selector": labels,
+                "ports": [{"name": kind.lower(), "port": 53, "protocol": kind} for kind in ("UDP", "TCP")],
+            },
+        },
+    ]
+
+
+def jobset(folder: Path) -> Path:
+    """Write JobSet's own manifests, with our image, into a folder for `kubectl apply --kustomize`."""
+    source = tool("source", "jobset", "sigs.k8s.io/jobset")
+    shutil.copytree(source / "config", folder / "config", copy_function=copied)
+    image = "us-central1-docker.pkg.dev/k8s-staging-images/jobset/jobset"
+    requests = {"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests"}
+    return customised(folder, "config/default", image, JOBSET, [requests | {"value": {"cpu": "10m", "memory": "64Mi"}}])
+
+
+def trainer(folder: Path) -> Path:
+    """Write Trainer's own manifests, with our image and without the JobSet that they would bring from elsewhere."""
+    source = tool("source", "trainer", "github.com/kubeflow/trainer/v2")
+    shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
+    listed = folder / "manifests" / "overlays" / "manager" / "kustomization.yaml"
+    lines = [line for line in listed.read_text().splitlines() if "third-party/jobset" not in line]
+    listed.write_text("\n".join(lines) + "\n")
+    image = "ghcr.io/kubeflow/trainer/trainer-controller-manager"
+    return customised(folder, "manifests/overlays/manager", image, TRAINER, [])
+
+
+def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence[dict[str, Any]]) -> Path:
+    """Write a customisation: our image instead of the published one, and it need not be waited for so long."""
+    container = "/spec/template/spec/containers/0"
+    name, tag = ours.rsplit(":", 1)
+    patch = [
+        {"op": "add", "path": f"{container}/imagePullPolicy", "value": "Never"},
+        {"op": "replace", "path": f"{container}/readinessProbe/initialDelaySeconds", "value": 1},
+        {"op": "replace", "path": f"{container}/readinessProbe/periodSeconds", "value": 1},
+        *changes,
+    ]
+    document = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [base],
+        "images": [{"name": image, "newName": name, "newTag": tag}],
+        "patches": [{"target": {"kind": "Deployment"}, "patch": json.dumps(patch)}],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(document, indent=1))
+    return folder
+
+
+def copied(source: str, target: str) -> str:
+    """Copy a file without its permissions: modules are kept read-only."""
+    return str(shutil.copyfile(source, target))

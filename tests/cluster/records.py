@@ -1,0 +1,117 @@
+"""Which clusters there are on this machine: a record each, locked as long as its cluster lives.
+
+A record whose lock is free was left by tests that were killed: whoever takes its place clears up what it names.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import cgroups
+from tests.cluster.network import CLUSTERS, Network
+
+RECORDS = Path("/run/windtunnel-clusters")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A cluster's claim to its number, with what is to be cleared away when it has gone."""
+
+    number: int
+    folder: Path
+    path: Path
+    lock: int = field(repr=False)
+
+    @property
+    def cgroup(self) -> str:
+        """The name of its group in every hierarchy."""
+        return f"windtunnel-{self.number}"
+
+    def say(self, **more: Any) -> None:
+        """Write what others may want to know."""
+        document = {"pid": os.getpid(), "folder": str(self.folder), "cgroup": self.cgroup} | more
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, json.dumps(document).encode(), 0)
+
+    def release(self) -> None:
+        """Clear away what is left and give the number back."""
+        clear(self.cgroup, self.folder)
+        self.path.unlink()
+        os.close(self.lock)
+        with suppress(OSError):
+            RECORDS.rmdir()
+
+
+def claim() -> Record:
+    """Take the first number that is free, clearing up after whoever had it and was killed."""
+    for number in range(CLUSTERS):
+        path = RECORDS / f"{number}.json"
+        lock = locked(path)
+        if lock is None:
+            continue
+        if left := read(lock):
+            clear(left["cgroup"], Path(left["folder"]))
+        if Network(number).free():
+            record = Record(number, Path(tempfile.mkdtemp(prefix="windtunnel-cluster-")), path, lock)
+            record.say()
+            return record
+        path.unlink()
+        os.close(lock)
+    raise RuntimeError("no addresses are free for another cluster on this machine")
+
+
+def living() -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the clusters that run now, by number."""
+    for path in sorted(RECORDS.glob("*.json")):
+        with suppress(FileNotFoundError), open(path, "rb+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield int(path.stem), read(file.fileno())
+
+
+def locked(path: Path) -> int | None:
+    """Open and lock a record, or return None while its cluster lives."""
+    while True:
+        RECORDS.mkdir(exist_ok=True)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            continue  # the last cluster just took the folder along
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        with suppress(FileNotFoundError):
+            if os.stat(path).st_ino == os.fstat(handle).st_ino:
+                return handle
+        os.close(handle)  # it was released between our two steps
+
+
+def read(handle: int) -> dict[str, Any]:
+    """Return what a record says; nothing where it was only begun."""
+    content = os.pread(handle, 1 << 16, 0)
+    found: dict[str, Any] = json.loads(content) if content else {}
+    return found
+
+
+def clear(cgroup: str, folder: Path, patience: float = 20.0) -> None:
+    """Remove a cluster's groups and files, as soon as the last of its processes have let go of them."""
+    cgroups.remove(cgroup)
+    ends = time.monotonic() + patience
+    while folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.1)

@@ -1,0 +1,78 @@
+"""What a cluster is made of: programs built from their sources, and images of them; made once for a checkout."""
+
+import fcntl
+import functools
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.cluster.oci import write_image
+from tests.cluster.settings import PAUSE
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "tools"
+#: Seconds that building may take on a busy machine with two processors.
+BUILDING = 1700
+COREDNS = "windtunnel.local/coredns:v1.13.1"
+JOBSET = "windtunnel.local/jobset:v0.11.1"
+TRAINER = "windtunnel.local/trainer:v2.2.0"
+#: A shell, and a program that serves, gets and resolves: what the tests of the cluster itself run.
+PROBE = "windtunnel.local/probe:1"
+
+
+@functools.cache
+def tool(name: str, *arguments: str) -> Path:
+    """Return the path that a script of scripts/tools prints, which builds what is missing."""
+    command = [SCRIPTS / name, *arguments]
+    built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=BUILDING)
+    return Path(built.stdout.strip())
+
+
+def install() -> None:
+    """See to it that this machine has what nodes need."""
+    subprocess.run([SCRIPTS / "node"], check=True, timeout=BUILDING)
+
+
+def pause_image() -> Path:
+    """Return an archive of the image that holds a pod together."""
+    return image("pause", PAUSE, tool("probe"), {"pause": tool("probe")}, entry=["/pause"])
+
+
+def probe_image() -> Path:
+    """Return an archive of the tests' own image."""
+    return image("test", PROBE, tool("probe"), {"bin/probe": tool("probe")}, entry=[], sh=True)
+
+
+def coredns_image() -> Path:
+    """Return an archive of CoreDNS."""
+    return image("image", COREDNS, tool("coredns"), {"coredns": tool("coredns")}, entry=["/coredns"])
+
+
+def jobset_image() -> Path:
+    """Return an archive of JobSet's controller."""
+    return image("image", JOBSET, tool("jobset"), {"manager": tool("jobset")}, entry=["/manager"], user="65532:65532")
+
+
+def trainer_image() -> Path:
+    """Return an archive of Trainer's controller."""
+    programs = {"manager": tool("trainer")}
+    return image("image", TRAINER, tool("trainer"), programs, entry=["/manager"], user="65532:65532")
+
+
+def image(
+    kind: str,
+    name: str,
+    beside: Path,
+    programs: Mapping[str, Path],
+    *,
+    entry: Sequence[str],
+    user: str = "",
+    sh: bool = False,
+) -> Path:
+    """Write an image beside the program that it is of, unless it is there; the program's name has its digest."""
+    target = beside.with_name(f"{beside.name}.{kind}.tar")
+    if not target.exists():
+        with open(beside, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                write_image(target, name, programs, entry=entry, user=user, sh=sh)
+    return target
