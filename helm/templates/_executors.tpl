@@ -1,0 +1,20 @@
+{{/* The contexts that launches run in, as the JSON that WINDTUNNEL_EXECUTORS names. */}}
+{{- define "windtunnel.executors" -}}
+{{- $all := list -}}
+{{- $c := .Values.executors.cluster -}}
+{{- if $c.enabled -}}
+{{- $options := dict
+    "installation" (include "windtunnel.installation" .)
+    "namespace" .Values.projects.namespace
+    "create_namespaces" .Values.projects.create
+    "drivers_url" (include "windtunnel.setting" (dict "root" . "name" "driversUrl"))
+    "images" (dict "courier" (include "windtunnel.image" .) "prefix" .Values.environments.prefix "tag" .Values.environments.tag)
+    "pull_policy" .Values.image.pullPolicy
+    "pull_secrets" .Values.image.pullSecrets -}}
+{{- if .Values.scs.enabled -}}
+{{- $_ := set $options "scs" (dict "nodes" (include "windtunnel.scsFront" .) "audience" .Values.scs.audience) -}}
+{{- end -}}
+{{- $all = append $all (dict "name" $c.name "kind" "kubernetes" "cores" $c.cores "grace" $c.grace "options" (mergeOverwrite $options (deepCopy $c.options))) -}}
+{{- end -}}
+{{- dict "executors" (concat $all .Values.executors.others) | toPrettyJson -}}
+{{- end }}

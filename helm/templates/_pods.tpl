@@ -1,0 +1,235 @@
+{{/* The parts that pods have in common. */}}
+
+{{/* What restricted pod security asks of a container. */}}
+{{- define "windtunnel.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Of a pod; call with a dict of `user` and perhaps `group`. */}}
+{{- define "windtunnel.podConfined" -}}
+runAsNonRoot: true
+runAsUser: {{ .user }}
+runAsGroup: {{ .user }}
+fsGroup: {{ .user }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Spread over zones and nodes, as far as there are any. Call with root, component and perhaps zone. */}}
+{{- define "windtunnel.spread" -}}
+{{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+- maxSkew: 1
+  topologyKey: {{ $key }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "windtunnel.selector" $ | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{/* Where a pod may go. Call with the part's values. */}}
+{{- define "windtunnel.placed" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "windtunnel.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* How a role learns its settings. The pod's own address is a name it answers to: probes and Prometheus ask by it. */}}
+{{- define "windtunnel.environment" -}}
+envFrom:
+  - configMapRef: {name: {{ include "windtunnel.fullname" . }}-settings}
+  - secretRef: {name: {{ include "windtunnel.fullname" . }}-settings}
+{{- with .Values.existingSecret }}
+  - secretRef: {name: {{ . }}}
+{{- end }}
+{{- end }}
+
+{{/* A probe of a role without HTTP: its loop has turned within a minute. */}}
+{{- define "windtunnel.heart" -}}
+exec: {command: [{{ .root.Values.image.python | quote }}, -m, workers.heart, {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}/run/{{ .role }}.beat, "60"]}
+{{- end }}
+
+{{/*
+A role's Deployment, service account and disruption budget. Call with a dict: root, component, role (of `workers`),
+values, port (a setting's name, or none), probe (path, or none), account (whether it speaks to the API server),
+env and mounts and volumes (YAML, or none).
+*/}}
+{{- define "windtunnel.role" -}}
+{{- $v := .values -}}
+{{- $full := include "windtunnel.fullname" .root -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{- include "windtunnel.meta" . | nindent 2 }}
+automountServiceAccountToken: false
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{- include "windtunnel.meta" . | nindent 2 }}
+spec:
+  {{- if not ($v.autoscaling | default dict).enabled }}
+  replicas: {{ $v.replicas }}
+  {{- end }}
+  revisionHistoryLimit: 3
+  selector:
+    matchLabels: {{- include "windtunnel.selector" . | nindent 6 }}
+  strategy:
+    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+  template:
+    metadata:
+      labels: {{- include "windtunnel.labels" . | nindent 8 }}
+      annotations:
+        windtunnel/settings: {{ printf "%s%s%s" (include "windtunnel.settings" .root) (include "windtunnel.secrets" .root) (include "windtunnel.executors" .root) | sha256sum | trunc 16 }}
+        {{- with $v.annotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ $full }}-{{ .component }}
+      automountServiceAccountToken: {{ .account | default false }}
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: 60
+      securityContext: {{- include "windtunnel.podConfined" (dict "user" 10001) | nindent 8 }}
+      {{- include "windtunnel.pullSecrets" .root | nindent 6 }}
+      topologySpreadConstraints: {{- include "windtunnel.spread" . | nindent 8 }}
+      {{- include "windtunnel.placed" $v | nindent 6 }}
+      {{- if .root.Values.trial }}
+      initContainers:
+        # A trial's database comes up beside us: whoever comes first brings its schema, the others find it there.
+        - name: migrate
+          image: {{ include "windtunnel.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          workingDir: {{ .root.Values.image.workingDir }}
+          command:
+            - {{ .root.Values.image.python }}
+            - -c
+            - |
+              import subprocess, sys, time
+              while subprocess.run([sys.executable, "-m", "workers", "migrate"]).returncode:
+                  time.sleep(1)
+          {{- include "windtunnel.environment" .root | nindent 10 }}
+          securityContext: {{- include "windtunnel.confined" . | nindent 12 }}
+          resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 512Mi}}
+          volumeMounts:
+            - {name: home, mountPath: {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}}
+            - {name: tmp, mountPath: /tmp}
+      {{- end }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "windtunnel.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          workingDir: {{ .root.Values.image.workingDir }}
+          command: [{{ .root.Values.image.python | quote }}, -m, workers, {{ .role }}]
+          {{- include "windtunnel.environment" .root | nindent 10 }}
+          env:
+            - name: POD_IP
+              valueFrom: {fieldRef: {fieldPath: status.podIP}}
+            - name: WINDTUNNEL_NAMES
+              value: {{ printf "%s,$(POD_IP),[$(POD_IP)]" (include "windtunnel.setting" (dict "root" .root "name" "names")) }}
+            {{- with .env }}
+            {{- . | nindent 12 }}
+            {{- end }}
+          {{- if .port }}
+          ports:
+            - {name: http, containerPort: {{ include "windtunnel.setting" (dict "root" .root "name" .port) }}}
+          startupProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 2
+            failureThreshold: 60
+          readinessProbe:
+            httpGet: {path: {{ .probe }}, port: http}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          livenessProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 15
+            timeoutSeconds: 5
+            failureThreshold: 4
+          lifecycle:
+            # Those who still send here learn that this pod is leaving before it is gone.
+            preStop: {sleep: {seconds: 5}}
+          {{- else }}
+          startupProbe: {{- include "windtunnel.heart" . | nindent 12 }}
+            periodSeconds: 5
+            timeoutSeconds: 10
+            failureThreshold: 24
+          readinessProbe: {{- include "windtunnel.heart" . | nindent 12 }}
+            periodSeconds: 30
+            timeoutSeconds: 10
+          livenessProbe: {{- include "windtunnel.heart" . | nindent 12 }}
+            periodSeconds: 30
+            timeoutSeconds: 10
+            failureThreshold: 4
+          {{- end }}
+          securityContext: {{- include "windtunnel.confined" . | nindent 12 }}
+          resources: {{- toYaml $v.resources | nindent 12 }}
+          volumeMounts:
+            - {name: home, mountPath: {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}}
+            - {name: tmp, mountPath: /tmp}
+            - {name: executors, mountPath: /etc/windtunnel/executors, readOnly: true}
+            {{- if .root.Values.connectionsSecret }}
+            - {name: connections, mountPath: /etc/windtunnel/connections, readOnly: true}
+            {{- end }}
+            {{- with .mounts }}
+            {{- . | nindent 12 }}
+            {{- end }}
+      volumes:
+        - {name: home, emptyDir: {sizeLimit: {{ $v.scratch | default "10Gi" }}}}
+        - {name: tmp, emptyDir: {sizeLimit: 4Gi}}
+        - {name: executors, configMap: {name: {{ $full }}-executors}}
+        {{- with .root.Values.connectionsSecret }}
+        # Readable by its owner alone, as the file has to be.
+        - {name: connections, secret: {secretName: {{ . }}, defaultMode: 0400}}
+        {{- end }}
+        {{- with .volumes }}
+        {{- . | nindent 8 }}
+        {{- end }}
+{{- include "windtunnel.budget" . }}
+{{- include "windtunnel.scaling" . }}
+{{- end }}
+
+{{- define "windtunnel.budget" }}
+{{- if .values.disruption }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{- include "windtunnel.meta" . | nindent 2 }}
+spec:
+  {{- toYaml .values.disruption | nindent 2 }}
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- include "windtunnel.selector" . | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- define "windtunnel.scaling" }}
+{{- with .values.autoscaling }}
+{{- if .enabled }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{- include "windtunnel.meta" $ | nindent 2 }}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ include "windtunnel.fullname" $.root }}-{{ $.component }}}
+  minReplicas: {{ .minReplicas }}
+  maxReplicas: {{ .maxReplicas }}
+  metrics:
+    - type: Resource
+      resource: {name: cpu, target: {type: Utilization, averageUtilization: {{ .cpuPercent }}}}
+  behavior:
+    # A stream may last for hours, and is broken by leaving early.
+    scaleDown: {stabilizationWindowSeconds: 600}
+{{- end }}
+{{- end }}
+{{- end }}
