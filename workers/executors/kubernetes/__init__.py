@@ -1,0 +1,23 @@
+"""Kubernetes: one context's cluster as an executor."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from workers.executors.kubernetes.access import open_access
+from workers.executors.kubernetes.client import Client
+from workers.executors.kubernetes.executor import KubernetesExecutor
+from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.options import parse
+
+if TYPE_CHECKING:
+    from workers.executors.contexts import Here
+
+
+def open(name: str, options: Mapping[str, Any], here: "Here") -> KubernetesExecutor:
+    """Return the executor of a cluster; it is asked nothing yet, so that one that is away stops nobody."""
+    chosen = parse(options)
+    measures = Measures(name)
+    access = open_access(chosen.kubeconfig, chosen.context)
+    return KubernetesExecutor(
+        name, Client(access, time_out=chosen.time_out, observer=measures.called), chosen, measures
+    )

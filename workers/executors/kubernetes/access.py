@@ -89,9 +89,8 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> s
 
 
 def _bytes(user: Mapping[str, Any], key: str, folder: Path) -> bytes:
-    if inline := user.get(f"{key}-data"):
-        return base64.b64decode(inline)
-    return (folder / user[key]).read_bytes()
+    inline = user.get(f"{key}-data")
+    return base64.b64decode(inline) if inline else Path(folder / user[key]).read_bytes()
 
 
 def _prove(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

@@ -11,7 +11,7 @@ from workers.executors.kubernetes.client import ListOf
 
 #: Labels and annotations of ours.
 INSTALLATION, LAUNCH = "windtunnel/installation", "windtunnel/launch"
-WORKERS, CPU, MEMORY = "windtunnel/workers", "windtunnel/cpu", "windtunnel/memory"
+WORKERS, CPU, MEMORY, GANG = "windtunnel/workers", "windtunnel/cpu", "windtunnel/memory", "windtunnel/gang"
 INDEX = "batch.kubernetes.io/job-completion-index"
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ PARTS = (POLICY, SECRET, SERVICE, CONFIG)
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*OWNERS, *PARTS)}
 
 
-class Read(msgspec.Struct, rename="camel", frozen=True):
+class Read(msgspec.Struct, rename="camel"):
     """The base of what is read: fields are named as here, in camel case; others are skipped."""
 
 
@@ -214,6 +214,12 @@ class Node(Read):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
+    @property
+    def open(self) -> bool:
+        """Tell whether it is up and takes pods."""
+        ready = any(one.type == "Ready" and one.status == "True" for one in self.status.conditions or ())
+        return ready and not self.spec.unschedulable
+
 
 class Plain(Read):
     """Any object, of which only who it is is read."""
@@ -238,32 +244,28 @@ class ApiGroups(Read):
     groups: tuple[ApiGroup, ...] = ()
 
 
-class ListMeta(msgspec.Struct, rename="camel"):
-    continue_: str | None = msgspec.field(default=None, name="continue")
-
-
 class Owners(ListOf):
-    items: list[Owner] = []
+    items: tuple[Owner, ...] = ()
 
 
 class Pods(ListOf):
-    items: list[Pod] = []
+    items: tuple[Pod, ...] = ()
 
 
 class Events(ListOf):
-    items: list[Event] = []
+    items: tuple[Event, ...] = ()
 
 
 class Workloads(ListOf):
-    items: list[Workload] = []
+    items: tuple[Workload, ...] = ()
 
 
 class Nodes(ListOf):
-    items: list[Node] = []
+    items: tuple[Node, ...] = ()
 
 
 class Plains(ListOf):
-    items: list[Plain] = []
+    items: tuple[Plain, ...] = ()
 
 
 def quantity(given: Any) -> float:

@@ -23,7 +23,9 @@ def error_of(refused: Refused, namespace: str) -> PlatformError:
         return ClusterFull(f"The namespace {namespace} is being deleted. Launches are taken again once it is back.")
     if right := _RIGHT.search(refused.message):
         what = f"{right['resource']}{right['group'] and '.' + right['group']}"
-        return NotGranted(f"The platform's account may not {right['verb']} {what} in {namespace}; grant it that: {said}")
+        return NotGranted(
+            f"The platform's account may not {right['verb']} {what} in {namespace}; grant it that: {said}"
+        )
     if missing_namespace(refused):
         return LaunchRefused(
             f"The cluster has no namespace {namespace}. Create it (`kubectl create namespace {namespace}`), "

@@ -52,7 +52,9 @@ SAYINGS: Mapping[str, Saying] = {
     # a pod that lost its place
     "Evicted": S("A pod was evicted from its node ({said}). Its work is done again; nothing is lost."),
     "PreemptionByScheduler": S("A pod made room for one of higher priority. Its work is done again elsewhere."),
-    "DeletionByTaintManager": S("A pod left a node that takes none like it any more. Its work is done again elsewhere."),
+    "DeletionByTaintManager": S(
+        "A pod left a node that takes none like it any more. Its work is done again elsewhere."
+    ),
     "EvictionByEvictionAPI": S("A pod was asked off its node, as when nodes are drained. Its work is done again."),
     "DeletionByPodGC": S("A pod was removed with its node, which is gone. Its work is done again elsewhere."),
     "TerminationByKubelet": S("The node ended a pod to save itself ({said}). Its work is done again."),
@@ -66,7 +68,9 @@ SAYINGS: Mapping[str, Saying] = {
     "quota": S("The project's quota in the cluster is used up ({said}). It goes on once there is room, or more quota."),
     "security": S("The namespace's pod security refuses our pods: {said}. See the chart's notes on it.", lasting=True),
     "denied": S("The cluster's rules refuse our pods: {said}. Whoever runs the cluster can say why.", lasting=True),
-    "webhook": S("One of the cluster's admission webhooks fails: {said}. It is tried again; tell who runs the cluster."),
+    "webhook": S(
+        "One of the cluster's admission webhooks fails: {said}. It is tried again; tell who runs the cluster."
+    ),
     "forbidden": S("The cluster's controllers may not make our pods: {said}.", lasting=True),
     "FailedCreate": S("The cluster could not make a pod: {said}. It is tried again."),
     # the whole launch
@@ -92,7 +96,9 @@ def clean(text: str, longest: int = LONGEST) -> str:
 def lacking(message: str) -> str:
     """Read from the scheduler's words what there is too little of, or what does not fit."""
     total = re.match(r"0/(\d+) nodes are available", message)
-    facts = [f"not enough {name}" for name in dict.fromkeys(re.findall(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*)", message))]
+    facts = [
+        f"not enough {name}" for name in dict.fromkeys(re.findall(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*)", message))
+    ]
     facts += [words for pattern, words in _OBSTACLES.items() if re.search(pattern, message)]
     return (", ".join(facts) or "none fits") + (f" on {total[1]} nodes" if total else "")
 

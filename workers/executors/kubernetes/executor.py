@@ -1,0 +1,268 @@
+"""The executor of a Kubernetes cluster: launches become objects there, and what is seen of them becomes sightings."""
+
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from core.domain.launches import Launch, Phase, Sighting
+from core.errors import Unsupported
+from workers.executors.kubernetes import manifests, names
+from workers.executors.kubernetes.client import Client, Refused, path_of
+from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
+from workers.executors.kubernetes.glance import Glance
+from workers.executors.kubernetes.look import Look
+from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.objects import (
+    CPU,
+    GANG,
+    INDEX,
+    JOB,
+    JOBSET,
+    KINDS,
+    LONG_AGO,
+    MEMORY,
+    NAMESPACE,
+    OWNERS,
+    PARTS,
+    POD,
+    POLICY,
+    WORKERS,
+    Kind,
+    Plain,
+    Pod,
+    quantity,
+)
+from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.refusals import error_of, missing_namespace
+from workers.executors.kubernetes.sightings import COURIER, phase_of
+
+logger = logging.getLogger(__name__)
+
+#: Ids that are remembered as gone, so that a late submission does not bring one back.
+REMEMBERED = 10_000
+#: Seconds that a launch of ours may be missing in the API server's cache after it was made.
+UNSEEN = 5.0
+#: Seconds between two looks whether a pod has begun to write a log; a pod that is silent so long is looked at again.
+LOOK, SILENCE = 0.5, 60.0
+
+
+class KubernetesExecutor:
+    """Makes launches in one cluster. Nothing need be remembered: what is, spares calls."""
+
+    own_environments = True
+
+    def __init__(self, name: str, client: Client, options: Options, measures: Measures) -> None:
+        self.name, self.measures = name, measures
+        self._client, self._options, self._look = client, options, Look(client, options)
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._made: dict[str, tuple[float, str]] = {}
+        self._glance = Glance(self._look)
+
+    # -- begin
+
+    def submit(self, launch: Launch) -> None:
+        """Make its objects: what shields it first, what runs it last, so that half of it runs nothing."""
+        if launch.id in self._gone:
+            return
+        namespace = names.namespace(self._options.namespace, launch.project)
+        objects = sorted(manifests.of(launch, self._options, self._look.served()), key=_turn)
+        owner = next(one for one in objects if KINDS[one["kind"]] in OWNERS)
+        owner["metadata"].setdefault("annotations", {}).update(_needs(launch))
+        try:
+            self._make(objects, namespace)
+        except Refused as refused:
+            if refused.status == 404 and not missing_namespace(refused):
+                self._look.forget()  # an operator was taken away
+            self._unmake(names.owner(launch.id), namespace)
+            raise error_of(refused, namespace) from None
+        self._made[launch.id] = time.monotonic(), namespace
+
+    def _make(self, objects: Sequence[dict[str, Any]], namespace: str) -> None:
+        """Create them one after the other, all owned by the first: when that goes, the cluster sweeps the rest."""
+        whose: list[dict[str, str]] = []
+        for one in objects:
+            document = {**one, "metadata": {**one["metadata"], "namespace": namespace, "ownerReferences": whose}}
+            uid = self._create(document, namespace)
+            if not whose:
+                name = one["metadata"]["name"]
+                whose = [{"apiVersion": one["apiVersion"], "kind": one["kind"], "name": name, "uid": uid}]
+
+    def _create(self, document: dict[str, Any], namespace: str) -> str:
+        """Create an object; return its identity, also if it was there."""
+        kind = KINDS[document["kind"]]
+        path = path_of(document["apiVersion"], kind.plural, namespace)
+        try:
+            answer = self._client.create(path, document)
+        except Refused as refused:
+            if refused.reason == "AlreadyExists":
+                return self._identity(kind, namespace, document["metadata"]["name"])
+            if not (missing_namespace(refused) and self._options.create_namespaces):
+                raise
+            self._open_namespace(namespace)
+            answer = self._client.create(path, document)
+        return msgspec.json.decode(answer, type=Plain).metadata.uid
+
+    def _identity(self, kind: Kind, namespace: str, name: str) -> str:
+        if kind in (POLICY, *OWNERS):
+            found = self._client.get(path_of(kind.api, kind.plural, namespace, name), Plain).metadata
+            if found.deletion_timestamp is not None:
+                raise Refused(409, "Gone", f"{kind.name} {name} is just being deleted")
+            return found.uid
+        return ""  # a secret is never read, and owns nothing
+
+    def _open_namespace(self, namespace: str) -> None:
+        labels = {
+            "windtunnel/installation": self._options.installation,
+            "pod-security.kubernetes.io/enforce": "restricted",
+        }
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
+        try:
+            self._client.create(path_of(NAMESPACE.api, NAMESPACE.plural), document)
+        except Refused as refused:
+            if refused.reason != "AlreadyExists":
+                raise
+
+    # -- look
+
+    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+        """List owners once; ask for pods and warnings only where something does not simply run."""
+        asked = {id: None for id in ids if id not in self._gone}
+        if not asked:
+            return {}
+        now = datetime.now(UTC)
+        found = {id: one for id, one in self._look.owners(asked).items() if id in asked}
+        there = {id: owner for id, (_, owner) in found.items() if owner.metadata.deletion_timestamp is None}
+        self._glance.refresh(there)
+        seen = {
+            id: self._glance.sighting(owner, now=now, patience=self._options.patience) for id, owner in there.items()
+        }
+        for id in asked:
+            if id not in found and time.monotonic() - self._made.get(id, (-UNSEEN, ""))[0] < UNSEEN:
+                seen[id] = Sighting(id=id, phase=Phase.STARTING)
+        self.measures.saw(seen.values())
+        return seen
+
+    def strays(self, known: Collection[str]) -> Sequence[str]:
+        """List what runs and what shields, all that a launch is found by."""
+        owners = {id for id, (_, one) in self._look.owners(recent=True).items() if not one.metadata.deletion_timestamp}
+        shields = {one.metadata.launch for one in self._look.policies() if not one.metadata.deletion_timestamp}
+        return sorted((owners | shields) - set(known) - {""})
+
+    def capacity(self) -> Mapping[str, int]:
+        """Return what the nodes have, or we are told to reckon with, less what our own launches were made for."""
+        cores, memory = self._total()
+        for _, owner in self._look.owners(recent=True).values():
+            if phase_of(owner) is not Phase.ENDED and owner.metadata.launch not in self._gone:
+                held = owner.metadata.annotations
+                workers = float(held.get(WORKERS, 0))
+                cores -= workers * float(held.get(CPU, 0))
+                memory -= workers * float(held.get(MEMORY, 0))
+        return {"cpu": max(0, math.floor(cores)), "memory": max(0, math.floor(memory))}
+
+    def _total(self) -> tuple[float, float]:
+        wanted, told = self._options.node_selector, float(self._options.cores)
+        try:
+            nodes = self._look.nodes()
+        except PermissionError:
+            if not told:
+                raise
+            return told, 0.0
+        fit = [
+            node.status.allocatable for node in nodes if node.open and wanted.items() <= node.metadata.labels.items()
+        ]
+        cores = sum(quantity(one.get("cpu", 0)) for one in fit)
+        return told or cores, sum(quantity(one.get("memory", 0)) for one in fit)
+
+    # -- change and end
+
+    def resize(self, launch_id: str, workers: int) -> None:
+        """Make more pods of the one Indexed Job, or fewer, as one may while both its numbers stay the same."""
+        kind, owner = self._look.owners([launch_id], recent=True).get(launch_id, (None, None))
+        if kind is None or owner is None:
+            return
+        if kind not in (JOBSET, JOB) or len(owner.spec.replicated_jobs) > 1 or owner.metadata.annotations.get(GANG):
+            raise Unsupported("A gang keeps its width: its replicas know each other by number. Submit it anew.")
+        pods = max(1, math.ceil(workers / self._options.seats))
+        here, name = owner.metadata.namespace, owner.metadata.name
+        child = name if kind is JOB else f"{name}-{REPLICATED}-0"
+        try:
+            self._client.patch(
+                path_of(JOB.api, JOB.plural, here, child), {"spec": {"parallelism": pods, "completions": pods}}
+            )
+            noted = {"metadata": {"annotations": {WORKERS: str(workers)}}}
+            self._client.patch(path_of(kind.api, kind.plural, here, name), noted)
+        except Refused as refused:
+            if refused.status == 404:
+                raise Unsupported("Its pods are not there yet; ask again once it runs.") from None
+            raise error_of(refused, here) from None
+
+    def cancel(self, launch_id: str) -> None:
+        """Delete what was made of it, at once for all to see; the cluster sweeps up what that owned."""
+        self._gone[launch_id] = None
+        while len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
+        made = self._made.pop(launch_id, None)
+        name = names.owner(launch_id)
+        spaces = {one.metadata.namespace for _, one in self._look.parts(launch_id)} | ({made[1]} if made else set())
+        for namespace in spaces:
+            self._unmake(name, namespace)
+
+    def _unmake(self, name: str, namespace: str) -> None:
+        """Delete what has a launch's name in a namespace: what runs first, what shields it last."""
+        kinds = [*self._look.kinds(), *(kind for kind in reversed(PARTS))]
+        for kind in kinds:
+            try:
+                self._client.delete(path_of(kind.api, kind.plural, namespace, name))
+            except Refused as refused:
+                raise PermissionError(str(error_of(refused, namespace))) from None
+
+    # -- listen
+
+    def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
+        """Follow what the replica's courier says, or its program where it has none; nothing once it is gone."""
+        while (pod := self._pod(launch_id, replica)) is not None:
+            parts = [one.name for one in pod.spec.containers]
+            container = COURIER if COURIER in parts else parts[0]
+            path = path_of(POD.api, POD.plural, pod.metadata.namespace, pod.metadata.name, "log")
+            try:
+                yield from self._client.lines(path, quiet=SILENCE, container=container, follow="true")
+                return
+            except Refused as refused:
+                if refused.status not in (400, 404):  # 400: its container is not made yet
+                    raise PermissionError(str(error_of(refused, pod.metadata.namespace))) from None
+            time.sleep(LOOK)
+
+    def _pod(self, launch_id: str, replica: int) -> Pod | None:
+        """Return the newest pod of this number, waiting for it while the launch may still make one."""
+        while True:
+            pods = [one for one in self._look.pods([launch_id]).get(launch_id, []) if _number(one) == replica]
+            if pods:
+                return max(pods, key=lambda one: one.metadata.creation_timestamp or LONG_AGO)
+            _, owner = self._look.owners([launch_id], recent=True).get(launch_id, (None, None))
+            if owner is None or phase_of(owner) is Phase.ENDED:
+                return None
+            time.sleep(LOOK)
+
+
+def _turn(document: Mapping[str, Any]) -> int:
+    """Order of making: policies, then secrets and the like, then what runs."""
+    kind = KINDS[document["kind"]]
+    return PARTS.index(kind) if kind in PARTS else len(PARTS)
+
+
+def _needs(launch: Launch) -> dict[str, str]:
+    """Note on the owner what it takes, so that whoever looks knows without us."""
+    gang = launch.gang
+    workers = gang.size * gang.slices if gang else launch.workers
+    whole = {WORKERS: str(workers), CPU: str(launch.placement.cpu), MEMORY: str(launch.placement.memory)}
+    return whole | ({GANG: gang.communication} if gang else {})
+
+
+def _number(pod: Pod) -> int:
+    return int(pod.metadata.labels.get(INDEX, "0"))

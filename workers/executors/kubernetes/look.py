@@ -1,0 +1,166 @@
+"""What an executor reads of a cluster: one list of owners, and more only where something does not simply run."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from workers.executors.kubernetes.client import Client, ListOf, Refused, path_of
+from workers.executors.kubernetes.manifests import Served
+from workers.executors.kubernetes.names import label
+from workers.executors.kubernetes.objects import (
+    EVENT,
+    INSTALLATION,
+    JOB,
+    JOBSET,
+    LAUNCH,
+    MPIJOB,
+    NODE,
+    OWNERS,
+    POD,
+    POLICY,
+    TRAINJOB,
+    ApiGroups,
+    Event,
+    Events,
+    Kind,
+    Node,
+    Nodes,
+    Owner,
+    Owners,
+    Plain,
+    Plains,
+    Pod,
+    Pods,
+    Workload,
+    Workloads,
+)
+from workers.executors.kubernetes.options import Options
+
+L = TypeVar("L", bound=ListOf)
+
+#: Seconds that what the cluster serves is believed; operators are installed while we run.
+DISCOVERED = 300.0
+#: Launches that one question about pods names, and pods that it is answered with: enough to say what is amiss.
+ASKED, ANSWERED = 50, 500
+#: Namespaces whose events are read in one look.
+PLACES = 8
+
+
+class Look:
+    """The questions. All raise OSError where there is no answer, and PermissionError where we may not ask."""
+
+    def __init__(self, client: Client, options: Options, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._options, self._clock = client, options, clock
+        self._served: Served | None = None
+        self._groups: Mapping[str, str] = {}
+        self._until = float("-inf")
+
+    def served(self) -> Served:
+        """Return which of the kinds that we may use the cluster serves."""
+        if self._served is None or self._clock() >= self._until:
+            groups = self._client.get("/apis", ApiGroups).groups
+            versions = {one.group_version for group in groups for one in group.versions}
+            self._groups = {group.name: group.preferred_version.version for group in groups}
+            self._served = Served(
+                jobset=JOBSET.api in versions,
+                trainer=TRAINJOB.api in versions,
+                mpijob=MPIJOB.api in versions,
+                kueue="kueue.x-k8s.io" in self._groups,
+                dra=self._groups.get("resource.k8s.io", ""),
+            )
+            self._until = self._clock() + DISCOVERED
+        return self._served
+
+    def forget(self) -> None:
+        """Look anew at what is served: something was not, that should have been."""
+        self._until = float("-inf")
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of owners that are served, likeliest first."""
+        served = self.served()
+        there = {JOBSET: served.jobset, JOB: True, TRAINJOB: served.trainer, MPIJOB: served.mpijob}
+        return [kind for kind in OWNERS if there[kind]]
+
+    def owners(self, ids: Collection[str] | None = None, *, recent: bool = False) -> dict[str, tuple[Kind, Owner]]:
+        """Return launches by id: all, or until these have been found, which most often takes one list.
+
+        ``recent``: as it is now. Else as the API server's cache has it, which costs the cluster next to nothing.
+        """
+        found: dict[str, tuple[Kind, Owner]] = {}
+        for kind in self.kinds():
+            for owner in self._owners(kind, recent):
+                found.setdefault(owner.metadata.launch, (kind, owner))
+            if ids is not None and all(id in found for id in ids):
+                break
+        return found
+
+    def _owners(self, kind: Kind, recent: bool) -> Iterable[Owner]:
+        # what an owner makes has its labels, too: a JobSet's jobs and a TrainJob's JobSet are not launches of their own
+        query = {"labelSelector": f"{INSTALLATION}={self._options.installation}"}
+        if not recent:
+            query["resourceVersion"] = "0"
+        listed = self.ask(kind, Owners, **query)
+        return [one for one in listed.items if not any(ref.kind in _MAKERS for ref in one.metadata.owner_references)]
+
+    def ask(self, kind: Kind, shape: type[L], namespace: str = "", **query: str) -> L:
+        """List a kind, in all namespaces or in the one that all projects share; nothing where it is not served."""
+        space = namespace or (self._options.namespace if self._options.shared_namespace else "")
+        return self._list(path_of(kind.api, kind.plural, space), kind, shape, query)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the cluster's nodes."""
+        return self._list(path_of(NODE.api, NODE.plural), NODE, Nodes, {"resourceVersion": "0"}).items
+
+    def _list(self, path: str, kind: Kind, shape: type[L], query: Mapping[str, str]) -> L:
+        try:
+            return self._client.get(path, shape, **query)
+        except Refused as refused:
+            if refused.status == 404:
+                self.forget()
+                return shape()
+            raise PermissionError(f"Our account may not list {kind.plural}. Grant it that: {refused.message}") from None
+
+    def parts(self, id: str) -> list[tuple[Kind, Owner | Plain]]:
+        """Return everything that is listed under a launch's label, as it is now: its owners and its policies."""
+        query = {"labelSelector": f"{LAUNCH}={label(id)}"}
+        found: list[tuple[Kind, Owner | Plain]] = []
+        for kind in self.kinds():
+            found += [(kind, one) for one in self.ask(kind, Owners, **query).items]
+        found += [(POLICY, one) for one in self.ask(POLICY, Plains, **query).items]
+        return found
+
+    def policies(self) -> tuple[Plain, ...]:
+        """Return the policies of all launches: the first thing that is made of one, and the last that is left."""
+        return self.ask(POLICY, Plains, labelSelector=f"{INSTALLATION}={self._options.installation},{LAUNCH}").items
+
+    def pods(self, ids: Sequence[str]) -> dict[str, list[Pod]]:
+        """Return the pods of a few launches by id."""
+        found: dict[str, list[Pod]] = {}
+        if ids:
+            query = {"labelSelector": f"{LAUNCH} in ({','.join(map(label, ids[:ASKED]))})", "limit": str(ANSWERED)}
+            for pod in self.ask(POD, Pods, **query).items:
+                found.setdefault(pod.metadata.launch, []).append(pod)
+        return found
+
+    def events(self, namespaces: Collection[str]) -> list[Event]:
+        """Return the warnings of a few namespaces."""
+        found: list[Event] = []
+        for namespace in sorted(namespaces)[:PLACES]:
+            query = {"fieldSelector": "type=Warning", "limit": str(ANSWERED)}
+            found += self.ask(EVENT, Events, namespace, **query).items
+        return found
+
+    def workloads(self, namespaces: Collection[str]) -> dict[tuple[str, str], list[Workload]]:
+        """Return what waits in the cluster's own queue, by namespace and name of its owner."""
+        found: dict[tuple[str, str], list[Workload]] = {}
+        if not namespaces or not self.served().kueue:
+            return found
+        kind = Kind("Workload", f"kueue.x-k8s.io/{self._groups['kueue.x-k8s.io']}", "workloads")
+        for namespace in sorted(namespaces)[:PLACES]:
+            for one in self.ask(kind, Workloads, namespace).items:
+                for reference in one.metadata.owner_references:
+                    found.setdefault((namespace, reference.name), []).append(one)
+        return found
+
+
+_MAKERS = frozenset({kind.name for kind in OWNERS})
