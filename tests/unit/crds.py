@@ -1,0 +1,75 @@
+"""Schemas of what a cluster takes, closed: Kubernetes drops a field it does not know, a test must not."""
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import yaml
+
+FOLDER = Path(__file__).parents[1] / "crds"
+#: Kinds of Kubernetes itself, by where its API description keeps them.
+BUILT_IN = {
+    ("batch/v1", "Job"): "io.k8s.api.batch.v1.Job",
+    ("networking.k8s.io/v1", "NetworkPolicy"): "io.k8s.api.networking.v1.NetworkPolicy",
+    ("v1", "Secret"): "io.k8s.api.core.v1.Secret",
+    ("v1", "Service"): "io.k8s.api.core.v1.Service",
+    ("v1", "ConfigMap"): "io.k8s.api.core.v1.ConfigMap",
+}
+
+
+def complaints(one: dict[str, Any]) -> list[str]:
+    """Return what each version of its schema has against an object; nothing: all take it as it is."""
+    found = list(_validators(one["apiVersion"], one["kind"]))
+    assert found, f"no schema for {one['apiVersion']} {one['kind']}"
+    return [
+        f"{name}: {'/'.join(map(str, error.instance_path))}: {error.message}"
+        for name, validator in found
+        for error in validator.iter_errors(one)
+    ]
+
+
+def _validators(version: str, kind: str) -> Iterator[tuple[str, jsonschema_rs.Draft202012Validator]]:
+    if (version, kind) in BUILT_IN:
+        yield "kubernetes-1.35", _built_in(BUILT_IN[version, kind])
+    for name, schema in _custom().get((version, kind), ()):
+        yield name, _compiled(name, version, kind, json.dumps(schema))
+
+
+@functools.cache
+def _compiled(name: str, version: str, kind: str, schema: str) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(json.loads(schema))
+
+
+@functools.cache
+def _built_in(name: str) -> jsonschema_rs.Draft202012Validator:
+    schemas = json.loads((FOLDER / "kubernetes-1.35" / "schemas.json").read_text())
+    whole = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": _closed(schemas)}}
+    return jsonschema_rs.Draft202012Validator(whole)
+
+
+@functools.cache
+def _custom() -> dict[tuple[str, str], list[tuple[str, dict[str, Any]]]]:
+    found: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = {}
+    for path in sorted(FOLDER.glob("*/*.yaml")):
+        definition = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
+        for version in definition["versions"]:
+            key = (f"{definition['group']}/{version['name']}", definition["names"]["kind"])
+            found.setdefault(key, []).append((path.parent.name, _closed(version["schema"]["openAPIV3Schema"])))
+    return found
+
+
+def _closed(schema: Any) -> Any:
+    """Refuse unknown fields wherever some are known, and say in JSON Schema what Kubernetes says in its own words."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _closed(value) for key, value in schema.items()}
+    if made.get("x-kubernetes-int-or-string") or made.get("format") == "int-or-string":
+        return {"type": ["integer", "string"]}
+    if isinstance(made.get("properties"), dict) and not made.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    return made

@@ -1,0 +1,175 @@
+"""What a launch becomes in a cluster: as files to read, and held to the schemas of those who take it."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.errors import PlatformError
+from tests.unit.crds import complaints
+from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
+from workers.executors.kubernetes import manifests
+from workers.executors.kubernetes.manifests import Served
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kubernetes"
+
+
+def made(name: str):
+    about, served = SAMPLES[name]
+    return manifests.of(about, OPTIONS, served)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_launch_becomes_what_was_agreed(name):
+    """To agree on something new, remove the file and run this again; then read the difference."""
+    path = GOLDEN / f"{name}.yaml"
+    text = yaml.safe_dump_all(made(name), sort_keys=False, width=120)
+    if not path.exists():
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_no_golden_file_is_of_something_gone():
+    assert {path.stem for path in GOLDEN.glob("*.yaml")} == set(SAMPLES)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_version_of_the_schemas_takes_it_with_no_field_unknown(name):
+    for one in made(name):
+        assert complaints(one) == []
+
+
+@pytest.mark.parametrize("name", ["independent", "independent-without-jobset", "gang-trainer", "gang-mpi-operator"])
+def test_a_field_that_nobody_knows_is_seen(name):
+    for one in made(name):
+        broken = copy.deepcopy(one)
+        broken.get("spec", broken)["bogus"] = 1
+        assert any("bogus" in said for said in complaints(broken))
+
+
+def test_a_misspelt_field_deep_in_a_pod_is_seen():
+    owner = copy.deepcopy(made("independent")[0])
+    pod = owner["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["securityContext"]["readOnlyRootFileSystem"] = True
+    assert len(complaints(owner)) == 2  # one for each version
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_token_is_in_the_secret_of_the_courier_alone(name):
+    about, _ = SAMPLES[name]
+    owner, secret, *others = made(name)
+    assert about.token not in json.dumps([owner, *others])
+    assert ("token" in secret["data"]) == (about.gang is None)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_object_can_be_found_and_billed(name):
+    for one in made(name):
+        labels = one["metadata"]["labels"]
+        assert labels["windtunnel/installation"] == "acme" and labels["windtunnel/launch"] == "s1x1x1"
+        assert labels["windtunnel/project"] == "street" and labels["windtunnel/attempt"] == "1"
+        assert one["metadata"]["namespace"] == "windtunnel-street" and one["metadata"]["name"] == "wt-s1x1x1"
+
+
+def pods(one):
+    """Yield every template of a pod in an object."""
+    if isinstance(one, dict):
+        if "containers" in one.get("spec", {}):
+            yield one
+        for value in one.values():
+            yield from pods(value)
+    elif isinstance(one, list):
+        for value in one:
+            yield from pods(value)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "operator" not in name and "trainer" not in name])
+def test_pods_are_restricted_as_the_strictest_standard_asks(name):
+    found = list(pods(made(name)[0]))
+    assert found
+    for pod in found:
+        spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
+        assert spec["securityContext"]["runAsNonRoot"] and spec["restartPolicy"] == "Never"
+        for container in spec["containers"]:
+            safe = container["securityContext"]
+            assert safe["runAsNonRoot"] and safe["readOnlyRootFilesystem"] and not safe["allowPrivilegeEscalation"]
+            assert safe["capabilities"] == {"drop": ["ALL"]} and safe["seccompProfile"]["type"] == "RuntimeDefault"
+            assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+        users = [container["securityContext"]["runAsUser"] for container in spec["containers"]]
+        assert len(set(users)) == len(users)
+
+
+def test_devices_and_claims_are_the_hosts_alone():
+    [pod] = pods(made("independent-everything")[0])
+    asked = {one["name"]: one["resources"]["limits"].keys() for one in pod["spec"]["containers"]}
+    assert "nvidia.com/gpu" in asked["host"]
+    assert asked["courier"] == asked["player"] == {"memory"}
+    claims = [one["name"] for one in pod["spec"]["containers"] if "claims" in one["resources"]]
+    assert claims == ["host"]
+
+
+def test_only_the_courier_writes_to_what_is_shared_and_sees_the_token():
+    [pod] = pods(made("independent")[0])
+    for container in pod["spec"]["containers"]:
+        shared = {
+            one["name"]: one.get("readOnly", False) for one in container["volumeMounts"] if "tmp" not in one["name"]
+        }
+        if container["name"] == "courier":
+            assert shared == {"posts": False, "files": False, "token": True}
+        else:
+            assert shared == {"posts": True, "files": True}
+
+
+@pytest.mark.parametrize(("workers", "seats", "count"), [(1, 1, 1), (8, 4, 2), (9, 4, 3), (12736, 1, 12736)])
+def test_there_are_as_many_pods_as_seats_are_needed(workers, seats, count):
+    owner = manifests.of(launch(workers=workers), dataclasses.replace(OPTIONS, seats=seats), ALL)[0]
+    spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert spec["parallelism"] == spec["completions"] == count
+
+
+def test_what_waits_in_a_queue_comes_suspended_with_its_label():
+    for about in (launch(placement=EVERYTHING), gang(placement=EVERYTHING)):
+        owner = manifests.of(about, OPTIONS, ALL)[0]
+        assert owner["spec"]["suspend"] is True
+        assert owner["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "simulations"
+
+
+def test_the_leader_begins_when_all_replicas_are_ready_and_its_success_is_that_of_all():
+    spec = made("gang-torch")[0]["spec"]
+    workers, leader = spec["replicatedJobs"]
+    assert leader["dependsOn"] == [{"name": workers["name"], "status": "Ready"}]
+    assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": [leader["name"]]}
+    assert spec["failurePolicy"]["maxRestarts"] == 3
+
+
+def test_each_slice_has_a_domain_of_its_own_and_the_leader_takes_none():
+    about = gang(4, "tpu", slices=3, placement=EVERYTHING)
+    workers, leader = manifests.of(about, OPTIONS, ALL)[0]["spec"]["replicatedJobs"]
+    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+    assert workers["template"]["metadata"]["annotations"][key] == "topology.kubernetes.io/zone"
+    assert workers["replicas"] == 3 and "metadata" not in leader["template"]
+
+
+@pytest.mark.parametrize(
+    ("about", "served", "words"),
+    [
+        (gang(), BARE, "JobSets"),
+        (gang(operator="trainer", runtime_ref="t"), Served(), "trainer"),
+        (gang(operator="trainer"), ALL, "runtime_ref"),
+        (gang(operator="mpi-operator", image="i"), Served(), "mpi-operator"),
+        (gang(operator="mpi-operator"), ALL, "image"),
+        (gang(operator="volcano"), ALL, "volcano"),
+        (gang(communication="carrier-pigeon"), ALL, "carrier-pigeon"),
+        (gang(communication="torch", slices=2), ALL, "larger size"),
+        (gang(size=0), ALL, "at least one"),
+        (launch(placement=EVERYTHING), Served(kueue=True), "device claims"),
+        (launch(placement=EVERYTHING), Served(dra="v1"), "Kueue"),
+    ],
+)
+def test_what_a_cluster_can_never_run_is_refused_in_words(about, served, words):
+    with pytest.raises(PlatformError, match=words):
+        manifests.of(about, OPTIONS, served)

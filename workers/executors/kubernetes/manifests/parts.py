@@ -1,0 +1,57 @@
+"""The containers of a pod: who each runs as, what it runs, and what it sees of the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: The group that all containers of a pod share, for the sockets between them.
+GROUP = 10000
+#: Seconds from the notice to the end; a courier needs two of them to hand back what it has not played.
+GRACE = 30
+#: The file of the cache's token, beside the launch's own.
+SCS_TOKEN = "scs"
+RUN = "/run/windtunnel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mount:
+    """A volume that containers share."""
+
+    volume: str
+    path: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One container."""
+
+    name: str
+    user: int
+    command: tuple[str, ...]
+    mounts: tuple[Mount, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+_POSTS = Mount(volume="posts", path=f"{RUN}/posts")
+_FILES = Mount(volume="files", path=f"{RUN}/files")
+
+#: The only one that holds the token, and the only one that writes into what is shared.
+COURIER = Part(
+    name="courier",
+    user=10001,
+    command=("python", "-m", "workers.courier", "--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path),
+    mounts=(
+        Mount(volume="posts", path=_POSTS.path, read_only=False),
+        Mount(volume="files", path=_FILES.path, read_only=False),
+        Mount(volume="token", path=f"{RUN}/token"),
+    ),
+)
+PLAYER = Part(
+    name="player",
+    user=10002,
+    command=("python", "-m", "runtimes.harness.post", "player"),
+    mounts=(_POSTS, _FILES),
+)
+HOST = Part(name="host", user=10003, command=("python", "-m", "runtimes.harness.post", "host"), mounts=(_POSTS, _FILES))
+#: A gang's program: the user's own, so it holds nothing of ours.
+PROGRAM = Part(name="main", user=10003, command=())

@@ -1,0 +1,278 @@
+"""The pods of a launch: a seat (courier, player and host), a gang's replica, and the one that leads a gang."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.domain.launches import Launch
+from datasets.catalogue import datasets
+from runtimes import catalogue
+from runtimes.images.names import image_of
+from workers.executors.kubernetes import gangs, names
+from workers.executors.kubernetes.manifests import parts as table
+from workers.executors.kubernetes.options import Options, Share
+
+Object = dict[str, Any]
+
+#: What an Indexed Job and JobSet write on each pod: its number among its own, and that of its group.
+INDEX = "batch.kubernetes.io/job-completion-index"
+SLICE = "jobset.sigs.k8s.io/job-index"
+#: Which part of a gang a pod is; policies tell them apart by it.
+PART = "windtunnel/part"
+TMP = "1Gi"
+#: What leading a gang takes.
+LIGHT = Share(cpu="100m", memory="512Mi")
+#: How the pods of a gang are led, and follow, where our own harness is in the image.
+LEAD, FOLLOW = ("python", "-m", "runtimes.harness.gang", "lead"), ("python", "-m", "runtimes.harness.gang", "follow")
+#: The same in an image that is not ours, for what ends with 5 while nobody listens yet.
+WAIT = (
+    "sh",
+    "-c",
+    'until getent hosts "$0" >/dev/null; do sleep 0.1; done; '
+    'until "$@"; do c=$?; [ $c = 5 ] || exit $c; sleep 0.1; done',
+)
+
+
+def labels(launch: Launch, options: Options) -> dict[str, str]:
+    """Return what every object of a launch carries: to be found again, and to be billed."""
+    return {
+        "app.kubernetes.io/managed-by": "windtunnel",
+        "windtunnel/installation": options.installation,
+        "windtunnel/launch": names.label(launch.id),
+        "windtunnel/simulation": names.label(launch.simulation_id),
+        "windtunnel/project": names.label(launch.project),
+        "windtunnel/attempt": str(launch.attempt),
+        "windtunnel/runtime": names.label(launch.runtime),
+        "windtunnel/dataset": names.label(launch.dataset),
+    }
+
+
+def seat(launch: Launch, options: Options) -> Object:
+    """Return the template of a pod that plays: its three containers share two folders and nothing else."""
+    asked = launch.placement
+    half = Share(cpu=_cores(asked.cpu * options.seats / 2), memory=str(asked.memory * options.seats // 2))
+    runtime = catalogue.runtime(launch.runtime)
+    host = runtime.formats[launch.format].environment.name
+    player = datasets()[launch.dataset].simulator
+    return _template(
+        launch,
+        options,
+        part="seat",
+        containers=[
+            _courier(launch, options),
+            _container(
+                table.PLAYER,
+                image_of(player, options.images.prefix, options.images.tag),
+                options,
+                options.player or half,
+            ),
+            _container(
+                table.HOST,
+                image_of(host, options.images.prefix, options.images.tag),
+                options,
+                options.host or half,
+                launch,
+            ),
+        ],
+        volumes=_shared(launch, options, [table.PLAYER, table.HOST]),
+    )
+
+
+def replica(launch: Launch, options: Options) -> Object:
+    """Return the template of a gang's replicas. They hold no token, and know one another by name only."""
+    gang = gangs.of(launch)
+    share = Share(cpu=_cores(launch.placement.cpu), memory=str(launch.placement.memory))
+    own = gangs.proxy(launch, gangs.TOLD) if gang.communication == "mpi" else gang.command
+    if not gang.image:
+        command, key = (*FOLLOW, *own), _key(launch)
+    else:
+        command, key = (*WAIT, gangs.leader(launch), *own) if gang.communication == "mpi" else own, []
+    main = _container(table.PROGRAM, _image(launch, options), options, share, launch) | {
+        "command": list(command),
+        "env": environment(launch, slices=gang.slices > 1) + key,
+    }
+    return _template(launch, options, part="replica", containers=[main], volumes=[_tmp(table.PROGRAM)])
+
+
+def lead(launch: Launch, options: Options) -> Object:
+    """Return the template of the pod that leads a gang: it has the others run a command, and knows how that ended."""
+    gang = gangs.of(launch)
+    own = gangs.mpiexec(launch) if gang.communication == "mpi" else ()
+    command, key = (own, []) if gang.image else ((*LEAD, *own), _key(launch))
+    main = _container(table.PROGRAM, _image(launch, options), options, LIGHT) | {
+        "command": list(command),
+        "env": _env(gangs.environment(launch, gangs.Place())) + key,
+    }
+    return _template(launch, options, part="lead", containers=[main], volumes=[_tmp(table.PROGRAM)])
+
+
+def operated(launch: Launch, options: Options, *, part: str, command: Sequence[str]) -> Object:
+    """Return the template of a pod that an operator starts by its own means: its user and keys are the image's."""
+    worker = part == "replica"
+    share = Share(cpu=_cores(launch.placement.cpu), memory=str(launch.placement.memory))
+    main = {
+        "name": table.PROGRAM.name,
+        "image": _image(launch, options),
+        "imagePullPolicy": options.pull_policy,
+        "command": list(command),
+        "env": _env({"WINDTUNNEL_GANG_SIZE": str(gangs.of(launch).size)}),
+        "resources": resources(share if worker else LIGHT, launch if worker else None),
+    }
+    template = _template(launch, options, part=part, containers=[main], volumes=[])
+    for mine in ("securityContext", "restartPolicy"):
+        del template["spec"][mine]
+    return template
+
+
+def environment(launch: Launch, *, slices: bool) -> list[Object]:
+    """Return a replica's variables; where it stands, the pod itself is asked."""
+    places = [_field("WINDTUNNEL_GANG_INDEX", INDEX)]
+    # Without JobSet, or with one group, there is no such label to ask for, or no need to.
+    places.append(_field("WINDTUNNEL_GANG_SLICE", SLICE) if slices else {"name": "WINDTUNNEL_GANG_SLICE", "value": "0"})
+    return places + _env(gangs.environment(launch, gangs.TOLD))
+
+
+def resources(share: Share, launch: Launch | None = None) -> Object:
+    """Return what a container is given. Memory is a limit; processor time is only asked for, idle cores are for all."""
+    asked = launch.placement if launch is not None else None
+    extended = dict(asked.resources) if asked is not None else {}
+    given: Object = {
+        "requests": {"cpu": share.cpu, "memory": share.memory, **extended},
+        "limits": {"memory": share.memory, **extended},
+    }
+    if asked is not None and asked.claims:
+        given["claims"] = [{"name": names.device(name)} for name in asked.claims]
+    return given
+
+
+def annotations(launch: Launch) -> dict[str, str]:
+    """Return what is written on the pods for others to read, secondary networks among it."""
+    asked = launch.placement
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(asked.networks)} if asked.networks else {}
+    return {**asked.annotations, **networks}
+
+
+def _template(
+    launch: Launch, options: Options, *, part: str, containers: Sequence[Object], volumes: Sequence[Object]
+) -> Object:
+    asked = launch.placement
+    devices = part != "lead"
+    spec: Object = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": table.GRACE,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "fsGroup": table.GROUP,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": list(containers),
+        "volumes": list(volumes),
+    }
+    if selector := {**options.node_selector, **(asked.node_selector if devices else {})}:
+        spec["nodeSelector"] = selector
+    if options.tolerations:
+        spec["tolerations"] = [dict(one) for one in options.tolerations]
+    if options.runtime_class:
+        spec["runtimeClassName"] = options.runtime_class
+    if asked.priority:
+        spec["priorityClassName"] = asked.priority
+    if options.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
+    if asked.claims and devices:
+        spec["resourceClaims"] = [
+            {"name": names.device(name), "resourceClaimTemplateName": template}
+            for name, template in asked.claims.items()
+        ]
+    if part == "seat":
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"windtunnel/launch": names.label(launch.id)}},
+            }
+        ]
+    metadata: Object = {"labels": labels(launch, options) | {PART: part}}
+    if devices and (written := annotations(launch)):
+        metadata["annotations"] = written
+    return {"metadata": metadata, "spec": spec}
+
+
+def _courier(launch: Launch, options: Options) -> Object:
+    courier = _container(table.COURIER, options.images.courier, options, options.courier)
+    if options.scs.nodes:
+        courier["env"] = courier["env"] + _env({"WINDTUNNEL_SCS_NODES": options.scs.nodes})
+    return courier
+
+
+def _image(launch: Launch, options: Options) -> str:
+    """Return what a gang's program runs in: an image of its own, or that of its format's environment."""
+    gang = gangs.of(launch)
+    if gang.image:
+        return gang.image
+    environment = catalogue.runtime(launch.runtime).formats[launch.format].environment
+    return image_of(environment, options.images.prefix, options.images.tag)
+
+
+def _container(part: table.Part, image: str, options: Options, share: Share, launch: Launch | None = None) -> Object:
+    mounts = [
+        {"name": mount.volume, "mountPath": mount.path} | ({"readOnly": True} if mount.read_only else {})
+        for mount in part.mounts
+    ]
+    mounts.append({"name": f"tmp-{part.name}", "mountPath": "/tmp"})
+    return {
+        "name": part.name,
+        "image": image,
+        "imagePullPolicy": options.pull_policy,
+        "command": list(part.command),
+        "env": _env(part.environment),
+        "resources": resources(share, launch),
+        "securityContext": {
+            "runAsUser": part.user,
+            "runAsGroup": part.user,
+            "runAsNonRoot": True,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _shared(launch: Launch, options: Options, others: Sequence[table.Part]) -> list[Object]:
+    sources: list[Object] = [{"secret": {"name": names.owner(launch.id)}}]
+    if options.scs.nodes:
+        token = {"audience": options.scs.audience, "expirationSeconds": 3600, "path": table.SCS_TOKEN}
+        sources.append({"serviceAccountToken": token})
+    return [
+        {"name": "posts", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "files", "emptyDir": {}},
+        {"name": "token", "projected": {"defaultMode": 0o440, "sources": sources}},
+        *(_tmp(part) for part in (table.COURIER, *others)),
+    ]
+
+
+def _tmp(part: table.Part) -> Object:
+    return {"name": f"tmp-{part.name}", "emptyDir": {"sizeLimit": TMP}}
+
+
+def _key(launch: Launch) -> list[Object]:
+    """What the leader and the replicas of a gang know each other by; it opens nothing else."""
+    reference = {"name": names.owner(launch.id), "key": "gang"}
+    return [{"name": "WINDTUNNEL_GANG_KEY", "valueFrom": {"secretKeyRef": reference}}]
+
+
+def _field(name: str, label: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+
+def _env(values: Mapping[str, str]) -> list[Object]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _cores(cores: float) -> str:
+    return f"{max(1, math.ceil(cores * 1000))}m"
