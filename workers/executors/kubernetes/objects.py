@@ -45,18 +45,18 @@ PARTS = (POLICY, SECRET, SERVICE, CONFIG)
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*OWNERS, *PARTS)}
 
 
-class Read(msgspec.Struct, rename="camel"):
+class Read(msgspec.Struct, rename="camel", frozen=True):
     """The base of what is read: fields are named as here, in camel case; others are skipped."""
 
 
-class Reference(Read):
+class Reference(Read, frozen=True):
     """Whose an object is."""
 
     kind: str = ""
     name: str = ""
 
 
-class Metadata(Read):
+class Metadata(Read, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -72,14 +72,14 @@ class Metadata(Read):
         return self.labels.get(LAUNCH, "")
 
 
-class Condition(Read):
+class Condition(Read, frozen=True):
     type: str = ""
     status: str = ""
     reason: str | None = None
     message: str | None = None
 
 
-class Group(Read):
+class Group(Read, frozen=True):
     """Jobs of one role in a JobSet or a TrainJob."""
 
     name: str = ""
@@ -89,11 +89,11 @@ class Group(Read):
     failed: int = 0
 
 
-class RunPolicy(Read):
+class RunPolicy(Read, frozen=True):
     suspend: bool | None = None
 
 
-class OwnerSpec(Read):
+class OwnerSpec(Read, frozen=True):
     suspend: bool | None = None
     run_policy: RunPolicy = RunPolicy()  # an MPIJob's
     parallelism: int | None = None  # a Job's
@@ -101,7 +101,7 @@ class OwnerSpec(Read):
     replicated_jobs: tuple[Group, ...] = ()  # a JobSet's
 
 
-class OwnerStatus(Read):
+class OwnerStatus(Read, frozen=True):
     conditions: tuple[Condition, ...] | None = None
     ready: int | None = None  # a Job's pods
     succeeded: int | None = None
@@ -109,7 +109,7 @@ class OwnerStatus(Read):
     jobs_status: tuple[Group, ...] | None = None  # a TrainJob's
 
 
-class Owner(Read):
+class Owner(Read, frozen=True):
     """A JobSet, Job, TrainJob or MPIJob: what runs a launch."""
 
     metadata: Metadata = Metadata()
@@ -124,45 +124,45 @@ class Owner(Read):
         return None
 
 
-class Waiting(Read):
+class Waiting(Read, frozen=True):
     reason: str | None = None
     message: str | None = None
 
 
-class Terminated(Read):
+class Terminated(Read, frozen=True):
     exit_code: int = 0
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerState(Read):
+class ContainerState(Read, frozen=True):
     waiting: Waiting | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Read):
+class ContainerStatus(Read, frozen=True):
     name: str = ""
     image: str = ""
     state: ContainerState = ContainerState()
 
 
-class Resources(Read):
+class Resources(Read, frozen=True):
     limits: dict[str, str | int | float] | None = None
 
 
-class Container(Read):
+class Container(Read, frozen=True):
     name: str = ""
     image: str = ""
     resources: Resources = Resources()
 
 
-class PodSpec(Read):
+class PodSpec(Read, frozen=True):
     node_name: str | None = None
     containers: tuple[Container, ...] = ()
 
 
-class PodStatus(Read):
+class PodStatus(Read, frozen=True):
     phase: str = ""
     reason: str | None = None
     message: str | None = None
@@ -171,7 +171,7 @@ class PodStatus(Read):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Pod(Read):
+class Pod(Read, frozen=True):
     """A pod of a launch."""
 
     metadata: Metadata = Metadata()
@@ -184,7 +184,7 @@ class Pod(Read):
         return (self.status.init_container_statuses or ()) + (self.status.container_statuses or ())
 
 
-class Event(Read):
+class Event(Read, frozen=True):
     """What a part of the cluster had to say of an object."""
 
     metadata: Metadata = Metadata()
@@ -193,23 +193,23 @@ class Event(Read):
     message: str | None = None
 
 
-class Workload(Read):
+class Workload(Read, frozen=True):
     """A launch in the cluster's own queue (Kueue)."""
 
     metadata: Metadata = Metadata()
     status: OwnerStatus = OwnerStatus()
 
 
-class NodeSpec(Read):
+class NodeSpec(Read, frozen=True):
     unschedulable: bool | None = None
 
 
-class NodeStatus(Read):
+class NodeStatus(Read, frozen=True):
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] | None = None
 
 
-class Node(Read):
+class Node(Read, frozen=True):
     metadata: Metadata = Metadata()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -221,24 +221,24 @@ class Node(Read):
         return ready and not self.spec.unschedulable
 
 
-class Plain(Read):
+class Plain(Read, frozen=True):
     """Any object, of which only who it is is read."""
 
     metadata: Metadata = Metadata()
 
 
-class Versions(Read):
+class Versions(Read, frozen=True):
     version: str = ""
     group_version: str = ""
 
 
-class ApiGroup(Read):
+class ApiGroup(Read, frozen=True):
     name: str = ""
     versions: tuple[Versions, ...] = ()
     preferred_version: Versions = Versions()
 
 
-class ApiGroups(Read):
+class ApiGroups(Read, frozen=True):
     """What the API server serves beyond its core."""
 
     groups: tuple[ApiGroup, ...] = ()
