@@ -9,8 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from workers.executors.contexts import Here
+from workers.executors.slurm import SlurmExecutor
+from workers.executors.slurm import open as open_executor
 
 ROOT = Path(__file__).parents[1]
 #: Seconds that a daemon may take on a busy machine, and that installing may take.
@@ -100,14 +105,14 @@ class Slurm:
         self.start("slurmd")
         until(lambda: self.ask("sinfo", "--noheader", "--format=%T", "--partition=main").strip() == "idle")
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *more: str) -> None:
         """Start a daemon, or start it again."""
         munge = [f"--key-file={self.folder}/munge.key", f"--socket={self.folder}/munge.sock"]
         munge += [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
         arguments = {"munged": ["--foreground", "--force", "--num-threads=4", *munge]}.get(name, ["-D"])
         with open(self.folder / f"{name}.out", "ab") as output:
             self._daemons[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", f"{self.path}/{name}", *arguments],
+                ["setpriv", "--pdeathsig", "KILL", f"{self.path}/{name}", *arguments, *more],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -123,6 +128,10 @@ class Slurm:
             daemon.wait(PATIENCE)
         if name == "munged":
             (self.folder / "munge.sock").unlink(missing_ok=True)
+
+    def freeze(self, name: str) -> None:
+        """Let a daemon hang; it can still be ended."""
+        self._daemons[name].send_signal(signal.SIGSTOP)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -163,6 +172,12 @@ class Slurm:
             except ProcessLookupError:
                 continue
         until(lambda: not self.processes())
+
+
+def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
+    """Open the executor of this Slurm."""
+    here = Here(home=home, run_dir=home / "run", environments=environments, drivers_url="")
+    return open_executor("slurm", {"conf": str(slurm.conf), **options}, here)
 
 
 @pytest.fixture(scope="module")

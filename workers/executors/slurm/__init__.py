@@ -2,4 +2,7 @@
 
 from workers.executors.slurm.executor import SlurmExecutor, open
 
-__all__ = ["SlurmExecutor", "open"]
+#: Nodes see the environments that are prepared here, as they see everybody's home.
+OWN_ENVIRONMENTS = False
+
+__all__ = ["OWN_ENVIRONMENTS", "SlurmExecutor", "open"]

@@ -7,23 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.domain.launches import Launch, Phase, Sighting
 from core.errors import Unsupported
+from workers.executors.contexts import Here
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, Options, arguments, array_of, sight
-
-if TYPE_CHECKING:
-    from workers.executors.contexts import Here
 
 SOURCE = Path(__file__).parents[3]
 #: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
 LOOK, ASK = 0.5, 5.0
 
 
-def open(name: str, options: Mapping[str, Any], here: "Here") -> "SlurmExecutor":
+def open(name: str, options: Mapping[str, Any], here: Here) -> "SlurmExecutor":
     """Make the executor of a context."""
     read = Options.of(options)
     folder = Path(read.folder) if read.folder else here.home / "slurm" / name
@@ -123,7 +121,7 @@ class SlurmExecutor:
 
     def strays(self, known: Collection[str]) -> Sequence[str]:
         """Return launches that have a folder or a living job here and are not known."""
-        at_work = {id for id, jobs in self._jobs().items() if living(jobs)}
+        at_work = {id for id, jobs in self._jobs().items() if any(job.state != "COMPLETING" for job in living(jobs))}
         return sorted((self._folders.all() | at_work) - set(known))
 
     # -- what these are made of

@@ -72,7 +72,7 @@ REASONS: Mapping[str, Wait] = {
     "Nodes required for job are DOWN, DRAINED": Wait(
         "the nodes that it could use are down, drained or reserved; ask those who run the cluster, or cancel it"
     ),
-    "PartitionConfig": Wait("it asks for more than its partition gives one job; ask for less", True),
+    "PartitionConfig": Wait("it asks for more than its partition gives one job, or for longer; ask for less", True),
     "PartitionDown": Wait("its partition is closed; it starts when that is opened again"),
     "PartitionInactive": Wait("its partition is inactive; it starts when that is opened again"),
     "PartitionNodeLimit": Wait("it asks for more nodes than its partition gives one job; ask for less", True),

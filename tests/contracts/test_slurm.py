@@ -1,0 +1,274 @@
+"""What only the Slurm executor has to keep, against a real Slurm; in place of couriers, programs that merely wait."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
+from core.errors import PlatformError, Unsupported
+from tests.slurm import Slurm, executor_on, until
+from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
+from tests.slurm import shared_slurm as shared_slurm
+from tests.slurm import slurm as slurm
+from workers.executors.slurm import SlurmExecutor
+
+ID = "s1x1x0"
+WAITS = "echo waiting; exec sleep 600"
+
+
+def launch_of(id: str = ID, **changes: Any) -> Launch:
+    said: dict[str, Any] = {"id": id, "simulation_id": "s1", "attempt": 1, "url": "http://127.0.0.1:1", "workers": 2}
+    said |= {"runtime": "python", "format": "python", "dataset": "noop", "version": "1", "token": "not-to-be-seen"}
+    return Launch(**(said | {"model_digest": "d", "model_key": "m"} | changes))
+
+
+Opened = Callable[..., SlurmExecutor]
+
+
+def opener(slurm: Slurm, folder: Path) -> Opened:
+    def opened(body: str = WAITS, name: str = "home", **options: Any) -> SlurmExecutor:
+        program = folder / "program"
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        return executor_on(slurm, folder / name, folder, python=str(program), **options)
+
+    return opened
+
+
+@pytest.fixture
+def executor(slurm: Slurm, tmp_path: Path) -> Opened:
+    return opener(slurm, tmp_path)
+
+
+def seen(executor: SlurmExecutor, id: str = ID) -> Sighting | None:
+    return executor.observe([id]).get(id)
+
+
+def comes(executor: SlurmExecutor, phase: Phase, id: str = ID) -> Sighting:
+    until(lambda: (one := seen(executor, id)) is not None and one.phase is phase)
+    one = seen(executor, id)
+    assert one is not None
+    return one
+
+
+def jobs(slurm: Slurm, state: str = "PENDING,CONFIGURING,RUNNING") -> list[str]:
+    return slurm.ask("squeue", "--noheader", "--array", f"--states={state}", "--format=%j").split()
+
+
+def test_a_restarted_controller_finds_the_launch_again(own_slurm: Slurm, tmp_path: Path) -> None:
+    executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done", patience=3)
+    executor.submit(launch_of())
+    comes(executor, Phase.RUNNING)
+    own_slurm.stop("slurmctld")
+    with pytest.raises(OSError):
+        executor.observe([ID])
+    own_slurm.start("slurmctld")
+    until(lambda: bool(own_slurm.ask("sinfo")))
+    assert comes(executor, Phase.RUNNING).id == ID
+    (tmp_path / "go").touch()
+    assert comes(executor, Phase.ENDED).exit == 0
+
+
+def test_what_ended_while_the_controller_was_away_has_ended_well(own_slurm: Slurm, tmp_path: Path) -> None:
+    executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done")
+    executor.submit(launch_of())
+    comes(executor, Phase.RUNNING)
+    own_slurm.stop("slurmctld")
+    (tmp_path / "go").touch()
+    folder = tmp_path / "home/slurm/slurm" / ID
+    until(lambda: len(list(folder.glob("task.*/exit"))) == 2)
+    own_slurm.start("slurmctld")
+    until(lambda: bool(own_slurm.ask("sinfo")))
+    assert seen(executor) == Sighting(id=ID, phase=Phase.ENDED, exit=0)
+
+
+def test_a_controller_that_hangs_is_not_waited_for(own_slurm: Slurm, tmp_path: Path) -> None:
+    executor = opener(own_slurm, tmp_path)(patience=1)
+    own_slurm.freeze("slurmctld")
+    for ask in (lambda: executor.submit(launch_of()), executor.capacity, lambda: executor.strays([])):
+        with pytest.raises(TimeoutError):
+            ask()
+
+
+def test_without_munge_nothing_is_known_and_nothing_is_submitted_twice(own_slurm: Slurm, tmp_path: Path) -> None:
+    executor = opener(own_slurm, tmp_path)()
+    executor.submit(launch_of())
+    comes(executor, Phase.RUNNING)
+    own_slurm.stop("munged")
+    for ask in (
+        lambda: executor.submit(launch_of("s2x1x0")),
+        lambda: executor.observe([ID]),
+        lambda: executor.cancel(ID),
+        lambda: executor.resize(ID, 3),
+        lambda: executor.strays([]),
+        executor.capacity,
+    ):
+        with pytest.raises(OSError):
+            ask()
+    own_slurm.start("munged")
+    until(lambda: bool(own_slurm.ask("squeue")))
+    comes(executor, Phase.RUNNING)
+    executor.submit(launch_of("s2x1x0"))
+    assert jobs(own_slurm).count("wt-s2x1x0") == 2
+
+
+def test_a_job_that_somebody_else_cancelled_has_ended_with_its_reason(slurm: Slurm, executor: Opened) -> None:
+    ours = executor()
+    ours.submit(launch_of())
+    comes(ours, Phase.RUNNING)
+    slurm.ask("scancel", "--name=wt-" + ID)
+    assert "cancelled by somebody else" in str(comes(ours, Phase.ENDED).reason)
+
+
+def test_a_launch_whose_node_failed_has_ended_with_its_reason(own_slurm: Slurm, tmp_path: Path) -> None:
+    executor = opener(own_slurm, tmp_path)()
+    executor.submit(launch_of())
+    comes(executor, Phase.RUNNING)
+    own_slurm.stop("slurmd")
+    own_slurm.ask("scontrol", "update", f"NodeName={own_slurm.host}", "State=DOWN", "Reason=test")
+    assert comes(executor, Phase.ENDED).reason == "its node failed"
+
+
+def test_a_launch_that_waits_for_a_drained_node_says_so_and_starts_afterwards(slurm: Slurm, executor: Opened) -> None:
+    ours = executor()
+    slurm.ask("scontrol", "update", f"NodeName={slurm.host}", "State=DRAIN", "Reason=test")
+    assert ours.capacity() == {"cpu": 0, "memory": 0}
+    ours.submit(launch_of())
+    until(lambda: (one := seen(ours)) is not None and "drained" in " ".join(note.words for note in one.notes))
+    assert comes(ours, Phase.SUSPENDED).hopeless is False
+    slurm.ask("scontrol", "update", f"NodeName={slurm.host}", "State=RESUME")
+    assert comes(ours, Phase.RUNNING).notes == ()
+
+
+def test_what_can_never_start_has_ended_without_hope(executor: Opened) -> None:
+    ours = executor(partition="short", minutes=5)
+    ours.submit(launch_of())
+    ended = comes(ours, Phase.ENDED)
+    assert ended.hopeless and "its partition" in str(ended.reason)
+
+
+def test_what_slurm_refuses_is_said_in_its_words_and_leaves_nothing(executor: Opened) -> None:
+    ours = executor()
+    with pytest.raises(PlatformError, match="Invalid partition name"):
+        ours.submit(launch_of(placement=Placement(queue="none")))
+    with pytest.raises(PlatformError, match="gres"):
+        ours.submit(launch_of(placement=Placement(resources={"nvidia.com/gpu": "1"})))
+    with pytest.raises(Unsupported):
+        ours.submit(launch_of(gang=Gang(size=2)))
+    assert ours.strays([]) == []
+
+
+def test_a_submission_that_did_not_live_to_note_it_is_not_made_twice(
+    slurm: Slurm, executor: Opened, tmp_path: Path
+) -> None:
+    ours = executor()
+    ours.submit(launch_of())
+    (tmp_path / "home/slurm/slurm" / ID / "submitted").unlink()
+    ours.submit(launch_of())
+    assert jobs(slurm).count("wt-" + ID) == 2
+
+
+def test_of_two_submissions_that_crossed_one_does_the_work(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+    ours = executor(f"echo $SLURM_ARRAY_JOB_ID >> {tmp_path}/at-work; {WAITS}")
+    launch = launch_of("s7x1x0", workers=1)
+    ours.submit(launch)
+    ours._sbatch(launch.id, ours._folders.arguments(launch.id), range(1))  # whose answer came late
+    until(lambda: "wt-s7x1x0" in jobs(slurm, "COMPLETED"))
+    assert len((tmp_path / "at-work").read_text().split()) == 1
+    assert comes(ours, Phase.RUNNING, launch.id).exit is None
+    ours.cancel(launch.id)
+    until(lambda: not jobs(slurm, "RUNNING,PENDING,COMPLETING"))
+
+
+def test_cancelling_leaves_no_job_no_process_and_no_file(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+    ours = executor(f"echo $$ >> {tmp_path}/pids; {WAITS}")
+    ours.submit(launch_of())
+    until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2)
+    ours.cancel(ID)
+    assert ours.strays([]) == []
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (tmp_path / "pids").read_text().split()))
+    assert not (tmp_path / "home/slurm/slurm" / ID).exists()
+
+
+def test_a_running_launch_is_made_wider_and_narrower(slurm: Slurm, executor: Opened) -> None:
+    ours = executor()
+    ours.submit(launch_of(workers=1))
+    comes(ours, Phase.RUNNING)
+    ours.resize(ID, 2)
+    ours.resize(ID, 2)
+    until(lambda: len(jobs(slurm, "RUNNING")) == 2)
+    assert len(jobs(slurm)) == 2
+    ours.resize(ID, 1)
+    until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
+    assert comes(ours, Phase.RUNNING).notes == ()
+    ours.resize(ID, 2)  # by one of a number that none has had
+    until(lambda: len(jobs(slurm, "RUNNING")) == 2)
+    ours.resize("another", 2)
+
+
+def test_a_courier_that_was_dismissed_is_no_reason(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+    ours = executor(f"until test -e {tmp_path}/go; do sleep 0.1; done")
+    ours.submit(launch_of())
+    comes(ours, Phase.RUNNING)
+    ours.resize(ID, 1)
+    until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
+    (tmp_path / "go").touch()
+    assert comes(ours, Phase.ENDED) == Sighting(id=ID, phase=Phase.ENDED, exit=0)
+
+
+def test_strays_are_ours_alone(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+    ours, theirs = executor(), executor(name="another")
+    ours.submit(launch_of(workers=1))
+    theirs.submit(launch_of("t1x1x0", workers=1))
+    assert ours.strays([]) == [ID] and ours.strays([ID]) == []
+    ours.cancel("t1x1x0")
+    assert comes(theirs, Phase.RUNNING, "t1x1x0")
+    (tmp_path / "home/slurm/slurm/s9x1x0").mkdir()  # of a submission that was killed before it got further
+    assert ours.strays([ID]) == ["s9x1x0"]
+    ours.cancel("s9x1x0")
+    assert ours.strays([ID]) == []
+
+
+def test_the_token_and_our_environment_are_nowhere_to_be_seen(
+    slurm: Slurm, executor: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_PASSWORD", "not-to-be-seen")
+    ours = executor(f"env > {tmp_path}/environment; echo $$ > {tmp_path}/pid; {WAITS}")
+    ours.submit(launch_of(workers=1, project='a"b; c'))
+    until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+    shown = slurm.ask("scontrol", "show", "job", "--details")
+    assert 'project=a"b; c;simulation=s1;attempt=1' in shown
+    shown += slurm.ask("scontrol", "write", "batch_script", shown.partition("JobId=")[2].split()[0], "-")
+    shown += slurm.ask("squeue", "--json") + (tmp_path / "environment").read_text()
+    shown += Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/cmdline").read_text()
+    assert "workers.courier" in shown and "not-to-be-seen" not in shown
+    token = tmp_path / "home/slurm/slurm" / ID / "token"
+    assert token.read_text() == "not-to-be-seen" and token.stat().st_mode & 0o777 == 0o600
+    assert token.parent.stat().st_mode & 0o777 == 0o700
+    assert "not-to-be-seen" not in (token.parent / "launch.json").read_text()
+
+
+def test_a_failed_courier_is_quoted(executor: Opened) -> None:
+    ours = executor("echo nobody answers; exit 75")
+    ours.submit(launch_of())
+    ended = comes(ours, Phase.ENDED)
+    assert ended.exit == 75 and ended.reason == "it exited with code 75 (nobody answers)"
+
+
+def test_what_slurm_has_forgotten_has_ended_and_is_not_submitted_again(own_slurm: Slurm, tmp_path: Path) -> None:
+    executor = opener(own_slurm, tmp_path)()
+    executor.submit(launch_of())
+    comes(executor, Phase.RUNNING)
+    own_slurm.stop("slurmctld")
+    for process in own_slurm.processes():
+        if b"slurmstepd" in Path(f"/proc/{process}/cmdline").read_bytes():
+            os.kill(process, signal.SIGKILL)
+    own_slurm.start("slurmctld", "-c")
+    until(lambda: bool(own_slurm.ask("sinfo")))
+    assert "no longer knows" in str(comes(executor, Phase.ENDED).reason)
+    executor.submit(launch_of())
+    assert jobs(own_slurm, "all") == []
