@@ -24,6 +24,8 @@ Progress = Callable[[str, float | None], None]
 
 #: Nothing changes in an environment any more, so its bytecode is not compared with its sources at every import.
 COMPILED = {"PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
+#: What an image brings along, beside our code; it is never added to.
+BROUGHT = Path(__file__).parents[2] / "environments"
 
 
 class CannotPrepare(Exception):
@@ -50,9 +52,9 @@ class Environment:
 
 
 def ready(environment: Environment, root: Path) -> Path | None:
-    """Return the folder of an environment's packages if it lies prepared under ``root``."""
-    site = root / environment.digest / "site"
-    return site if site.is_dir() else None
+    """Return the folder of an environment's packages if it lies prepared under ``root``, or came with this image."""
+    sites = (folder / environment.digest / "site" for folder in (root, BROUGHT))
+    return next((site for site in sites if site.is_dir()), None)
 
 
 def prepare(environment: Environment, root: Path, progress: Progress) -> Path:

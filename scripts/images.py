@@ -23,7 +23,10 @@ def main(only: tuple[str, ...], out: Path, prefix: str, packed: bool, tags: bool
         return
     for image in chosen:
         began = time.monotonic()
-        built = build.build(image, out, prefix=prefix, packed=packed)
+        try:
+            built = build.build(image, out, prefix=prefix, packed=packed)
+        except build.CannotBuild as error:
+            raise click.ClickException(str(error)) from None
         words = f"made in {time.monotonic() - began:.0f} s" if built.fresh else "unchanged"
         click.echo(f"{built.reference}  {built.size / 1e6:.0f} MB ({', '.join(built.layers)})  {words}")
 

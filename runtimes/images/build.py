@@ -39,6 +39,10 @@ HOME = {"WINDTUNNEL_HOME": "/var/lib/windtunnel"}
 USER = "10001:10001"
 
 
+class CannotBuild(Exception):
+    """An image was not made."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
     """An image that lies there. ``fresh``: made just now, not found."""
@@ -62,7 +66,6 @@ def config(image: Image, tag: str) -> dict[str, Any]:
         "WorkingDir": "/tmp",
         "Labels": {
             "org.opencontainers.image.title": f"{names.PREFIX}{image.name}",
-            "org.opencontainers.image.description": image.description,
             "org.opencontainers.image.version": tag,
         },
     }
@@ -88,6 +91,7 @@ def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool =
             layers.archive(path, reference, made, manifest, configured)
             _bill(path, made[-1])
             note.write_text(json.dumps(told, indent=1) + "\n")
+            _sweep(out)
         sizes = tuple(f"{one.path.name.split('-')[0]} {one.size / 1e6:.0f}" for one in made)
         size = path.stat().st_size
     return Built(reference=reference, digest=digest, archive=path, size=size, layers=sizes, fresh=fresh)
@@ -104,6 +108,7 @@ def _layers(image: Image, lock: str, out: Path, packed: bool) -> list[Layer]:
     kept = out / "layers"
     kept.mkdir(exist_ok=True)
     made: list[Layer] = []
+    sources = names.digest(image.sources)
     with tempfile.TemporaryDirectory(prefix=".draft-", dir=out) as draft:
         known: list[str] = []
         for part in parts.PARTS:
@@ -113,11 +118,16 @@ def _layers(image: Image, lock: str, out: Path, packed: bool) -> list[Layer]:
                 "recipe": names.digest((names.RECIPE,)),
                 "of": _of(image, part, lock),
             }
+            if part == "environments" and not image.brings:
+                Facts().write(Path(draft) / f"{part}.json")
+                continue
             known.append(hashlib.sha256(json.dumps([told, known]).encode()).hexdigest()[:16])
             layer, facts = _layer(image, part, kept / f"{part}-{known[-1]}.tar", Path(draft), packed)
             facts.write(Path(draft) / f"{part}.json")
-            if any((part != "environments", image.brings)):
-                made.append(layer)
+            made.append(layer)
+        if names.digest(image.sources) != sources:
+            made[-1].path.with_suffix(".json").unlink()
+            raise CannotBuild("Our code was changed while it was packed. Try again.")
     return made
 
 
@@ -145,7 +155,12 @@ def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tu
     if note.exists():
         told = json.loads(note.read_text())
         return Layer(**told | {"path": path}), Facts.read(facts)
-    subprocess.run([names.ROOT / "scripts/install", image.name, part, str(draft)], check=True, cwd=names.ROOT)
+    try:
+        subprocess.run([names.ROOT / "scripts/install", image.name, part, str(draft)], check=True, cwd=names.ROOT)
+    except subprocess.CalledProcessError:
+        raise CannotBuild(
+            f"{names.PREFIX}{image.name} was not made: what was missing for its {part} is said above."
+        ) from None
     made = layers.write(draft / part, path, packed=packed)
     if part == "code":
         shutil.copyfile(draft / part / parts.HOME / "sbom.json", path.with_suffix(".sbom.json"))
@@ -156,6 +171,20 @@ def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tu
     rough.write_text(json.dumps(asdict(made) | {"path": path.name}))
     os.replace(rough, note)
     return made, Facts.read(facts)
+
+
+def _sweep(out: Path) -> None:
+    """Remove layers that no archive is made of any more."""
+    used = {
+        digest
+        for note in out.glob(f"{names.PREFIX}*.json")
+        for digest in json.loads(note.read_text()).get("layers", ())
+    }
+    for note in (out / "layers").glob("*.json"):
+        told = json.loads(note.read_text())
+        if "digest" in told and told["digest"] not in used:
+            for path in (note, *(note.with_suffix(suffix) for suffix in (".tar", ".facts.json", ".sbom.json"))):
+                path.unlink(missing_ok=True)
 
 
 def _bill(path: Path, code: Layer) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+#: Bytes of a file from which it is looked for among those before it.
+LARGE = 1 << 16
 OCI = "application/vnd.oci.image"
 
 
@@ -59,12 +61,12 @@ def write(folder: Path, path: Path, *, packed: bool) -> Layer:
     with open(path, "wb") as file:
         sink = _Sink(file, packed)
         with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
-            _add(tar, folder, "")
+            _add(tar, folder, "", {})
         sink.close()
     return Layer(path, sink.diff.hexdigest(), sink.digest.hexdigest(), sink.size, packed)
 
 
-def _add(tar: tarfile.TarFile, folder: Path, prefix: str) -> None:
+def _add(tar: tarfile.TarFile, folder: Path, prefix: str, seen: dict[tuple[int, str], str]) -> None:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         told = tarfile.TarInfo(prefix + entry.name)
         mode = entry.stat(follow_symlinks=False).st_mode
@@ -74,11 +76,19 @@ def _add(tar: tarfile.TarFile, folder: Path, prefix: str) -> None:
         elif entry.is_dir():
             told.type, told.mode = tarfile.DIRTYPE, 0o755 | (mode & 0o1022)
             tar.addfile(told)
-            _add(tar, Path(entry.path), f"{told.name}/")
+            _add(tar, Path(entry.path), f"{told.name}/", seen)
         else:
             told.mode, told.size = 0o755 if mode & 0o111 else 0o644, entry.stat().st_size
             with open(entry.path, "rb") as file:
-                tar.addfile(told, file)
+                if told.size >= LARGE:  # several environments in one layer bring the same libraries
+                    same = (told.mode, hashlib.file_digest(file, "sha256").hexdigest())
+                    told.linkname = seen.setdefault(same, told.name)
+                    if told.linkname != told.name:
+                        told.type, told.size = tarfile.LNKTYPE, 0
+                    else:
+                        told.linkname = ""
+                    file.seek(0)
+                tar.addfile(told, None if told.islnk() else file)
 
 
 def manifest(layers: Sequence[Layer], config: Mapping[str, Any], machine: str) -> tuple[bytes, bytes]:

@@ -19,6 +19,7 @@ from runtimes.images.facts import Component, Facts, gathered
 UNNEEDED = (
     "bin",  # programs, uv's own among them: nothing is installed in a cluster, and environments are images
     ".lock",
+    "tests",
     "*/tests",
     "*.pyi",
     "*.pyx",
@@ -37,10 +38,20 @@ UNNEEDED = (
     "pyarrow/libarrow_flight*",
     "pyarrow/libarrow_python_flight*",
     "pyarrow/_flight*",
+    "pyarrow/libarrow_s3*",  # our stores are read by our own clients
+    "pyarrow/_s3fs*",
+    "pyarrow/_pyarrow_cpp_tests*",
     "tensorflow/include",
     "clang",  # what libclang brings; TensorFlow names it and never imports it
     "matplotlib/mpl-data/sample_data",
     "ai_edge_litert/vendors",  # plugins for accelerators, linked to what their vendors install
+    "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
+    "onnxruntime/transformers",  # for making models, not for running them
+    "onnxruntime/quantization",
+    "onnxruntime/tools",
+    "sumo_data/data/3D",  # what SUMO's windows show, and in which language
+    "sumo_data/data/locale",
+    "sumo_data/data/po",
 )
 #: numpy.testing imports this one at its head.
 NEEDED = ("numpy/_core/tests/__init__.py", "numpy/_core/tests/_natype.py")

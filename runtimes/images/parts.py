@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import uv
 
 from runtimes.images import interpreter, names, packages, sbom
 from runtimes.images.facts import Facts
+from runtimes.images.libraries import MissingLibrary
 from runtimes.images.names import Image
 
 #: In the order in which they are laid over each other: what changes most often comes last.
@@ -74,7 +76,11 @@ def main() -> int:
     if len(sys.argv) != 4 or sys.argv[1] not in images or sys.argv[2] not in PARTS:
         print(f"usage: scripts/install {{{'|'.join(images)}}} {{{'|'.join(PARTS)}}} FOLDER", file=sys.stderr)
         return 2
-    install(images[sys.argv[1]], sys.argv[2], Path(sys.argv[3]).resolve())
+    try:
+        install(images[sys.argv[1]], sys.argv[2], Path(sys.argv[3]).resolve())
+    except (MissingLibrary, CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,0 +1,52 @@
+# syntax=docker/dockerfile:1
+# One image for each name that `scripts/install` knows; the server's two are of target "server", which is the default:
+#   docker build --build-arg IMAGE=server .
+#   docker build --build-arg IMAGE=sumo --target environment .
+# What is in an image is said by runtimes/images alone; `make images` makes the same without Docker. See docs/images.md.
+ARG BASE=python:3.11-slim-bookworm
+
+# What makes images: none of it is in any, but for the interpreter and the shared libraries that something needs.
+FROM ${BASE} AS tools
+ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends \
+    binutils libatomic1 libexpat1 libgl1 libgomp1 libx11-6 libxext6 libxrender1 \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /build
+COPY pyproject.toml uv.lock ./
+COPY scripts/uv scripts/uv
+RUN scripts/uv sync --frozen --no-dev --all-extras --quiet
+COPY . .
+
+FROM tools AS python
+RUN scripts/install server python /image
+
+FROM python AS parts
+ARG IMAGE=server
+RUN scripts/install "$IMAGE" site /image
+RUN scripts/install "$IMAGE" environments /image
+RUN scripts/install "$IMAGE" code /image
+
+FROM scratch AS environment
+ARG IMAGE=server
+ARG TAG=unknown
+COPY --from=python /image/python/ /
+COPY --from=parts /image/site/ /
+COPY --from=parts /image/environments/ /
+COPY --from=parts /image/code/ /
+ENV PATH=/opt/windtunnel/python/bin \
+    PYTHONPATH=/opt/windtunnel/src:/opt/windtunnel/site \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    LANG=C.UTF-8 \
+    SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+LABEL org.opencontainers.image.title="windtunnel-$IMAGE" \
+      org.opencontainers.image.version="$TAG"
+WORKDIR /tmp
+USER 10001:10001
+ENTRYPOINT ["/opt/windtunnel/python/bin/python"]
+
+FROM environment AS server
+ENV WINDTUNNEL_HOME=/var/lib/windtunnel
+ENTRYPOINT ["/opt/windtunnel/python/bin/python", "-m", "workers"]

@@ -1,0 +1,150 @@
+"""Which images there are, what they are called, and how folders become layers and archives."""
+
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from runtimes import catalogue
+from runtimes.environments import Environment, ready
+from runtimes.images import build, layers, names, parts, sbom
+from runtimes.images.facts import Component, Facts
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
+
+
+def test_every_environment_of_a_format_and_of_a_simulator_has_an_image() -> None:
+    formats = {one.environment.name for each in catalogue.runtimes().values() for one in each.formats.values()}
+    assert set(names.images()) == {"server", "jobs"} | formats | set(catalogue.simulators())
+
+
+def test_a_pod_names_an_environment_s_image_by_what_is_in_it() -> None:
+    environment = catalogue.simulators()["noop"]
+    assert re.fullmatch(r"windtunnel-noop:[0-9a-f]{12}", names.image_of(environment))
+    assert names.image_of("noop", "registry.example/w-", "v1") == "registry.example/w-noop:v1"
+
+
+def test_another_lock_is_another_tag() -> None:
+    image = names.images()["noop"]
+    assert names.tag(image, "a") != names.tag(image, "b")
+
+
+def test_a_host_s_image_has_the_harness_and_nothing_else_of_ours() -> None:
+    files = list(names.files(names.images()["onnx"].sources))
+    assert "runtimes/harness/host.py" in files
+    assert all(name == "runtimes/__init__.py" or name.startswith("runtimes/harness/") for name in files)
+
+
+def test_a_simulator_s_image_has_its_own_datasets() -> None:
+    files = set(names.files(names.images()["sumo"].sources))
+    assert "datasets/catalogue/car_street/dataset.json" in files
+    assert not any(name.startswith("datasets/catalogue/cartpole") for name in files)
+
+
+def test_sources_are_named_by_content_and_bytecode_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/one.py").write_text("1")
+    before = names.digest(("a",), tmp_path)
+    (tmp_path / "a/__pycache__").mkdir()
+    (tmp_path / "a/__pycache__/one.pyc").write_text("2")
+    (tmp_path / "a/.hidden").write_text("3")
+    assert names.digest(("a",), tmp_path) == before
+    (tmp_path / "a/two.py").write_text("")
+    assert names.digest(("a",), tmp_path) != before
+
+
+def make_tree(folder: Path) -> Path:
+    (folder / "b").mkdir(parents=True)
+    (folder / "b/large").write_bytes(b"x" * layers.LARGE)
+    (folder / "a").symlink_to("b/large")
+    (folder / "c").write_bytes(b"x" * layers.LARGE)
+    (folder / "run").write_text("")
+    (folder / "run").chmod(0o750)
+    return folder
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_equal_folder_is_an_equal_layer(tmp_path: Path, packed: bool) -> None:
+    one, two = (
+        layers.write(make_tree(tmp_path / name), tmp_path / f"{name}.tar", packed=packed) for name in ("one", "two")
+    )
+    assert (one.diff, one.digest, one.size) == (two.diff, two.digest, two.size)
+    assert one.path.read_bytes() == two.path.read_bytes()
+
+
+def test_a_layer_is_root_s_of_no_time_sorted_and_keeps_equal_files_once(tmp_path: Path) -> None:
+    layer = layers.write(make_tree(tmp_path / "tree"), tmp_path / "layer.tar", packed=False)
+    with tarfile.open(layer.path) as tar:
+        found = tar.getmembers()
+    assert [one.name for one in found] == ["a", "b", "b/large", "c", "run"]
+    assert {(one.uid, one.gid, one.mtime) for one in found} == {(0, 0, 0)}
+    assert found[0].issym()
+    assert found[3].islnk() and found[3].linkname == "b/large"
+    assert found[4].mode == 0o755
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_archive_unpacks_to_the_folder_it_was_made_from(tmp_path: Path, packed: bool) -> None:
+    layer = layers.write(make_tree(tmp_path / "tree"), tmp_path / "layer.tar", packed=packed)
+    manifest, config = layers.manifest([layer], {"User": "1:1"}, "amd64")
+    layers.archive(tmp_path / "image.tar", "thing:1", [layer], manifest, config)
+    assert layers.unpack(tmp_path / "image.tar", tmp_path / "out") == {"User": "1:1"}
+    assert (tmp_path / "out/a").read_bytes() == (tmp_path / "out/c").read_bytes() == b"x" * layers.LARGE
+
+
+def test_kubernetes_and_docker_find_an_archive_under_the_same_name(tmp_path: Path) -> None:
+    manifest, config = layers.manifest([], {}, "amd64")
+    layers.archive(tmp_path / "image.tar", "thing:1", [], manifest, config)
+    with tarfile.open(tmp_path / "image.tar") as tar:
+        index, docker = (json.loads(tar.extractfile(name).read()) for name in ("index.json", "manifest.json"))
+    noted = index["manifests"][0]["annotations"]
+    assert noted["io.containerd.image.name"] == "docker.io/library/thing:1"
+    assert docker[0]["RepoTags"] == ["thing:1"]
+
+
+def test_what_an_image_brought_along_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = Environment("thing", "thing==1\n")
+    monkeypatch.setattr("runtimes.environments.BROUGHT", tmp_path / "brought")
+    assert ready(environment, tmp_path / "home") is None
+    (tmp_path / "brought" / environment.digest / "site").mkdir(parents=True)
+    assert ready(environment, tmp_path / "home") == tmp_path / "brought" / environment.digest / "site"
+
+
+def test_a_bill_is_the_same_for_the_same_parts() -> None:
+    thing = Component("library", "thing", "1", "pkg:pypi/thing@1", "MIT")
+    one = sbom.bill("w", "1", "words", [Facts((thing,)), Facts()])
+    assert one == sbom.bill("w", "1", "words", [Facts(), Facts((thing,)), Facts((thing,))])
+    assert one["components"][0]["purl"] == "pkg:pypi/thing@1"
+    assert one["serialNumber"] != sbom.bill("w", "2", "words", [])["serialNumber"]
+
+
+def test_facts_read_what_they_wrote(tmp_path: Path) -> None:
+    facts = Facts((Component("library", "thing", "1", "pkg:pypi/thing@1"),), ("libthing.so.1",))
+    facts.write(tmp_path / "facts.json")
+    assert Facts.read(tmp_path / "facts.json") == facts
+
+
+def test_a_dockerfile_lays_the_same_parts_over_each_other() -> None:
+    installed = re.findall(r'^RUN scripts/install (?:server|"\$IMAGE") (\w+) /image$', DOCKERFILE, re.MULTILINE)
+    copied = re.findall(r"^COPY --from=\w+ /image/(\w+)/ /$", DOCKERFILE, re.MULTILINE)
+    assert tuple(installed) == tuple(copied) == parts.PARTS
+    assert "RUN" not in DOCKERFILE.split("FROM scratch")[1]
+
+
+def test_a_dockerfile_says_how_to_run_what_the_other_build_says() -> None:
+    environment, server = (build.config(names.images()[name], "$TAG") for name in ("noop", "server"))
+    told = re.findall(r"^(ENV|USER|WORKDIR|ENTRYPOINT|LABEL) (.*)$", DOCKERFILE.split("FROM scratch")[1], re.MULTILINE)
+    values = [value for key, value in told if key == "ENV"]
+    assert values[0].split() == environment["Env"]
+    assert [*values[0].split(), *values[1].split()] == server["Env"]
+    entrypoints = [json.loads(value) for key, value in told if key == "ENTRYPOINT"]
+    assert entrypoints == [environment["Entrypoint"], server["Entrypoint"]]
+    assert {key: value for key, value in told if key in {"USER", "WORKDIR"}} == {
+        "USER": environment["User"],
+        "WORKDIR": environment["WorkingDir"],
+    }
+    labels = dict(re.findall(r'(org\.[a-z.]+)="([^"]*)"', DOCKERFILE))
+    assert labels == environment["Labels"] | {"org.opencontainers.image.title": "windtunnel-$IMAGE"}
