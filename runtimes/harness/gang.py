@@ -1,0 +1,336 @@
+"""A gang's pods: one leads, the others follow; together they run a program, once for each task.
+
+``python -m runtimes.harness.gang follow|lead [COMMAND...]``
+
+A replica follows: it looks for its leader by name, says where it stands, and runs COMMAND when told to. The leader
+waits until all are there, has them run, runs its own COMMAND meanwhile if it has one (what starts an MPI program), and
+counts the whole as failed as soon as one fails or is lost: then the others are ended, for they would wait for it for
+ever. The program finds its scenario, a JSON document, in the file that WINDTUNNEL_SCENARIO names, and the first
+replica leaves its result in the one that WINDTUNNEL_RESULT names.
+
+All that follow prove that they know the gang's key, and so does the leader; it opens nothing else. Lines of JSON, one
+thread, no library: it also runs in images that hold nothing but this file and a Python.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+#: Exit codes: all went well; a replica failed or was lost; somebody never came; told to stop.
+DONE, FAILED, ALONE, STOPPED = 0, 1, 75, 143
+#: Seconds to wait for the others, whose images may still be on their way; and between two looks for the leader.
+PATIENCE, LOOK = 900.0, 0.1
+#: An MPI proxy's exit for a launcher that does not listen yet; how often and after how long it is started again.
+NOT_YET, TRIES, PAUSE = 5, 600, 0.1
+#: The longest line, a result included.
+LONGEST = 16 << 20
+FOLDER = Path("/tmp/windtunnel")
+
+Message = Mapping[str, Any]
+
+
+class Lost(Exception):
+    """The other side is gone, or is not who it should be."""
+
+
+class Line:
+    """A connection that carries lines of JSON."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._read = bytearray()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A peer whose machine is gone says nothing any more: have the kernel ask.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, seconds in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+            connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
+
+    def say(self, **message: Any) -> None:
+        """Send one; whoever does not take it is lost."""
+        try:
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise Lost(str(error)) from None
+
+    def hear(self) -> list[Message]:
+        """Return what has come, once something has."""
+        try:
+            piece = self.connection.recv(1 << 16)
+        except OSError as error:
+            raise Lost(str(error)) from None
+        self._read += piece
+        if not piece or len(self._read) > LONGEST:
+            raise Lost("it hung up" if not piece else "it said too much")
+        *whole, rest = bytes(self._read).split(b"\n")
+        self._read = bytearray(rest)
+        try:
+            heard = [json.loads(line) for line in whole]
+        except ValueError:
+            raise Lost("it does not speak our language") from None
+        if not all(isinstance(one, dict) for one in heard):
+            raise Lost("it does not speak our language")
+        return heard
+
+
+class Program:
+    """A command that runs, with all it starts."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, env=dict(environ), start_new_session=True
+        )
+        self.pidfd = os.pidfd_open(self._process.pid)
+
+    def end(self) -> int:
+        """End it, if it has not ended yet, and what it left behind; return its exit, as a shell would say it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        os.close(self.pidfd)
+        code = self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def exit(self) -> int:
+        """Return how it ended, now that it has."""
+        self._process.wait()
+        return self.end()
+
+
+def proof(key: str, *words: object) -> str:
+    """Return what only one who knows the key can say."""
+    return hmac.new(key.encode(), json.dumps(words).encode(), hashlib.sha256).hexdigest()
+
+
+# -- who follows
+
+
+class Follower:
+    """One replica. ``again``: how a program ends that only came too early."""
+
+    def __init__(self, leader: Line, command: Sequence[str], folder: Path, again: int | None = None) -> None:
+        self._leader = leader
+        self._command = command
+        self._folder = folder
+        self._again = again
+        self._tries = 0
+        self._program: Program | None = None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(leader.connection, selectors.EVENT_READ, None)
+
+    def serve(self, heard: Sequence[Message]) -> int:
+        """Run what it is told to until all is over; return what to exit with."""
+        try:
+            while True:
+                for message in heard:
+                    if "run" in message:
+                        self._prepare(message["run"])
+                        self._start()
+                    elif "stop" in message:
+                        self._end()
+                    elif "over" in message:
+                        return DONE
+                heard = []
+                for key, _ in self._selector.select():
+                    if key.data is None:
+                        heard = self._leader.hear()
+                    else:
+                        self._ended(key.data)
+        except Lost as error:
+            print(f"the gang's leader is lost: {error}", file=sys.stderr)
+            return FAILED
+        finally:
+            self._end()
+
+    def _prepare(self, scenario: Any) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "scenario.json").write_text(json.dumps(scenario))
+        (self._folder / "result.json").unlink(missing_ok=True)
+        self._tries = 0
+
+    def _start(self) -> None:
+        self._program = Program(self._command, environ(self._folder))
+        self._selector.register(self._program.pidfd, selectors.EVENT_READ, self._program)
+
+    def _ended(self, program: Program) -> None:
+        self._selector.unregister(program.pidfd)
+        self._program = None
+        code = program.exit()
+        if code == self._again and self._tries < TRIES:
+            self._tries += 1
+            time.sleep(PAUSE)
+            self._start()
+            return
+        result = self._folder / "result.json"
+        told = result.read_text(errors="replace")[: LONGEST // 2] if result.is_file() else None
+        self._leader.say(exit=code, result=told)
+
+    def _end(self) -> None:
+        if self._program is not None:
+            self._selector.unregister(self._program.pidfd)
+            self._program.end()
+            self._program = None
+
+
+def environ(folder: Path) -> dict[str, str]:
+    """Return what a program is told: what its pod was, less the key."""
+    told = {name: value for name, value in os.environ.items() if name != "WINDTUNNEL_GANG_KEY"}
+    files = {"WINDTUNNEL_SCENARIO": folder / "scenario.json", "WINDTUNNEL_RESULT": folder / "result.json"}
+    return told | {name: str(path) for name, path in files.items()}
+
+
+def join(address: tuple[str, int], key: str, place: tuple[int, int], patience: float) -> tuple[Line, list[Message]]:
+    """Look for the leader until it is there and has proved to be it; also return what it said thereafter."""
+    until = time.monotonic() + patience
+    nonce = secrets.token_hex(16)
+    while True:
+        try:
+            connection = socket.create_connection(address, timeout=5.0)
+            break
+        except OSError as error:  # its name is not known yet, or it does not listen
+            if time.monotonic() > until:
+                raise Lost(f"nobody answers at {address[0]}:{address[1]}: {error}") from None
+            time.sleep(LOOK)
+    leader = Line(connection)
+    connection.settimeout(patience)
+    leader.say(place=place, nonce=nonce, proof=proof(key, "follow", *place, nonce))
+    heard: list[Message] = []
+    while not heard:
+        heard = leader.hear()
+    connection.settimeout(None)
+    if not hmac.compare_digest(str(heard[0].get("proof")), proof(key, "lead", nonce)):
+        raise Lost("who answers there does not know the gang's key")
+    return leader, heard[1:]
+
+
+# -- who leads
+
+
+class Leader:
+    """The one that knows whether all are there, and whether all went well."""
+
+    def __init__(self, listener: socket.socket, key: str, places: Sequence[tuple[int, int]]) -> None:
+        self._listener = listener
+        self._key = key
+        self._missing = set(places)
+        self._followers: dict[tuple[int, int], Line] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ, None)
+
+    def gather(self, patience: float) -> None:
+        """Wait until every place is taken; raise Lost if one remains empty."""
+        until = time.monotonic() + patience
+        while self._missing:
+            ready = self._selector.select(max(0.0, until - time.monotonic()))
+            if not ready:
+                raise Lost(f"{len(self._missing)} replicas never came, the first of them {min(self._missing)}")
+            for key, _ in ready:
+                if key.data is None:
+                    connection, _ = self._listener.accept()
+                    connection.settimeout(30.0)
+                    self._selector.register(connection, selectors.EVENT_READ, Line(connection))
+                else:
+                    self._greet(key.data)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+
+    def _greet(self, line: Line) -> None:
+        self._selector.unregister(line.connection)
+        try:
+            [said] = line.hear()
+            place = (int(said["place"][0]), int(said["place"][1]))
+            known = hmac.compare_digest(str(said["proof"]), proof(self._key, "follow", *place, said["nonce"]))
+            if not known or place not in self._missing:
+                raise Lost("a stranger, or a second one")
+            line.say(proof=proof(self._key, "lead", said["nonce"]))
+        except (Lost, ValueError, KeyError, TypeError, IndexError):
+            line.connection.close()
+            return
+        self._missing.remove(place)
+        self._followers[place] = line
+
+    def run(self, scenario: Any, command: Sequence[str], folder: Path) -> tuple[int, str | None]:
+        """Have all run once; return the first bad exit, or 0, and what the first replica left as its result."""
+        selector = selectors.DefaultSelector()
+        waiting: dict[tuple[int, int], Line] = dict(self._followers)
+        own = Program(command, environ(folder)) if command else None
+        code, result = 0, None
+        try:
+            if own is not None:
+                selector.register(own.pidfd, selectors.EVENT_READ, None)
+            for place, line in waiting.items():
+                selector.register(line.connection, selectors.EVENT_READ, place)
+                line.say(run=scenario)
+            while (waiting or own is not None) and code == 0:
+                for key, _ in selector.select():
+                    if key.data is None and own is not None:
+                        selector.unregister(own.pidfd)
+                        code, own = code or own.exit(), None
+                        continue
+                    for said in waiting[key.data].hear():
+                        selector.unregister(waiting.pop(key.data).connection)
+                        code = code or int(said["exit"])
+                        result = said.get("result") if key.data == min(self._followers) else result
+            for line in waiting.values():
+                line.say(stop=True)
+        except (Lost, ValueError, KeyError, TypeError) as error:
+            print(f"a replica is lost: {error}", file=sys.stderr)
+            code = code or FAILED
+        finally:
+            if own is not None:
+                own.end()
+        return code, result
+
+    def dismiss(self, code: int) -> None:
+        """Send all home."""
+        for line in self._followers.values():
+            with contextlib.suppress(Lost):
+                line.say(over=code)
+            line.connection.close()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Follow or lead, as the pod's environment tells where and with how many."""
+    role, *command = arguments
+    told = os.environ
+    name, _, port = told["WINDTUNNEL_GANG_LEADER"].rpartition(":")
+    key = told["WINDTUNNEL_GANG_KEY"]
+    if role == "follow":
+        place = (int(told["WINDTUNNEL_GANG_SLICE"]), int(told["WINDTUNNEL_GANG_INDEX"]))
+        again = NOT_YET if command[:1] == ["hydra_pmi_proxy"] else None
+        leader, heard = join((name, int(port)), key, place, PATIENCE)
+        return Follower(leader, command, FOLDER, again).serve(heard)
+    slices, size = int(told["WINDTUNNEL_GANG_SLICES"]), int(told["WINDTUNNEL_GANG_SIZE"])
+    places = [(slice, index) for slice in range(slices) for index in range(size)]
+    with socket.create_server(("", int(port)), backlog=1024) as listener:
+        leading = Leader(listener, key, places)
+        leading.gather(PATIENCE)
+        code, result = leading.run(json.loads(told.get("WINDTUNNEL_SCENARIO", "null")), command, FOLDER)
+        leading.dismiss(code)
+    if result is not None:
+        print(result, flush=True)
+    return code
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(STOPPED)
+
+
+if __name__ == "__main__":
+    # As the first process of a container it would ignore this; raised, so that what it started is ended first.
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Lost as error:
+        print(error, file=sys.stderr)
+        sys.exit(ALONE)

@@ -1,0 +1,125 @@
+"""A gang's leader and followers as processes of this machine: they meet, run a program together, and fail together."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.system.house import free_ports
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60
+SUM = """
+import json, os, socket
+rank, size = int(os.environ["WINDTUNNEL_GANG_INDEX"]), int(os.environ["WINDTUNNEL_GANG_SIZE"])
+number = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))["number"]
+assert "WINDTUNNEL_GANG_KEY" not in os.environ
+json.dump({"sum": sum(range(size)) + number}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+"""
+HANG_BUT_ONE = """
+import os, time
+if os.environ["WINDTUNNEL_GANG_INDEX"] == "1":
+    os.kill(os.getpid(), 9)
+time.sleep(600)
+"""
+
+
+class Gang:
+    """Processes, each with a folder for /tmp of its own."""
+
+    def __init__(self, folder: Path, size: int, program: str, *, own: Sequence[str] = (), key: str = "") -> None:
+        [port] = free_ports(1)
+        self.key = key or secrets.token_hex()
+        self.size = size
+        self.program = program
+        self.folder = folder
+        self.environ = {
+            **{"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "WINDTUNNEL_GANG_LEADER": f"127.0.0.1:{port}"},
+            **{"WINDTUNNEL_GANG_SIZE": str(size), "WINDTUNNEL_GANG_SLICES": "1", "WINDTUNNEL_GANG_SLICE": "0"},
+        }
+        self.own = own
+
+    def start(self, role: str, index: int, command: Sequence[str], **more: str) -> "subprocess.Popen[str]":
+        """Start one."""
+        code = "import sys, pathlib; from runtimes.harness import gang; gang.FOLDER = pathlib.Path(sys.argv.pop(1)); "
+        code += "import signal; signal.signal(15, gang._stop); sys.exit(gang.main(sys.argv[1:]))"
+        environ = {"WINDTUNNEL_GANG_KEY": self.key, "WINDTUNNEL_GANG_INDEX": str(index)}
+        return subprocess.Popen(
+            [sys.executable, "-c", code, str(self.folder / f"{role}-{index}"), role, *command],
+            env=self.environ | environ | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def play(self, **more: str) -> tuple[int, str, list[int]]:
+        """Start all, late ones too; return the leader's exit and words, and the others' exits."""
+        replicas = [self.start("follow", 0, [sys.executable, "-c", self.program])]
+        leader = self.start("lead", 0, self.own, **more)
+        time.sleep(0.2)
+        replicas += [self.start("follow", i, [sys.executable, "-c", self.program]) for i in range(1, self.size)]
+        try:
+            said, _ = leader.communicate(timeout=PATIENCE)
+            return leader.returncode, said, [one.wait(PATIENCE) for one in replicas]
+        finally:
+            for one in (leader, *replicas):
+                one.kill()
+                one.communicate()
+
+
+def test_a_gang_runs_its_program_once_and_the_first_replica_has_the_result(tmp_path):
+    code, said, others = Gang(tmp_path, 3, SUM).play(WINDTUNNEL_SCENARIO=json.dumps({"number": 39}))
+    assert (code, json.loads(said), others) == (0, {"sum": 42}, [0, 0, 0])
+
+
+def test_a_replica_that_is_killed_fails_the_gang_and_ends_the_others(tmp_path):
+    code, _, others = Gang(tmp_path, 3, HANG_BUT_ONE).play()
+    assert (code, others) == (137, [0, 0, 0])
+
+
+def test_what_the_leader_itself_runs_counts_as_a_replica_does(tmp_path):
+    code, _, _ = Gang(tmp_path, 2, SUM, own=[sys.executable, "-c", "raise SystemExit(7)"]).play(
+        WINDTUNNEL_SCENARIO='{"number": 1}'
+    )
+    assert code == 7
+
+
+@pytest.mark.parametrize("victim", ["leader", "replica"])
+def test_who_is_lost_takes_the_whole_gang_along(tmp_path, victim):
+    gang = Gang(tmp_path, 2, "import time; time.sleep(600)")
+    replicas = [gang.start("follow", index, [sys.executable, "-c", gang.program]) for index in range(2)]
+    leader = gang.start("lead", 0, ())
+    try:
+        until = time.monotonic() + PATIENCE
+        while not (gang.folder / "follow-1" / "scenario.json").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        (leader if victim == "leader" else replicas[1]).kill()
+        assert replicas[0].wait(PATIENCE) == (1 if victim == "leader" else 0)
+        assert leader.wait(PATIENCE) == (-9 if victim == "leader" else 1)
+    finally:
+        for one in (leader, *replicas):
+            one.kill()
+            one.communicate()
+
+
+def test_who_does_not_know_the_key_has_no_place_in_the_gang(tmp_path):
+    gang = Gang(tmp_path, 1, "pass")
+    leader = gang.start("lead", 0, ())
+    stranger = gang.start("follow", 0, [sys.executable, "-c", "pass"], WINDTUNNEL_GANG_KEY="guessed")
+    try:
+        said, _ = stranger.communicate(timeout=PATIENCE)
+        assert stranger.returncode != 0 and "Lost" in said
+        friend = gang.start("follow", 0, [sys.executable, "-c", "pass"])
+        assert leader.wait(PATIENCE) == 0
+        assert friend.wait(PATIENCE) == 0
+        friend.communicate()
+    finally:
+        for one in (leader, stranger):
+            one.kill()
+            one.communicate()
