@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -21,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 LARGEST = 64 << 20
 _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
+_FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play)")
+_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 _LENGTH = struct.Struct("<I")
+#: Seconds for which a link into the object store is good.
+VALID = 600
 
 
 class _Lease(msgspec.Struct):
@@ -76,11 +81,13 @@ Environ = dict[str, Any]
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
-def create(leases: Leases) -> Callable[[Environ, Start], Iterable[bytes]]:
-    """Make the WSGI application."""
+def create(leases: Leases, *, links: bool = False) -> Callable[[Environ, Start], Iterable[bytes]]:
+    """Make the WSGI application; with ``links``, couriers fetch files from the object store where it can be reached."""
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
         try:
+            if (found := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
+                return _file(leases, _known(leases, found[1], environ), found[2], environ, start, links=links)
             status, answer = _serve(leases, environ)
         except PlatformError as error:
             status, answer = int(error.status), {"status": int(error.status), "detail": error.detail}
@@ -101,8 +108,7 @@ def _serve(leases: Leases, environ: Environ) -> tuple[int, Any]:
     found = _PATH.fullmatch(environ["PATH_INFO"])
     if found is None:
         raise NotFound()
-    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    launch = leases.authenticate(found[1], token if scheme == "Bearer" else "")
+    launch = _known(leases, found[1], environ)
     verb = (environ["REQUEST_METHOD"], found[2])
     if verb == ("GET", None):
         return 200, leases.describe(launch)
@@ -110,6 +116,33 @@ def _serve(leases: Leases, environ: Environ) -> tuple[int, Any]:
     if serve is None:
         raise NotFound()
     return serve(leases, launch, _body(environ), environ)
+
+
+def _known(leases: Leases, id: str, environ: Environ) -> Known:
+    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    return leases.authenticate(id, token if scheme == "Bearer" else "")
+
+
+def _file(leases: Leases, launch: Known, name: str, environ: Environ, start: Start, *, links: bool) -> Iterable[bytes]:
+    """Give a file, or the rest of it from a byte on, as it comes from the store."""
+    parcel = leases.parcel(launch, name)
+    if links and (link := leases.link(parcel, VALID)) is not None:
+        start("307 Temporary Redirect", [("Location", link), ("Cache-Control", "no-store"), ("Content-Length", "0")])
+        return []
+    asked = _RANGE.fullmatch(environ.get("HTTP_RANGE", ""))
+    first = int(asked[1]) if asked else 0
+    stop = min(parcel.size, int(asked[2]) + 1) if asked and asked[2] else parcel.size
+    headers = [("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes")]
+    if asked and not first < stop:
+        start("416 Range Not Satisfiable", [*headers, ("Content-Range", f"bytes */{parcel.size}")])
+        return []
+    pieces = leases.read(parcel, first, stop)
+    begun = next(pieces, b"")  # a store that does not answer is told of before the head is sent
+    if asked:
+        headers.append(("Content-Range", f"bytes {first}-{stop - 1}/{parcel.size}"))
+    status = HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK
+    start(f"{status} {status.phrase}", [*headers, ("Content-Length", str(stop - first))])
+    return chain((begun,), pieces)
 
 
 def _body(environ: Environ) -> bytes:
@@ -185,6 +218,11 @@ def _beat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple
     }
 
 
+def _leave(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    leases.leave(launch, [(one.stage, one.start, one.fence, one.task) for one in _parsed(_Beat, body).leases])
+    return 200, {}
+
+
 def _death(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
     said = _parsed(_Death, body)
     leases.death(launch, said.stage, said.start, said.fence, said.task, said.reason)
@@ -206,6 +244,7 @@ _VERBS: Mapping[tuple[str, str | None], Callable[[Leases, Known, bytes, Environ]
     ("POST", "lease"): _lease,
     ("POST", "report"): _report,
     ("POST", "beat"): _beat,
+    ("POST", "leave"): _leave,
     ("POST", "death"): _death,
     ("POST", "refused"): _refused,
     ("POST", "logs"): _logs,

@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,10 @@ import msgspec
 from core.domain.ids import hashed
 from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
-from core.errors import BadRequest, Gone, Unauthorized
+from core.errors import BadRequest, Gone, NotFound, Unauthorized
 from core.services.bells import Bell
 from core.services.catalogue import played
+from core.services.models import key_of
 from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Driver, Place, Segment
@@ -46,6 +47,15 @@ class Known:
     peers: int
     running: bool
     asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An object that a courier may fetch."""
+
+    key: str
+    digest: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +128,46 @@ class Leases:
         provenance = json.loads(row.provenance)
         definition = played(provenance["dataset"]).definition
         model = {"digest": row.digest, "format": provenance["model"]["format"]}
+        files = {
+            name: {"digest": parcel.digest, "size": parcel.size}
+            for name, parcel in (("model", self._model(row)), ("play", _play(row)))
+            if parcel is not None
+        }
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
             "workers": launch.peers,
             "play": provenance["play"] | {"definition": dict(definition)},
             "model": model,
+            "files": files,
         }
+
+    # -- what couriers that share no folder with us fetch
+
+    def parcel(self, launch: Known, name: str) -> Parcel:
+        """Return what a launch's courier may fetch by this name: its ``model``, or what it is to ``play``."""
+        with self._database.read() as c:
+            row = simulations.find(c, launch.simulation)
+        found = self._model(row) if name == "model" else _play(row)
+        if found is None:
+            raise NotFound("This launch has no such file: it is for a place that shares our folders.")
+        return found
+
+    def read(self, parcel: Parcel, start: int, stop: int) -> Iterator[bytes]:
+        """Yield a part of it."""
+        return self._store.get(parcel.key, start, stop - start)
+
+    def link(self, parcel: Parcel, seconds: int) -> str | None:
+        """Return where the object store itself gives it, if others than us reach the store."""
+        return self._store.link(parcel.key, seconds=seconds)
+
+    def _model(self, row: Any) -> Parcel | None:
+        key = key_of(row.digest)
+        size = json.loads(row.packed or "{}").get("model_size")
+        try:
+            return Parcel(key, row.digest, int(size if size is not None else self._store.size(key)))
+        except NotFound:
+            return None  # nobody uploaded it here: whoever launches knows where it lies
 
     # -- work
 
@@ -217,6 +260,15 @@ class Leases:
 
         return self._database.write(beats, durable=False)
 
+    def leave(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> None:
+        """Take leases back from a courier that was told to stop: nobody is to blame, and others may go on at once."""
+
+        def take(c: Connection) -> None:
+            for stage, start, fence, _ in held:
+                ranges.give_back(c, stage, start, fence, witness=False, blame=False)
+
+        self._database.write(take, durable=False)
+
     def death(self, launch: Known, stage: str, start: int, fence: str, task: int, reason: str) -> None:
         """A supervisor saw a driver die by itself: return its lease; the third strike makes the task `crashed`."""
         back = self._database.write(
@@ -281,6 +333,11 @@ class Leases:
             return hopeless
 
         return self._database.write(pass_, durable=False)
+
+
+def _play(row: Any) -> Parcel | None:
+    packed = json.loads(row.packed or "{}").get("play")
+    return Parcel(packed["key"], packed["digest"], int(packed["size"])) if packed else None
 
 
 def _checked(report: Report) -> list[int]:

@@ -1,7 +1,8 @@
 """The courier: starts players and hosts before it is known for what, then sees one launch through and ends.
 
 It holds the launch's token and speaks HTTP; it parses no model and runs no simulator. Its main thread is the only one
-that starts processes (their request to die with it follows the thread) and the one that sees them end.
+that starts processes (their request to die with it follows the thread) and the one that sees them end. It is an
+agent's child and told of its launch by it, or stands alone in a place of its own and knows its launch (``Told``).
 """
 
 import collections
@@ -14,22 +15,42 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from .channel import receive_with_rights
 from .outputs import Outputs
-from .processes import Host, Kit, Player, Process, spawn_host, spawn_player
+from .processes import Here, Host, Kit, Player, Process, Spawner, spawn_host, spawn_player
 from .seats import ATTEMPTS, Engagement, Hopeless, Refusal, Seat, Staff
 from .surface import Credentials, Over, Surface, Unreachable, Unreadable
 
-#: Exit codes: the launch was seen to its end; no player can be set up; nobody answers; a fault of our own.
-DONE, HOPELESS, UNREACHABLE, BROKEN = 0, 70, 75, 76
+#: Exit codes: the launch was seen to its end; no player can be set up; nobody answers; a fault of our own; where
+#: processes come from, there are no more; we were told to stop (128 + SIGTERM).
+DONE, HOPELESS, UNREACHABLE, BROKEN, BEREFT, STOPPED = 0, 70, 75, 76, 77, 143
 #: Seconds a player may spend on one task before it is ended; a dataset may say otherwise.
 TASK_PATIENCE = 600.0
 #: Seconds between two deliveries of what was printed.
 LOG_INTERVAL = 1.0
+#: Seconds that players get to report what they have played once we are told to stop, and one request after that.
+LAST_TASK, LAST_WORD = 1.0, 0.5
 PR_SET_DUMPABLE = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """The launch, and this courier's part in it.
+
+    ``model`` is a file. ``bring``, where there is one, is asked for it and for the dataset's folder: it is given what
+    the drivers' surface says of the launch. ``name`` tells this courier's seats from those of other couriers.
+    """
+
+    credentials: Credentials
+    workers: int
+    model: str | None = None
+    cores: Sequence[int] = ()
+    name: str = ""
+    bring: Callable[[Mapping[str, Any], threading.Event], tuple[str, str]] | None = None
 
 
 class Staffed(Protocol):
@@ -97,9 +118,10 @@ class Stock(Generic[T]):
 class Courier(Staff):
     """One courier and its main thread."""
 
-    def __init__(self, kit: Kit, workers: int, control: socket.socket) -> None:
+    def __init__(self, kit: Kit, workers: int, spawner: Spawner) -> None:
         self._kit = kit
-        self._control = control
+        self._spawner = spawner
+        self._control: socket.socket | None = None
         self._selector = selectors.DefaultSelector()
         self._awake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop = threading.Event()
@@ -108,25 +130,43 @@ class Courier(Staff):
         self._reason = ""
         self._outputs = Outputs()
         self._living: set[Process] = set()
-        self._players: Stock[Player] = Stock(lambda name: spawn_player(kit, name), "player", workers, self._wake)
-        self._hosts: Stock[Host] = Stock(lambda name: spawn_host(kit, name), "host", workers + 1, self._wake)
+        self._players: Stock[Player] = Stock(
+            lambda name: spawn_player(self._kit, name, spawner), "player", workers if kit.dataset else 0, self._wake
+        )
+        self._hosts: Stock[Host] = Stock(lambda name: spawn_host(kit, name, spawner), "host", workers + 1, self._wake)
         self._credentials: Credentials | None = None
+        self._seats: list[tuple[Seat, threading.Thread]] = []
+        self._interrupted = False
+        self._leaving = False
 
     # -- the main thread
+
+    def heed(self, control: socket.socket) -> None:
+        """Be an agent's: it tells of the launch on this socket, and when it is gone, so are we."""
+        self._control = control
+        self._selector.register(control, selectors.EVENT_READ, lambda: self._spoken_to(control))
+
+    def begin(self, told: Told) -> None:
+        """Work for a launch from now on."""
+        threading.Thread(target=self._guarded, args=(self._campaign, told), name="campaign", daemon=True).start()
+
+    def interrupt(self) -> None:
+        """Have it stop soon: report what is played, give back what is not. Safe to call from a signal's handler."""
+        self._interrupted = True
+        self._wake()
 
     def run(self) -> int:
         """Stay until the launch is over or the agent is gone; leave no process behind."""
         self._selector.register(self._awake, selectors.EVENT_READ, self._woken)
-        self._selector.register(self._control, selectors.EVENT_READ, self._spoken_to)
+        self._spawner.register(self._selector, lambda reason: self.finish(BEREFT, reason))
         try:
             while self._code is None:
-                now = time.monotonic()
-                for player in self._players.refill(now):
-                    self._watch(player.process)
-                for host in self._hosts.refill(now):
-                    self._watch(host.process)
+                self._refill(time.monotonic())
                 for key, _ in self._selector.select(0.2):
                     key.data()
+                if self._interrupted and not self._leaving:
+                    self._leaving = True
+                    threading.Thread(target=self._guarded, args=(self._leave,), name="leaving", daemon=True).start()
         finally:
             self._stop.set()
             for process in self._living:
@@ -136,6 +176,14 @@ class Courier(Staff):
                 process.reap()
         self._say_goodbye()
         return self._code
+
+    def _refill(self, now: float) -> None:
+        if self._spawner.ready("player"):
+            for player in self._players.refill(now):
+                self._watch(player.process)
+        if self._spawner.ready("host"):
+            for host in self._hosts.refill(now):
+                self._watch(host.process)
 
     def _watch(self, process: Process) -> None:
         self._living.add(process)
@@ -166,15 +214,17 @@ class Courier(Staff):
     def _wake(self) -> None:
         os.eventfd_write(self._awake, 1)
 
-    def _spoken_to(self) -> None:
-        data, descriptors = receive_with_rights(self._control, 1)
+    def _spoken_to(self, control: socket.socket) -> None:
+        data, descriptors = receive_with_rights(control, 1)
         if not data:
             self.finish(DONE, "the agent is gone")
             return
         # The lock on the launch's folder stays with us until we end: that is how others see that we live.
         self._lock = descriptors
         told = json.loads(data)
-        threading.Thread(target=self._guarded, args=(self._campaign, told), name="campaign", daemon=True).start()
+        credentials = Credentials(url=told["url"], launch=told["launch"], token=told["token"])
+        cores = told.get("cores") or ()
+        self.begin(Told(credentials=credentials, workers=int(told["workers"]), model=told["model"], cores=cores))
 
     def finish(self, code: int, reason: str) -> None:
         """End the courier; the first word counts."""
@@ -188,15 +238,22 @@ class Courier(Staff):
     def _say_goodbye(self) -> None:
         """Deliver what is still unsaid, if that is quick, and tell the agent why we end."""
         if self._credentials is not None:
-            surface = Surface(self._credentials, threading.Event(), patience=0.0)
+            surface = Surface(self._credentials, threading.Event(), patience=0.0, time_out=2 * LAST_WORD)
             try:
                 deliver(self._outputs, surface)
             except (Over, Unreachable, Unreadable):
                 self._reason = self._reason or "over"
+        if self._control is None:
+            return
         try:
             self._control.send(json.dumps({"reason": self._reason}).encode())
         except OSError:
             print(self._reason, file=sys.stderr)  # the agent was gone first
+
+    @property
+    def reason(self) -> str:
+        """Why it ended."""
+        return self._reason
 
     # -- other threads
 
@@ -222,34 +279,56 @@ class Courier(Staff):
             traceback.print_exc()
             self.finish(BROKEN, f"a fault of the courier: {type(error).__name__}: {error}")
 
-    def _campaign(self, told: Mapping[str, Any]) -> None:
+    def _campaign(self, told: Told) -> None:
         """Seat the players, then beat and deliver output until the launch is over."""
-        self._credentials = credentials = Credentials(url=told["url"], launch=told["launch"], token=told["token"])
+        self._credentials = credentials = told.credentials
         surface = Surface(credentials, self._stop)
-        play = surface.launch()["play"]
+        described = surface.launch()
+        model = told.model
+        if told.bring is not None:
+            model, dataset = told.bring(described, self._stop)
+            self._kit = replace(self._kit, dataset=dataset)  # from now on a seat that asks for a player gets one
+        play = described["play"]
         engagement = Engagement(
             setup=play | {"format": self._kit.format},
-            model=told["model"],
+            model=model,
             outputs=self._outputs,
             began=time.monotonic(),
             patience=float(play["definition"].get("task_patience", TASK_PATIENCE)),
-            cores=told.get("cores") or (),
+            cores=told.cores,
+            name=told.name,
         )
-        seats = [
-            Seat(number, self, Surface(credentials, self._stop), engagement) for number in range(int(told["workers"]))
-        ]
-        for seat in seats:
-            threading.Thread(target=self._guarded, args=(self._seat, seat), name=seat.name, daemon=True).start()
+        for number in range(told.workers):
+            seat = Seat(number, self, Surface(credentials, self._stop), engagement)
+            thread = threading.Thread(target=self._guarded, args=(self._seat, seat), name=seat.name, daemon=True)
+            self._seats.append((seat, thread))
+            thread.start()
         threading.Thread(target=self._guarded, args=(self._deliver, credentials), name="logs", daemon=True).start()
         # From now on one host in reserve, and players only when one is asked for.
         self._players.spare, self._hosts.spare = 0, 1
-        while not self._stop.wait(beat(seats, surface)):
+        while not self._stop.wait(beat([seat for seat, _ in self._seats], surface)):
             pass
+
+    def _leave(self) -> None:
+        """Stop in good order: let players report what they have played, and give the rest back without blame."""
+        until = time.monotonic() + LAST_TASK
+        seats = list(self._seats)
+        for seat, _ in seats:
+            seat.leave()
+        for _, thread in seats:
+            thread.join(max(0.0, until - time.monotonic()))
+        try:
+            held = [words for seat, _ in seats if (words := seat.left()) is not None]
+            if held and self._credentials is not None:
+                Surface(self._credentials, self._stop, patience=0.0, time_out=LAST_WORD).leave(held)
+        finally:
+            self.finish(STOPPED, "it was told to stop")
 
     def _seat(self, seat: Seat) -> None:
         try:
             seat.run()
-            self.finish(DONE, "there is no more work")
+            if not self._leaving:
+                self.finish(DONE, "there is no more work")
         except Refusal as refusal:
             seat.refuse(refusal)
             self.finish(DONE, refusal.reason)
@@ -283,5 +362,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     told = json.loads(sys.argv[1])
     control = socket.socket(fileno=told["control"])
-    code = Courier(Kit.of(told["kit"]), told["workers"], control).run()
+    kit = Kit.of(told["kit"])
+    courier = Courier(kit, told["workers"], Here(kit))
+    courier.heed(control)
+    code = courier.run()
     os._exit(code)  # threads may still wait for answers that nobody needs

@@ -16,6 +16,8 @@ from .surface import Answer, Lease, Standing, Surface, Unreadable
 SETUP = 180.0
 #: Hosts that may die one after the other before one has loaded the model, and players before one has been set up.
 ATTEMPTS = 3
+#: Seconds to wait for a host's end before it is held against the model, in a result that says so with these bytes.
+INQUEST, CRASHED = 0.5, b'"status":"crashed"'
 #: Seconds to wait for a host's own end, so as to tell how it came, before it is ended.
 GRACE = 0.1
 
@@ -55,6 +57,7 @@ class Engagement:
     began: float
     patience: float
     cores: Sequence[int] = ()
+    name: str = ""  # what tells this courier's seats from those of the launch's other couriers
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +74,7 @@ class Seat:
     """A player, its host, and the lease they work on."""
 
     def __init__(self, number: int, staff: Staff, surface: Surface, engagement: Engagement) -> None:
-        self.name = str(number)
+        self.name = f"{engagement.name}{number}"
         self._core = engagement.cores[number] if number < len(engagement.cores) else None
         self._staff = staff
         self._surface = surface
@@ -84,11 +87,12 @@ class Seat:
         self._rate: float | None = None
         self._unloaded = 0  # hosts in a row that did not get to load the model
         self._loaded = False
+        self._leaving = False
 
     # -- the seat's own thread
 
     def run(self) -> None:
-        """Play until there is no more work. Raises Over, Refusal or Hopeless."""
+        """Play until there is no more work, or until told to leave. Raises Over, Refusal or Hopeless."""
         deaths = 0
         while True:
             try:
@@ -179,7 +183,7 @@ class Seat:
     def _work(self) -> None:
         """Lease, play, report, until there is nothing left."""
         following: Answer | None = None
-        while True:
+        while not self._leaving:
             answer = following or self._surface.lease(self.name, self._rate)
             if answer.ended:
                 return
@@ -199,6 +203,8 @@ class Seat:
         while held.mark < held.stop and not held.lost:
             before = (held.mark, held.stop)
             with self._lock:
+                if self._leaving:
+                    return None
                 player.page.stop = held.stop
             flush = flush_after(time.monotonic() - self._engagement.began)
             order = {"start": held.mark, "stop": held.stop, "flush": flush, "careful_until": lease.careful}
@@ -211,7 +217,7 @@ class Seat:
                     since = time.monotonic()
                 else:
                     self._heed(player, message)
-            if (held.mark, held.stop) == before and not held.lost:
+            if (held.mark, held.stop) == before and not held.lost and not self._leaving:
                 raise Closed("it gave no result")
         with self._lock:
             self._held = None
@@ -223,10 +229,13 @@ class Seat:
             return None  # played before we knew better
         if batch.to <= batch.since:
             raise Closed("it reported nothing")
+        if batch.failed and CRASHED in bytes(batch.lines):
+            self._inquire()
         if batch.to >= held.stop:
             self.tell()  # what was printed must not come after the end
         lease = held.lease
-        head = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence, "next": True}
+        head = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
+        head["next"] = not self._leaving
         head |= {"from": batch.since, "to": batch.to, "lines": len(batch.lines), "rate": self._rate}
         head |= {"artifacts": batch.artifacts, "sketch": batch.sketch}
         taken, answer = self._surface.report(head, batch.lines, batch.blobs)
@@ -241,6 +250,11 @@ class Seat:
             player.page.stop = 0 if astray else min(player.page.stop, held.stop)
         offered = answer.lease is not None or answer.retry_after is not None or answer.ended
         return answer if offered else None
+
+    def _inquire(self) -> None:
+        """Wait for how the host ended: if all its neighbours ended with it, the courier stops, and reports nothing."""
+        if self._host is not None:
+            self._host.process.wait(INQUEST)
 
     def tell(self) -> None:
         """Hand over what has been printed so far."""
@@ -278,6 +292,23 @@ class Seat:
             said = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
             self._surface.death(said | {"task": task, "witness": True, "reason": how})
         return how
+
+    # -- when the courier is to stop
+
+    def leave(self) -> None:
+        """Have the player stop after the task it is at, and report what it has played; ``run`` returns then."""
+        with self._lock:
+            self._leaving = True
+            if self._player is not None:
+                self._player.page.stop = 0
+
+    def left(self) -> dict[str, Any] | None:
+        """Return what to give back, if there is anything."""
+        with self._lock:
+            held = self._held
+            if held is None or held.lost or held.mark >= held.stop:
+                return None
+            return {"stage": held.lease.stage, "start": held.lease.start, "fence": held.lease.fence}
 
     # -- the beating thread
 

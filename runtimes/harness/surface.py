@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
@@ -81,10 +81,17 @@ class Credentials:
 class Surface:
     """One connection, for one thread."""
 
-    def __init__(self, credentials: Credentials, stop: threading.Event, *, patience: float = PATIENCE) -> None:
-        parts = urlsplit(credentials.url)
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
-        self._path = f"/v1/launches/{credentials.launch}"
+    def __init__(
+        self,
+        credentials: Credentials,
+        stop: threading.Event,
+        *,
+        patience: float = PATIENCE,
+        time_out: float = TIMEOUT,
+    ) -> None:
+        self._place = urlsplit(credentials.url)
+        self._path = f"{self._place.path.rstrip('/')}/v1/launches/{credentials.launch}"
+        self._time_out = time_out
         self._headers = {"Authorization": f"Bearer {credentials.token}", "Content-Type": "application/json"}
         self._stop = stop
         self._patience = patience
@@ -110,6 +117,10 @@ class Surface:
         """Say that these leases are alive and on which task; return how each stands."""
         body = msgspec.json.encode({"leases": leases})
         return msgspec.json.decode(self._ask("POST", "/beat", body)[1], type=_Beaten).leases
+
+    def leave(self, leases: Sequence[Mapping[str, Any]]) -> None:
+        """Give leases back that nobody is to be blamed for."""
+        self._ask("POST", "/leave", msgspec.json.encode({"leases": leases}))
 
     def death(self, said: Mapping[str, Any]) -> None:
         """Bear witness that a player died by itself."""
@@ -158,9 +169,7 @@ class Surface:
 
     def _send(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
-            self._connection.connect()
-            self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connection = connection(self._place, self._time_out)
         self._connection.request(method, self._path + path, body, self._headers)
         response = self._connection.getresponse()
         return response.status, response.read()
@@ -170,3 +179,12 @@ class Surface:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def connection(place: SplitResult, time_out: float) -> http.client.HTTPConnection:
+    """Connect to where an address leads."""
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    made = kind(place.hostname or "127.0.0.1", place.port, timeout=time_out)
+    made.connect()
+    made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made

@@ -1,5 +1,6 @@
 """The drivers' surface over a real database and object store, with one simulation waiting to be played."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterable, Mapping
@@ -12,10 +13,12 @@ import msgspec
 from sqlalchemy import text
 
 from api import launches as surface
-from core.domain.ids import hashed
+from core.domain.ids import digest_of, hashed
 from core.domain.states import State
+from core.errors import NotFound
 from core.services.bells import LocalBell
 from core.services.leases import Known, Leases
+from core.services.models import key_of
 from core.store import launches, simulations
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -38,15 +41,29 @@ class _Understudied(Leases):
 
     def describe(self, launch: Known) -> dict[str, Any]:
         with self._database.read() as c:
-            play = json.loads(simulations.find(c, launch.simulation).provenance)["play"]
-        return {"launch": launch.id, "workers": launch.peers, "play": {"definition": {"task_patience": 1.0}} | play}
+            row = simulations.find(c, launch.simulation)
+        play = {"definition": {"task_patience": 1.0}} | json.loads(row.provenance)["play"]
+        files = {}
+        for name in ("model", "play"):
+            with contextlib.suppress(NotFound):  # most of these tests need none
+                parcel = self.parcel(launch, name)
+                files[name] = {"digest": parcel.digest, "size": parcel.size}
+        return {"launch": launch.id, "workers": launch.peers, "play": play, "files": files}
 
 
 class Drivers:
     """One simulation of so many tasks, and the HTTP surface on which a courier works it off."""
 
     def __init__(
-        self, folder: Path, *, total: int, play: Mapping[str, Any], workers: int = 2, ttl: float = 10.0
+        self,
+        folder: Path,
+        *,
+        total: int,
+        play: Mapping[str, Any],
+        workers: int = 2,
+        ttl: float = 10.0,
+        model: bytes | None = None,
+        packed: bytes | None = None,
     ) -> None:
         self.database = Database(f"sqlite:///{folder / 'drivers.db'}")
         migrate(self.database)
@@ -56,16 +73,40 @@ class Drivers:
         self._inside = surface.create(self.leases)
         self._server: _Server | None = None
         self._port = 0
-        self._begin(total, play, workers)
+        self._begin(total, play, workers, self._keep(model), self._pack(packed))
         self.open()
 
-    def _begin(self, total: int, play: Mapping[str, Any], workers: int) -> None:
+    def _keep(self, model: bytes | None) -> str:
+        """Keep a model for couriers that fetch it; return its digest."""
+        if model is None:
+            return "d"
+        digest = digest_of(model)
+        self.store.put(key_of(digest), (model,))
+        return digest
+
+    def _pack(self, packed: bytes | None) -> str | None:
+        """Keep what a player sees, as the stager packs it; return what it notes of that."""
+        if packed is None:
+            return None
+        digest = digest_of(packed)
+        key = f"plays/{digest.removeprefix('sha256:')}"
+        self.store.put(key, (packed,))
+        return json.dumps({"play": {"key": key, "digest": digest, "size": len(packed)}})
+
+    def _begin(self, total: int, play: Mapping[str, Any], workers: int, digest: str, packed: str | None = None) -> None:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
         play = {"tasks": plan, "params": {}} | dict(play)
         provenance = {"model": {"format": "python"}, "play": play}
         row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
-        row |= {"provenance": json.dumps(provenance), "dataset": "d", "runtime": "python", "model": "m", "digest": "d"}
+        row |= {
+            "provenance": json.dumps(provenance),
+            "dataset": "d",
+            "runtime": "python",
+            "model": "m",
+            "digest": digest,
+            "packed": packed,
+        }
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}
         launch = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
         launch |= {"token_hash": hashed(TOKEN), "resources": json.dumps({"cpu": workers, "done": 0}), "created_at": 0.0}

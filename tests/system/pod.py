@@ -1,0 +1,128 @@
+"""A pod without a cluster: courier, player's post and host's post as three containers are, by the kernel's own means.
+
+Each has a user of its own, no capabilities, no new privileges, and namespaces of its own of mounts, processes, IPC and
+(but for the courier) network; the folders that a pod's containers share are mounted as there. Needs root.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.sandbox.theatre import python_for_all
+
+ROOT = Path(__file__).parents[2]
+SITE = sysconfig.get_path("purelib")
+USERS = {"courier": 10001, "player": 10002, "host": 10003}
+#: Becomes the container's user, with nothing but what that user may do, and then its first process.
+BEGIN = 'exec setpriv --reuid "$0" --regid "$0" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'
+
+
+class Image:
+    """A Python that every user may run."""
+
+    def __init__(self, folder: Path) -> None:
+        assert os.geteuid() == 0, "These tests make containers of their own; run them as root."
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        self.python = python_for_all(folder)
+
+
+class Container:
+    """One container's first process."""
+
+    def __init__(
+        self, image: Image, name: str, command: list[str], *, fixed: Sequence[Path] = (), hidden: Sequence[Path] = ()
+    ) -> None:
+        spaces = ["--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+        spaces += ["--net"] if name != "courier" else []
+        mounts = [f"mount --bind '{path}' '{path}'; mount -o remount,bind,ro '{path}'" for path in fixed]
+        mounts += [f"mount -t tmpfs -o ro,mode=0 none '{path}'" for path in hidden]
+        script = "; ".join(["set -e", *mounts, BEGIN])
+        self.name = name
+        self.process = subprocess.Popen(
+            ["unshare", *spaces, "sh", "-c", script, str(USERS[name]), str(image.python), "-S", "-B", *command],
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": f"{ROOT}:{SITE}"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+        )
+
+    @property
+    def first(self) -> int:
+        """The container's first process, as seen from outside."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        until = time.monotonic() + 10.0
+        while not (found := children.read_text().split()):
+            assert self.process.poll() is None and time.monotonic() < until, f"{self.name} did not begin"
+            time.sleep(0.005)
+        return int(found[0])
+
+    def send(self, number: signal.Signals) -> None:
+        """Send its first process a signal."""
+        os.kill(self.first, number)
+
+    def children(self) -> list[int]:
+        """The processes that its first one has started."""
+        return list(map(int, Path(f"/proc/{self.first}/task/{self.first}/children").read_text().split()))
+
+    def wait(self, seconds: float = 30.0) -> int:
+        """Wait for its end; what it said is in ``said``."""
+        self.said = self.process.communicate(timeout=seconds)[0].decode()
+        return self.process.returncode
+
+    def end(self) -> None:
+        """End it, if it has not."""
+        if self.process.poll() is None:
+            self.process.kill()  # unshare takes its child along
+        self.process.communicate()
+
+
+class Pod:
+    """Three containers and what they share."""
+
+    def __init__(self, image: Image, folder: Path, document: Mapping[str, Any], token: str) -> None:
+        folder.chmod(0o755)
+        self.posts, self.files, self.secret = folder / "posts", folder / "files", folder / "token"
+        for path in (self.posts, self.files, self.secret):
+            path.mkdir()
+            os.chown(path, USERS["courier"], USERS["courier"])
+        self.posts.chmod(0o755)
+        self.secret.chmod(0o700)
+        (self.secret / "token").write_text(token)
+        posts = {name: USERS[name] for name in ("player", "host")}
+        given = {"token_file": str(self.secret / "token"), "files": str(self.files), "posts": posts, "workers": 2}
+        (self.secret / "launch.json").write_text(json.dumps(given | dict(document)))
+        for path in self.secret.iterdir():
+            os.chown(path, USERS["courier"], USERS["courier"])
+        self.courier = Container(
+            image,
+            "courier",
+            ["-m", "workers.courier", "--launch", str(self.secret / "launch.json"), "--posts", str(self.posts)],
+        )
+        self.player, self.host = (
+            Container(
+                image,
+                name,
+                ["-m", "runtimes.harness.post", name, "--posts", str(self.posts), "--site", SITE],
+                fixed=[self.posts, self.files],
+                hidden=[self.secret],
+            )
+            for name in ("player", "host")
+        )
+
+    @property
+    def containers(self) -> tuple[Container, Container, Container]:
+        """All three."""
+        return self.courier, self.player, self.host
+
+    def end(self) -> None:
+        """End what is left."""
+        for one in self.containers:
+            one.end()
