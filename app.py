@@ -26,15 +26,18 @@ if TYPE_CHECKING:
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
     from core.services.platform import build
+    from workers.executors.contexts import apart, contexts_of
     from workers.queue import RedisBell, embedded
 
+    contexts = contexts_of(settings.executors, settings.cores)
     store, known = store_of(settings), connections_of(settings)
     return build(
         Database(settings.database),
         store,
         RedisBell(settings.redis_url or embedded(settings.run_dir)),
         home=settings.home.resolve(),
-        cores=settings.cores,
+        contexts=contexts,
+        apart=apart(contexts),
         sandbox=confinement,
         streams=settings.streams,
         lease_ttl=settings.lease_ttl.total_seconds(),

@@ -11,14 +11,36 @@ from api.context import EXTENSION, Context
 from api.gate import Gate
 from api.observation import observe
 from api.tus import Tus
-from api.v1 import artifacts, datasets, models, operations, results, runtimes, simulations, transfers, uploads
+from api.v1 import (
+    artifacts,
+    datasets,
+    executors,
+    models,
+    operations,
+    results,
+    runtimes,
+    simulations,
+    transfers,
+    uploads,
+)
 
 VERSION = "0.1.0"
 DESCRIPTION = """Bring the model binary, we have the data and the simulator.
 
 Times are RFC 3339 in UTC, durations seconds, sizes bytes. Errors are `application/problem+json` (RFC 9457); their
 `type` leads to a page about them. Lists come by pages: give `next` as `after`."""
-BLUEPRINTS = (simulations, results, artifacts, models, runtimes, datasets, uploads, transfers, operations)
+BLUEPRINTS = (
+    simulations,
+    results,
+    artifacts,
+    models,
+    runtimes,
+    executors,
+    datasets,
+    uploads,
+    transfers,
+    operations,
+)
 
 
 def surface() -> tuple[Flask, Api]:

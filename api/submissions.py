@@ -129,6 +129,7 @@ def first_answer(simulation: Simulation) -> Simulation:
         metrics={},
         approximate=True,
         reason=None,
+        executor=None,
         position=None,
         eta=None,
         started_at=None,

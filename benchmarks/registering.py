@@ -61,6 +61,7 @@ def resident() -> int:
 
 def one(kind: str, count: int, home: Path) -> dict[str, float]:
     """Register and page, in this process."""
+    from core.domain.contexts import Context
     from core.services.bells import LocalBell
     from core.services.platform import build
     from core.store.database import Database
@@ -72,7 +73,8 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     migrate(database)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(home / "objects")
-    made = build(database, objects, LocalBell(), home=home, cores=1, sandbox={}, connections={"lab": lab})
+    here = Context(name="local", kind="local", cores=1)
+    made = build(database, objects, LocalBell(), home=home, contexts=[here], sandbox={}, connections={"lab": lab})
     bucket = Bucket(count)
     made.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
     if kind == "tar":

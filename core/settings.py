@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 PREFIX = "WINDTUNNEL_"
+LOCAL = "127.0.0.1"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 PARSE: Mapping[Any, Callable[[str], Any]] = {
@@ -32,6 +33,10 @@ class Settings:
     port: int = 5000
     #: Where couriers lease and report; a listener of its own, so that streams cannot starve it.
     drivers_port: int = 5001
+    #: The address couriers are listened to at; any other than loopback only where a network policy keeps others away.
+    drivers_host: str = "127.0.0.1"
+    #: What couriers are told to ask; empty: the two above.
+    drivers_url: str = ""
     #: SQLAlchemy's URL: SQLite or PostgreSQL (``postgresql+psycopg://``).
     database_url: str = ""
     #: The bell and the jobs' queue.
@@ -45,8 +50,9 @@ class Settings:
     #: The object storage that datasets may be registered from, with its credentials: JSON, readable by its owner alone.
     #: Empty: ``connections.json`` under ``home``.
     connections: str = ""
-    #: What runs launches.
-    executor: str = "local"
+    #: The places that simulations run in: JSON, ``{"executors": [{"name", "kind", "cores", "options"}]}``. Empty: this
+    #: machine alone.
+    executors: str = ""
     #: Player and host pairs at work at once; 0 is one for each core.
     workers: int = 0
     #: Event and result streams open at once; the next is answered 503.
@@ -114,6 +120,12 @@ class Settings:
     def cores(self) -> int:
         """Pairs at work at once."""
         return self.workers or os.cpu_count() or 1
+
+    @property
+    def couriers_ask(self) -> str:
+        """URL of the drivers' surface."""
+        host = LOCAL if self.drivers_host in {"0.0.0.0", "::"} else self.drivers_host
+        return self.drivers_url or f"http://{host}:{self.drivers_port}"
 
     @property
     def run_dir(self) -> Path:

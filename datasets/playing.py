@@ -1,9 +1,11 @@
 """The folder that a player sees of a registered dataset: a built-in one's files with the user's scenarios beside."""
 
+import io
 import json
 import os
 import secrets
 import shutil
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -61,6 +63,19 @@ def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return target
+
+
+def pack(folder: Path) -> bytes:
+    """Pack a folder for a player that shares none with us: equal folders give equal bytes, whoever packs them."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+            if "__pycache__" not in path.parts:
+                entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
+                entry.size, entry.mode = path.stat().st_size, 0o444
+                with open(path, "rb") as file:
+                    tar.addfile(entry, file)
+    return packed.getvalue()
 
 
 def sweep(plays: Path, needed: Callable[[], Iterable[str]]) -> None:

@@ -27,8 +27,6 @@ DRIVERS_THREADS = 64
 PATIENCE = 10.0
 #: Seconds for which a port may still be held by those whom a killed supervisor leaves behind.
 FREED = 3.0
-#: Where couriers are listened to.
-LOCAL = "127.0.0.1"
 
 
 # -- everything
@@ -58,7 +56,10 @@ def run(settings: Settings) -> int:
     except (ValueError, OSError) as error:
         tell(str(error))
         return 2
-    for name, host, port in (("PORT", settings.host, settings.port), ("DRIVERS_PORT", LOCAL, settings.drivers_port)):
+    for name, host, port in (
+        ("PORT", settings.host, settings.port),
+        ("DRIVERS_PORT", settings.drivers_host, settings.drivers_port),
+    ):
         if not free(host, port, FREED):
             tell(f"{host}:{port} is taken, or no address of this machine. WINDTUNNEL_{name} says another port.")
             return 2
@@ -180,11 +181,11 @@ def api(settings: Settings) -> int:
 
 
 def drivers(settings: Settings) -> int:
-    """Serve couriers, on this machine only."""
+    """Serve couriers."""
     from workers.servers import serve
 
     target = "workers.__main__:create_drivers"
-    serve(target, address=LOCAL, port=settings.drivers_port, threads=DRIVERS_THREADS)
+    serve(target, address=settings.drivers_host, port=settings.drivers_port, threads=DRIVERS_THREADS)
     return 0
 
 
@@ -221,18 +222,23 @@ def dispatch(settings: Settings) -> int:
     from app import confinement_here, open_platform
     from core.services.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
-    from workers.executors.local import LocalExecutor
+    from workers.executors.contexts import Here, contexts_of, open_executors
+    from workers.site import Site
 
     stop = _told_to_stop()
+    contexts = contexts_of(settings.executors, settings.cores)
+    here = Here(
+        home=settings.home.resolve(),
+        run_dir=settings.run_dir,
+        environments=settings.environments,
+        drivers_url=settings.couriers_ask,
+    )
+    executors = open_executors(contexts, here)
     platform = open_platform(settings, confinement_here(settings))
-    executor = LocalExecutor(settings.run_dir / "agent.sock")
-    url = f"http://127.0.0.1:{settings.drivers_port}"
-    hands = Dispatch(platform.database, platform.bell, cores=settings.cores, drivers_url=url, executor=executor.name)
     Dispatcher(
         platform,
-        hands,
-        executor,
-        cores=settings.cores,
+        Dispatch(platform.database, platform.bell, contexts=contexts, drivers_url=settings.couriers_ask),
+        [Site(context, executors[context.name]) for context in contexts],
         run_dir=settings.run_dir,
         ttl=settings.lease_ttl.total_seconds(),
         interval=settings.dispatch_interval.total_seconds(),

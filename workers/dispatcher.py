@@ -5,18 +5,21 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
-from core.domain.admission import admit
-from core.domain.launches import Phase, Sighting
+from core.domain.admission import Room, admit
+from core.domain.launches import Note, Phase, Sighting
 from core.domain.states import LIVE, State
 from core.errors import OriginFailed, PlatformError, StoreUnavailable
-from core.services.dispatch import Busy, Dispatch, Lent, Snapshot
+from core.services.dispatch import Dispatch
 from core.services.platform import Platform
+from core.services.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
-from workers.executors.base import Executor
+from workers.site import Site
 
 logger = logging.getLogger(__name__)
 
@@ -37,17 +40,15 @@ class Dispatcher:
         self,
         platform: Platform,
         dispatch: Dispatch,
-        executor: Executor,
+        sites: Sequence[Site],
         *,
-        cores: int,
         run_dir: Path,
         ttl: float,
         interval: float,
     ) -> None:
         self._platform = platform
         self._dispatch = dispatch
-        self._executor = executor
-        self._cores = cores
+        self._sites = {site.name: site for site in sites}
         self._run_dir = run_dir
         self._ttl = ttl
         self._interval = interval
@@ -56,6 +57,7 @@ class Dispatcher:
         self._swept_at = float("-inf")
         self._expire_from = 0.0
         self._rung: dict[str, float] = {}
+        self._told: Mapping[str, Any] = {}
         self._working = False
 
     def run(self, stop: Event) -> None:
@@ -73,7 +75,7 @@ class Dispatcher:
             self._platform.bell.wait("dispatch", self._pause())
 
     def _pause(self) -> float:
-        return TICK if self._working else self._interval
+        return TICK if self._working or not all(site.well for site in self._sites.values()) else self._interval
 
     def _lead(self, stop: Event) -> bool:
         """Wait to be the one: a lock file where there is one machine (freed by kill -9).
@@ -87,13 +89,19 @@ class Dispatcher:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                self._beat()
                 stop.wait(0.2)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         while not stop.is_set() and not self._platform.database.embedded:
             if self._take():
                 break
+            self._beat()
             stop.wait(1.0)
         return not stop.is_set()
+
+    def _beat(self) -> None:
+        """Leave a sign of life for whoever watches this process."""
+        (self._run_dir / "dispatch.alive").touch()
 
     def _take(self) -> bool:
         database = self._platform.database
@@ -114,9 +122,9 @@ class Dispatcher:
         self._looked_at = now
         snapshot = self._dispatch.snapshot()
         self._working = bool(snapshot.busy)
-        seen = self._executor.observe([launch.id for launch in snapshot.launches]) if snapshot.launches else {}
-        for launch in snapshot.launches:
-            self._reconcile(launch, seen.get(launch.id))
+        for site in self._sites.values():
+            self._visit(site, snapshot)
+        self._tell(snapshot)
         if now >= self._expire_from:
             self._expire(snapshot)
         self._platform.leases.settle()
@@ -127,23 +135,90 @@ class Dispatcher:
             self._ticked_at = now
             self._dispatch.tick([one for one in snapshot.busy if one.state is State.RUNNING], snapshot.now)
         self._tidy()
+        self._beat()
 
     # -- launches
 
-    def _reconcile(self, launch: Lent, sighting: Sighting | None) -> None:
+    def _visit(self, site: Site, snapshot: Snapshot) -> None:
+        """Look at one place, and bring what is there together with what should be."""
+        launches = [launch for launch in snapshot.launches if launch.executor == site.name]
+        if site.lost:
+            for launch in launches:
+                self._lose(site, launch)
+        if (launches or site.due_for_combing or not site.well) and site.may_be_asked:
+            site.do(lambda: self._tend(site, launches, {one.id: one for one in snapshot.busy}))
+
+    def _tend(self, site: Site, launches: Sequence[Lent], busy: Mapping[str, Busy]) -> None:
+        """Reconcile the launches of a place that answers, and cancel there what nobody knows of."""
+        seen = site.executor.observe([launch.id for launch in launches])
+        site.answered()
+        for launch in launches:
+            self._reconcile(site, launch, seen.get(launch.id), busy.get(launch.simulation))
+        if site.due_for_combing:
+            # Asked for now, not from the snapshot: a launch is written down before it is submitted.
+            for id in site.executor.strays(self._dispatch.living(site.name)):
+                logger.warning("%s: launch %s is nobody's; cancelled", site.name, id)
+                site.executor.cancel(id)
+            site.combed()
+
+    def _lose(self, site: Site, launch: Lent) -> None:
+        """A place has not answered for too long: what ran there is taken up elsewhere, and removed when it is back."""
+        site.comb_soon()
+        if launch.state in LIVE:
+            words = f"{site.name} has not answered for {site.context.grace:g} s: {site.said}"
+            self._dispatch.again(launch, words)
+        else:
+            self._dispatch.end_launch(launch)
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        """Write down how each place fares, when that has changed."""
+        told = {
+            site.name: {
+                "kind": site.context.kind,
+                "cores": site.context.cores,
+                "held": snapshot.held(site.name),
+                "well": int(site.well),
+                "said": site.said,
+            }
+            for site in self._sites.values()
+        }
+        if told != self._told:
+            self._dispatch.report_health(told)
+            self._told = told
+
+    def _reconcile(self, site: Site, launch: Lent, sighting: Sighting | None, one: Busy | None) -> None:
         """Bring together what we know of a launch and what its executor sees."""
         over = sighting is None or sighting.phase is Phase.ENDED
+        if sighting is not None:
+            self._dispatch.tell(launch, sighting.notes)
         if launch.state not in LIVE:
-            self._executor.cancel(launch.id)
+            site.executor.cancel(launch.id)
             self._dispatch.end_launch(launch)
+        elif sighting is not None and sighting.hopeless and one is not None:
+            site.executor.cancel(launch.id)
+            self._dispatch.end_launch(launch)
+            self._dispatch.give_up(one, State.ERRORED, sighting.reason or "it cannot start here")
+        elif one is not None and not over and one.cores != launch.cores and one.state is State.RUNNING:
+            self._resize(site, launch, one.cores)
         elif over and (sighting is not None or launch.age > GRACE):
             if launch.state is State.RUNNING and self._dispatch.close(launch.simulation):
                 self._dispatch.end_launch(launch)
+                site.comb_soon()
                 return
             reason = sighting.reason if sighting is not None and sighting.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
-            self._executor.cancel(launch.id)
+            site.executor.cancel(launch.id)
             self._dispatch.again(launch, reason)
+
+    def _resize(self, site: Site, launch: Lent, cores: int) -> None:
+        """Give a launch the width its simulation has now; where that cannot be, say so and leave it."""
+        try:
+            site.executor.resize(launch.id, cores)
+        except PlatformError as error:
+            words = error.detail or "It keeps its width."
+            self._dispatch.tell(launch, [Note(key=f"width-{cores}", words=words)])
+        else:
+            self._dispatch.widen(launch, cores)
 
     def _expire(self, snapshot: Snapshot) -> None:
         for simulation in self._platform.leases.expire():
@@ -175,30 +250,43 @@ class Dispatcher:
             ring(id)
 
     def _launch(self, one: Busy) -> None:
+        site = self._sites.get(one.executor)
+        if site is None:  # it is configured no more
+            self._dispatch.move(one.id, State.LAUNCHING, State.QUEUED, reason="the place it was to run in is gone")
+            return
+        site.do(lambda: self._submit(site, one))
+
+    def _submit(self, site: Site, one: Busy) -> None:
         launch = self._dispatch.launch(one)
-        lent = Lent(launch.id, one.id, one.attempt, launch.workers, State.LAUNCHING, 0.0)
+        if launch is None:
+            return
+        lent = Lent(launch.id, one.id, one.attempt, site.name, launch.workers, State.LAUNCHING, 0.0)
         try:
-            self._executor.submit(launch)
+            site.executor.submit(launch)
         except (StoreUnavailable, OriginFailed) as error:  # what it needs may be back in a moment
             self._dispatch.again(lent, error.detail or "a store does not answer")
         except PlatformError as error:
             self._dispatch.end_launch(lent)
             self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched")
-        except OSError as error:  # the executor is away: it will be asked again
-            logger.warning("launch %s was not taken: %s", launch.id, error)
-            self._dispatch.again(lent, "the executor does not answer")
+        except OSError as error:  # it is away: another place may take it, or this one later
+            site.failed(error)
+            self._dispatch.again(lent, f"{site.name} does not answer: {error}")
 
     def _admit(self) -> None:
         snapshot = self._dispatch.snapshot()
         queued = {one.id: one for one in snapshot.busy if one.state is State.QUEUED}
         if not queued:
             return
-        free = self._cores - snapshot.held
-        for item in list(admit(snapshot.queue, free, self._cores, snapshot.now)):
+        rooms = [
+            Room(site.context, site.context.cores - snapshot.held(site.name), site.well)
+            for site in self._sites.values()
+        ]
+        for item, executor in list(admit(snapshot.queue, rooms, snapshot.now)):
             one = queued.pop(item.id)
-            ready = self._platform.staging.ready(dict(one.provenance))
-            if self._dispatch.admit(one, ready=ready) and ready:
-                self._launch(one)
+            ready = self._platform.staging.ready(dict(one.provenance), executor)
+            if self._dispatch.admit(one, executor, ready=ready) and ready:
+                cores = self._sites[executor].context.share(one.wanted)
+                self._launch(replace(one, executor=executor, cores=cores))
 
     def _tidy(self) -> None:
         """What is left to do for simulations that have ended, for datasets, and for what has expired."""

@@ -38,3 +38,23 @@ class SimulatorListSchema(Open):
     """Every simulator."""
 
     items = fields.List(fields.Nested(SimulatorSchema), required=True)
+
+
+class ExecutorSchema(Open):
+    """A place that simulations run in."""
+
+    name = fields.String(required=True)
+    kind = fields.String(required=True)
+    cores = fields.Integer(required=True, metadata={"description": "Pairs of player and host at work at once."})
+    held = fields.Integer(required=True, metadata={"description": "Of those, how many are taken."})
+    well = fields.Boolean(
+        required=True, allow_none=True, metadata={"description": "Whether it answers; null before the first look."}
+    )
+    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it does not."})
+    since = fields.AwareDateTime(required=True, allow_none=True, format="iso")
+
+
+class ExecutorListSchema(Open):
+    """Every place that simulations run in."""
+
+    items = fields.List(fields.Nested(ExecutorSchema), required=True)

@@ -33,6 +33,54 @@ class ScenariosSchema(Strict):
             raise ValidationError('One of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s}.')
 
 
+class PlacementSchema(Strict):
+    """What a simulation asks of the place it runs in. A place that knows nothing of a value leaves it alone."""
+
+    executor = Text(NAME, longest=63, metadata={"description": "One of `GET /v1/executors`; any when left out."})
+    cpu = Real(0.01, 1024.0, metadata={"description": "Cores of one pair of player and host."})
+    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Bytes of one pair of player and host."})
+    resources = Object(
+        most=16,
+        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        values=Text(r"^[0-9]{1,9}$", longest=9),
+        metadata={"description": "Devices, by the name the cluster gives them.", "example": {"nvidia.com/gpu": "1"}},
+    )
+    networks = fields.List(
+        Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253),
+        validate=validate.Length(max=8),
+        metadata={"description": "Secondary networks, by name."},
+    )
+    claims = Object(
+        most=8,
+        keys=Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", longest=63),
+        values=Text(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253),
+        metadata={"description": "Claims of devices: a name, and the template it is made from.", "example": {}},
+    )
+    annotations = Object(
+        most=32,
+        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        values=Text(longest=1000, shortest=0),
+        metadata={"description": "Put on the pods as they are.", "example": {}},
+    )
+    node_selector = Object(
+        most=16,
+        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        values=Text(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", longest=63, shortest=0),
+        metadata={"description": "Labels that a node must have.", "example": {}},
+    )
+    exclusive = Text(
+        r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
+        longest=253,
+        metadata={"description": "A key of the topology: no two launches in one of its domains."},
+    )
+    queue = Text(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=63, metadata={"description": "A queue of the cluster's own."}
+    )
+    priority = Text(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "A class of the cluster's own."}
+    )
+
+
 class SubmissionSchema(Strict):
     """What is to be simulated: a model, on a dataset, with a runtime. Only the dataset must be named."""
 
@@ -81,6 +129,7 @@ class SubmissionSchema(Strict):
     timeout = Real(0.1, 31_536_000.0, allow_none=True, metadata={"description": "Seconds from the first lease."})
     max_failures = Whole(allow_none=True, metadata={"description": "It fails as soon as more tasks than this did."})
     dry_run = Flag(metadata={"description": "Only check that the model loads and fits, by one real step."})
+    placement = fields.Nested(PlacementSchema, metadata={"description": "What it asks of the place it runs in."})
 
 
 class SubmissionOfUpload(SubmissionSchema):
@@ -100,6 +149,12 @@ class SubmissionForm(SubmissionSchema):
             "description": "The model itself as a file; or, as a plain field, a name, `name@version`, id or digest."
         }
     )
+
+
+class WidthSchema(Strict):
+    """What can be changed of a simulation that has not ended."""
+
+    workers = Whole(1, 4096, required=True, metadata={"description": "Pairs of player and host at work at once."})
 
 
 class RerunSchema(Open):
@@ -212,6 +267,7 @@ class SimulationSchema(Open):
     ended_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
     labels = fields.Dict(required=True, keys=fields.String(), values=fields.String())
     workers = fields.Integer(required=True)
+    executor = fields.String(required=True, allow_none=True, metadata={"description": "Where it runs, or ran last."})
     retry_of = fields.String(required=True, allow_none=True)
     spec = fields.Dict(required=True, metadata={"description": "What was asked for."})
     provenance = fields.Dict(

@@ -23,6 +23,7 @@ from api.schemas.simulations import (
     SubmissionHeaders,
     SubmissionOfUpload,
     SubmissionSchema,
+    WidthSchema,
 )
 from api.streams import NDJSON, SSE
 from api.submissions import created, receive, submit
@@ -84,6 +85,14 @@ CREATED = {
     "Idempotency-Replayed": header("`true` where this is the first answer again."),
     "Preference-Applied": header("For how long it was waited."),
 }
+
+
+def width_asked() -> int:
+    """Read how wide the simulation is to run."""
+    try:
+        return int(WidthSchema().load(json_body())["workers"])
+    except ValidationError as error:
+        raise invalid(error.messages) from None
 
 
 def retry_asked() -> dict[str, Any]:
@@ -149,6 +158,20 @@ class OneSimulation(MethodView):
     def get(self, id: str) -> Simulation:
         """See how a simulation stands"""
         return services().simulations.get(id)
+
+    @blueprint.operation(
+        "resize_simulation",
+        SimulationSchema,
+        description="It is asked to have another width; `workers` tells which it has.",
+        body={"application/json": WidthSchema},
+        fails=[IllegalTransition, Invalid, TooLarge, UnknownSimulation, UnsupportedMedia],
+    )
+    def patch(self, id: str) -> Simulation:
+        """Change how wide a simulation runs, without starting it again
+
+        Where a place cannot do that, the simulation goes on as it is, and its events say so.
+        """
+        return services().simulations.resize(id, width_asked())
 
     @blueprint.operation(
         "delete_simulation",

@@ -1,37 +1,61 @@
 """Who may start now: a pure decision over a snapshot."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+from core.domain.contexts import Context
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A queued simulation: how many cores it wants, and whether it is a moment's work that need not wait its turn."""
+    """A queued simulation. ``wanted``: pairs at work at once, None for all there are; ``executor``: where, if it says.
+
+    ``brief`` is a moment's work that need not wait its turn.
+    """
 
     id: str
-    cores: int
+    wanted: int | None
     submitted_at: float
     not_before: float = 0.0
     brief: bool = False
+    executor: str = ""
 
 
-def admit(queue: Iterable[Waiting], free: int, total: int, now: float) -> Iterator[Waiting]:
-    """Yield what to start now, first come first served; who wants more than there is at all gets all of it.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is free in a place; one that does not answer has no room, and holds nobody up who could go elsewhere."""
 
-    The head of the line waits for room and everyone waits behind it, so that a wide one is never starved by narrow
-    ones. A check of a model (``brief``) passes: it is one step long.
+    context: Context
+    free: int
+    well: bool = True
+
+
+def admit(queue: Iterable[Waiting], rooms: Iterable[Room], now: float) -> Iterator[tuple[Waiting, str]]:
+    """Yield what to start now, and where; first come first served, to where most is free.
+
+    The head of the line waits for room, and whoever could run where it could waits behind it, so that a wide one is
+    never starved by narrow ones. A check of a model (``brief``) passes: it is one step long.
     """
-    blocked = False
+    well = [room for room in rooms if room.well]
+    known: Mapping[str, Context] = {room.context.name: room.context for room in well}
+    free = {room.context.name: room.free for room in well}
+    blocked: set[str] = set()
     for item in sorted(queue, key=lambda item: (item.submitted_at, item.id)):
-        if item.brief:
-            yield item
-        elif item.not_before > now or blocked:
+        places = [name for name in free if item.executor in {"", name}]
+        if item.not_before > now or not places:
             continue
-        elif min(item.cores, total) <= free:
-            free -= min(item.cores, total)
-            yield item
+        if item.brief:
+            yield item, max(places, key=lambda name: free[name])
+            continue
+        open_ = [name for name in places if name not in blocked]
+        fits = [name for name in open_ if known[name].share(item.wanted) <= free[name]]
+        if fits:
+            # As wide as it asked for where that can be had; among those, where most is left.
+            chosen = max(fits, key=lambda name: (known[name].share(item.wanted), free[name]))
+            free[chosen] -= known[chosen].share(item.wanted)
+            yield item, chosen
         else:
-            blocked = True
+            blocked.update(places)
 
 
 def why_waiting(position: int, wanted: int, pause: float, reason: str | None) -> str:

@@ -42,6 +42,7 @@ class Submission:
     timeout: float | None = None  # seconds from the first lease
     max_failures: int | None = None
     dry_run: bool = False
+    placement: Mapping[str, Any] = field(default_factory=dict)  # launches.Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +97,7 @@ class Simulation:
     spec: Mapping[str, Any]
     provenance: Mapping[str, Any]
     workers: int
+    executor: str | None = None
     retry_of: str | None = None
     dry_run: bool = False
 

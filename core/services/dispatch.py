@@ -2,19 +2,21 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from core.domain.admission import Waiting
+import msgspec
+
+from core.domain.contexts import Context
 from core.domain.ids import hashed, new_token
-from core.domain.launches import Launch
+from core.domain.launches import Launch, Note, Placement
 from core.domain.states import State
 from core.domain.statistics import merged, sketched
 from core.errors import Conflict
 from core.services.bells import Bell
 from core.services.models import key_of
-from core.store import launches, ranges, results, simulations
+from core.services.snapshots import Busy, Lent, Snapshot
+from core.store import executors, launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from core.store.ranges import Segment
@@ -27,77 +29,17 @@ logger = logging.getLogger(__name__)
 HOPELESS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """A simulation that has not ended, as the dispatcher sees it."""
-
-    id: str
-    state: State
-    attempt: int
-    cores: int
-    dry_run: bool
-    created_at: float
-    not_before: float
-    started_at: float | None
-    timeout: float | None
-    claimed: bool
-    provenance: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Lent:
-    """A launch that is not over."""
-
-    id: str
-    simulation: str
-    attempt: int
-    cores: int
-    state: State  # of its simulation
-    age: float
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All the dispatcher decides on."""
-
-    now: float
-    busy: tuple[Busy, ...]
-    launches: tuple[Lent, ...]
-
-    @property
-    def queue(self) -> list[Waiting]:
-        """What waits to be admitted."""
-        return [
-            Waiting(one.id, one.cores, one.created_at, one.not_before, one.dry_run)
-            for one in self.busy
-            if one.state is State.QUEUED
-        ]
-
-    @property
-    def held(self) -> int:
-        """Cores that are held: by launches, and by what is admitted and on its way to one."""
-        launched = {lent.simulation for lent in self.launches}
-        coming = sum(
-            one.cores
-            for one in self.busy
-            if one.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
-            and one.id not in launched
-            and not one.claimed
-        )
-        return sum(lent.cores for lent in self.launches) + coming
-
-
 class Dispatch:
     """The dispatcher's hands. Every write checks that it still leads."""
 
-    def __init__(self, database: Database, bell: Bell, *, cores: int, drivers_url: str, executor: str) -> None:
+    def __init__(self, database: Database, bell: Bell, *, contexts: Sequence[Context], drivers_url: str) -> None:
         self._database = database
         self._bell = bell
-        self._cores = cores
+        self._contexts = {one.name: one for one in contexts}
         self._url = drivers_url
-        self._executor = executor
         self.epoch: int | None = None
         self._progress: dict[str, Progress] = {}
+        self._told: dict[str, set[str]] = {}
 
     def _write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         def checked(c: Connection) -> T:
@@ -117,6 +59,7 @@ class Dispatch:
                     row.id,
                     row.simulation_id,
                     row.attempt,
+                    row.executor,
                     json.loads(row.resources)["cpu"],
                     State(row.simulation_state),
                     now - row.created_at,
@@ -127,12 +70,18 @@ class Dispatch:
 
     def _busy(self, row: Any, now: float) -> Busy:
         spec = json.loads(row.spec)
-        cores = 1 if row.dry_run else min(spec.get("workers") or self._cores, self._cores)
+        wanted = 1 if row.dry_run else spec.get("workers")
+        executor = row.executor or ""
+        if State(row.state) is State.QUEUED or executor not in self._contexts:
+            executor = ""
         return Busy(
             row.id,
             State(row.state),
             row.attempt,
-            cores,
+            executor,
+            (spec.get("placement") or {}).get("executor") or "",
+            wanted,
+            self._contexts[executor].share(wanted) if executor else 1,
             bool(row.dry_run),
             row.created_at,
             row.not_before,
@@ -140,6 +89,9 @@ class Dispatch:
             spec.get("timeout"),
             row.claim is not None and row.claim_until > now,
             json.loads(row.provenance),
+            spec,
+            row.project,
+            json.loads(row.packed) if row.packed else {},
         )
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
@@ -152,12 +104,12 @@ class Dispatch:
         self._bell.announce(id)
         return True
 
-    def admit(self, one: Busy, *, ready: bool) -> bool:
-        """Take a simulation off the queue: straight to LAUNCHING where there is nothing to stage."""
+    def admit(self, one: Busy, executor: str, *, ready: bool) -> bool:
+        """Take a simulation off the queue, to run there: straight to LAUNCHING where there is nothing to stage."""
 
         def steps(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, one.id, State.QUEUED, State.STAGING, now, reason=None)
+            simulations.move(c, one.id, State.QUEUED, State.STAGING, now, reason=None, executor=executor)
             if ready:
                 simulations.move(c, one.id, State.STAGING, State.LAUNCHING, now)
 
@@ -171,33 +123,47 @@ class Dispatch:
             self.stage(one.id)
         return True
 
-    def launch(self, one: Busy) -> Launch:
-        """Write a launch down and return it with its token, this once; the row commits before anyone is asked."""
+    def launch(self, one: Busy) -> Launch | None:
+        """Write a launch down and return it with its token, this once; the row commits before anyone is asked.
+
+        None where the simulation has one already, or has moved on.
+        """
         token = new_token()
         provenance = one.provenance
         dataset = provenance["dataset"]
         shipped = dataset.get("extends", dataset)
+        packed = one.packed
+        model = {"key": key_of(provenance["model"]["digest"]), "digest": provenance["model"]["digest"]}
+        model["size"] = packed.get("model_size", 0)
+        # What a courier that shares no folder with us is given, by the surface it leases from.
+        files = {"model": model} | ({"play": packed["play"]} if packed else {})
 
-        def add(c: Connection) -> str:
+        def add(c: Connection) -> str | None:
+            if simulations.find(c, one.id).state != State.LAUNCHING or launches.at_work(c, one.id):
+                return None
             name = f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
             _, done, _ = simulations.counts(c, one.id)
+            resources = {"cpu": one.cores, "done": done, "files": files}
             launches.add(
                 c,
                 {
                     "id": name,
                     "simulation_id": one.id,
                     "attempt": one.attempt,
-                    "executor": self._executor,
+                    "executor": one.executor,
                     "token_hash": hashed(token),
-                    "resources": json.dumps({"cpu": one.cores, "done": done}),
+                    "resources": json.dumps(resources),
                     "state": "live",
                     "created_at": self._database.now(c),
                 },
             )
             return name
 
+        id = self._write(add)
+        if id is None:
+            return None
         return Launch(
-            id=self._write(add),
+            id=id,
             simulation_id=one.id,
             attempt=one.attempt,
             url=self._url,
@@ -207,13 +173,62 @@ class Dispatch:
             dataset=shipped["name"],
             version=shipped["version"],
             play=playing.named(dataset),
-            model_digest=provenance["model"]["digest"],
-            model_key=key_of(provenance["model"]["digest"]),
+            model_digest=model["digest"],
+            model_key=model["key"],
+            model_size=model["size"],
             token=token,
+            project=one.project,
+            play_key=packed["play"]["key"] if packed else "",
+            play_digest=packed["play"]["digest"] if packed else "",
+            play_size=packed["play"]["size"] if packed else 0,
+            placement=msgspec.convert(one.spec.get("placement") or {}, Placement),
+            timeout=one.timeout,
         )
+
+    def living(self, executor: str) -> set[str]:
+        """Return the launches of one executor that are not over, as of now."""
+        with self._database.read() as c:
+            return launches.living(c, executor)
+
+    def tell(self, launch: Lent, notes: Iterable[Note]) -> None:
+        """Put what an executor sees of a launch into its simulation's events, each note once."""
+        notes = list(notes)
+        if not notes:
+            return
+        told = self._told.get(launch.id)
+        if told is None:  # a dispatcher before us may have told some
+            with self._database.read() as c:
+                said = simulations.said(c, launch.simulation, "launch")
+            told = self._told[launch.id] = {body["key"] for body in said if body["launch"] == launch.id}
+        fresh = [note for note in notes if note.key not in told]
+
+        def write(c: Connection) -> None:
+            for note in fresh:
+                body = {"launch": launch.id, "executor": launch.executor, "key": note.key, "message": note.words}
+                simulations.say(c, launch.simulation, "launch", body, self._database.now(c))
+
+        if fresh:
+            self._write(write)
+            told.update(note.key for note in fresh)
+            self._bell.announce(launch.simulation)
+
+    def widen(self, launch: Lent, cores: int) -> None:
+        """Note that a launch has another width now."""
+        self._write(lambda c: launches.widen(c, launch.id, cores))
+
+    def report_health(self, faring: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write down how each place fares, for people."""
+
+        def write(c: Connection) -> None:
+            executors.forget_others(c, list(self._contexts))
+            for name, values in faring.items():
+                executors.keep(c, name, values, self._database.now(c))
+
+        self._write(write, durable=False)
 
     def end_launch(self, launch: Lent) -> None:
         """A launch is over: its token dies, its leases return."""
+        self._told.pop(launch.id, None)
 
         def end(c: Connection) -> None:
             launches.end(c, launch.id)

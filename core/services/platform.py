@@ -1,16 +1,18 @@
 """All services put together over one database, one object store and one bell; for the composition roots."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from core.domain.contexts import Context
 from core.services.bells import Bell
 from core.services.catalogue import Catalogue
 from core.services.collecting import Collecting
 from core.services.comparison import Comparison
 from core.services.datasets import Datasets
+from core.services.executors import Executors
 from core.services.hub import Hub
 from core.services.leases import Leases
 from core.services.models import Models
@@ -37,6 +39,7 @@ class Platform:
     bell: Bell
     hub: Hub
     catalogue: Catalogue
+    executors: Executors
     models: Models
     simulations: Simulations
     results: Results
@@ -57,8 +60,9 @@ def build(
     bell: Bell,
     *,
     home: Path,
-    cores: int,
+    contexts: Sequence[Context],
     sandbox: Mapping[str, Any],
+    apart: Collection[str] = (),
     streams: int = 1000,
     lease_ttl: float = 10.0,
     upload_ttl: float = 86_400.0,
@@ -66,13 +70,17 @@ def build(
     connections: Mapping[str, Connection] = MappingProxyType({}),
     cache: NodeCache | None = None,
 ) -> Platform:
-    """Put the services together. ``sandbox`` is what provenance says of this machine's."""
+    """Put the services together.
+
+    ``contexts`` are where simulations may run; those ``apart`` bring their own environments and share no folder with
+    this machine. ``sandbox`` is what provenance says of this machine's.
+    """
     hub = Hub(database, bell, slots=streams)
     models = Models(database, store, home / "scratch")
     uploads = Uploads(database, store, ttl=upload_ttl, largest=max_resumable)
     sources = Sources(store, connections)
     datasets = Datasets(database, store, bell, uploads, sources)
-    simulations = Simulations(database, store, models, datasets, bell, hub, cores=cores, sandbox=sandbox)
+    simulations = Simulations(database, store, models, datasets, bell, hub, contexts=contexts, sandbox=sandbox)
     results = Results(database, store, hub)
     return Platform(
         database=database,
@@ -80,6 +88,7 @@ def build(
         bell=bell,
         hub=hub,
         catalogue=Catalogue(home / "environments"),
+        executors=Executors(database, contexts),
         models=models,
         simulations=simulations,
         results=results,
@@ -93,6 +102,8 @@ def build(
             cache or NodeCache(home / "cache", store, connections),
             environments_folder=home / "environments",
             plays=home / "plays",
+            objects=store,
+            apart=apart,
         ),
         collecting=Collecting(database, store, bell, results),
         uploads=uploads,

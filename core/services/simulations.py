@@ -4,14 +4,16 @@ import json
 import math
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from core.domain.admission import why_waiting
+from core.domain.contexts import Context
 from core.domain.ids import new_id
+from core.domain.launches import Placement
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.domain.states import CANCELLABLE, FINAL, State
@@ -55,7 +57,7 @@ class Simulations:
         bell: Bell,
         hub: Hub,
         *,
-        cores: int,
+        contexts: Sequence[Context],
         sandbox: Mapping[str, Any],
     ) -> None:
         self._database = database
@@ -64,7 +66,7 @@ class Simulations:
         self._datasets = datasets
         self._bell = bell
         self._hub = hub
-        self._cores = cores
+        self._contexts = {one.name: one for one in contexts}
         self._sandbox = sandbox
 
     # -- submit
@@ -86,6 +88,7 @@ class Simulations:
         """
         if key is not None and (replayed := self._replayed(principal, key, request_digest or "")) is not None:
             return replayed, True
+        self._check_place(submission)
         dataset = self._datasets.find(submission.dataset)
         runtime, model = self._resolve(submission, model, dataset)
         plan = self._plan(submission, dataset)
@@ -136,6 +139,15 @@ class Simulations:
             return self.get(first), True
         self._bell.ring("dispatch")
         return self.get(id), False
+
+    def _check_place(self, submission: Submission) -> None:
+        """Refuse what no executor could be asked for."""
+        try:
+            placement = msgspec.convert(submission.placement, Placement)
+        except msgspec.ValidationError as error:
+            raise Invalid(f"`placement`: {error}") from None
+        if placement.executor and placement.executor not in self._contexts:
+            raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self._contexts)}.")
 
     def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
         with self._database.read() as c:
@@ -285,7 +297,11 @@ class Simulations:
             total, done, failed = store.counts(c, row.id)
             tasks = Tasks(total=total, done=done, failed=failed)
         position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
-        workers = min(json.loads(row.spec).get("workers") or self._cores, self._cores)
+        spec = json.loads(row.spec)
+        asked = (spec.get("placement") or {}).get("executor")
+        place = self._contexts.get(row.executor or "") or self._contexts.get(asked or "")
+        wanted = spec.get("workers")
+        workers = place.share(wanted) if place else max(one.share(wanted) for one in self._contexts.values())
         reason = row.reason
         if position is not None:
             reason = why_waiting(position, workers, row.not_before - self._database.now(c), row.reason)
@@ -309,9 +325,10 @@ class Simulations:
             started_at=row.started_at and _moment(row.started_at),
             ended_at=row.ended_at and _moment(row.ended_at),
             labels=json.loads(row.labels),
-            spec=json.loads(row.spec),
+            spec=spec,
             provenance=provenance,
             workers=workers,
+            executor=row.executor,
             retry_of=row.retry_of,
             dry_run=bool(row.dry_run),
         )
@@ -335,6 +352,21 @@ class Simulations:
             store.move(c, id, state, following, now, reason="cancelled by its owner")
 
         self._database.write(ask)
+        self._bell.ring("dispatch")
+        self._bell.announce(id)
+        return self.get(id)
+
+    def resize(self, id: str, workers: int) -> Simulation:
+        """Change how many pairs of player and host are at work at once, while it runs or before."""
+
+        def write(c: Connection) -> None:
+            row = store.find(c, id)
+            if State(row.state) in FINAL:
+                raise IllegalTransition(f"The simulation has {row.state} already; it has no width any more.")
+            store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
+            store.say(c, id, "width", {"workers": workers}, self._database.now(c))
+
+        self._database.write(write)
         self._bell.ring("dispatch")
         self._bell.announce(id)
         return self.get(id)

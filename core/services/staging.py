@@ -4,11 +4,12 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from core.domain.ids import digest_of
 from core.domain.states import State
 from core.errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
 from core.services.bells import Bell
@@ -21,6 +22,7 @@ from core.store import simulations
 from core.store.database import Connection, Database
 from datasets import playing
 from datasets.staging import NodeCache, Progress, silent
+from datasets.stores.base import ObjectStore
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ class Staging:
         *,
         environments_folder: Path,
         plays: Path,
+        objects: ObjectStore,
+        apart: Collection[str] = (),
     ) -> None:
         self._database = database
         self._bell = bell
@@ -52,10 +56,15 @@ class Staging:
         self._environments = environments_folder
         self._cache = cache
         self._plays = plays
+        self._objects = objects
+        self._apart = frozenset(apart)  # executors that bring environments and share no folder with us
+        self._packed: dict[str, dict[str, Any]] = {}
         self._comb_at = 0.0
 
-    def ready(self, provenance: dict[str, Any]) -> bool:
+    def ready(self, provenance: dict[str, Any], executor: str) -> bool:
         """Tell whether nothing is left to be done, so that the dispatcher can go on by itself."""
+        if executor in self._apart:
+            return False
         dataset = provenance["dataset"]
         if (name := playing.named(dataset)) and not playing.ready(self._plays, name):
             return False
@@ -140,12 +149,17 @@ class Staging:
             row = simulations.find(c, id)
         provenance = json.loads(row.provenance)
         model = provenance["model"]["digest"]
+        apart = row.executor in self._apart
         try:
-            for spec in _specs(provenance):
+            for spec in () if apart else _specs(provenance):
                 self._prepare(id, spec)
             built_in(provenance["dataset"]).verify()
-            self.folder(provenance["dataset"], id, self._paced(lambda progress: self._say(id, told(progress))))
-            self._cache.object(key_of(model), model, holder=id)
+            said = self._paced(lambda progress: self._say(id, told(progress)))
+            folder = self.folder(provenance["dataset"], id, said)
+            if apart:
+                self._pack(id, provenance["dataset"], folder, model)
+            else:
+                self._cache.object(key_of(model), model, holder=id)
         except environments.CannotPrepare as error:
             self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
         except (StoreUnavailable, OriginFailed) as error:  # it may be back in a moment
@@ -155,6 +169,19 @@ class Staging:
             self._move(id, State.ERRORED, error.detail or "staging failed")
         else:
             self._move(id, State.LAUNCHING, None)
+
+    def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
+        """Make one object of what a player sees, and note it and the model's size for the couriers to ask for."""
+        name = playing.named(dataset) or dataset["digest"]
+        play = self._packed.get(name)
+        if play is None:
+            data = playing.pack(folder)
+            digest = digest_of(data)
+            play = {"key": f"plays/{digest.removeprefix('sha256:')}", "digest": digest, "size": len(data)}
+            self._objects.put(play["key"], (data,))
+            self._packed[name] = play
+        packed = {"play": play, "model_size": self._objects.size(key_of(model))}
+        self._database.write(lambda c: simulations.pack(c, id, packed))
 
     def _prepare(self, id: str, spec: Any) -> None:
         if environments.ready(spec, self._environments) is not None:

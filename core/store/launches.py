@@ -35,6 +35,26 @@ def end(c: Connection, id: str) -> None:
     c.execute(update(launches).where(launches.c.id == id).values(state="over"))
 
 
+def widen(c: Connection, id: str, cores: int) -> None:
+    """Note another width of a launch."""
+    row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
+    if row is not None:
+        resources = json.dumps(json.loads(row.resources) | {"cpu": cores})
+        c.execute(update(launches).where(launches.c.id == id).values(resources=resources))
+
+
+def at_work(c: Connection, simulation: str) -> bool:
+    """Tell whether a simulation has a launch that is not over."""
+    query = select(launches.c.id).where(launches.c.simulation_id == simulation, launches.c.state == "live")
+    return c.execute(query).first() is not None
+
+
+def living(c: Connection, executor: str) -> set[str]:
+    """Return the launches of one executor that are not over."""
+    query = select(launches.c.id).where(launches.c.state == "live", launches.c.executor == executor)
+    return set(c.scalars(query))
+
+
 def tries(c: Connection, simulation: str) -> int:
     """Count the launches of a simulation so far."""
     query = select(func.count()).select_from(launches).where(launches.c.simulation_id == simulation)

@@ -113,6 +113,17 @@ def events_after(c: Connection, id: str, after: int, limit: int = 500) -> Sequen
     return c.execute(query.order_by(events.c.seq).limit(limit)).all()
 
 
+def said(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
+    """Return the bodies of a simulation's events of one type."""
+    query = select(events.c.body).where(events.c.simulation_id == id, events.c.type == type)
+    return [json.loads(body) for body in c.scalars(query.order_by(events.c.seq))]
+
+
+def pack(c: Connection, id: str, packed: Mapping[str, Any]) -> None:
+    """Note the objects that were made for a simulation's players."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(packed=json.dumps(packed)))
+
+
 def counts(c: Connection, id: str) -> tuple[int, int, int]:
     """Return how many tasks there are, have a result, and have one that is not ``ok``."""
     total, done, failed = (c.scalar(query, {"i": id}) for query in (_TOTAL, _PROGRESS, _FAILED))
@@ -140,6 +151,11 @@ def remember_key(
         row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
         c.execute(insert(idempotency).values(**row))
     return found
+
+
+def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
+    """Change what was asked for, where that can be changed on the way."""
+    c.execute(update(simulations).where(simulations.c.id == id).values(spec=json.dumps(spec)))
 
 
 def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:

@@ -56,6 +56,8 @@ simulations = Table(
     Column("claim", Text),
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("not_before", Float(53), nullable=False, server_default="0"),
+    Column("executor", Text),  # where it runs, or ran last
+    Column("packed", Text),  # JSON: what a player's folder was packed into, for places that share none
     Column("created_at", Float(53), nullable=False),
     Column("started_at", Float(53)),
     Column("ended_at", Float(53)),
@@ -102,6 +104,18 @@ launches = Table(
     Column("created_at", Float(53), nullable=False),
     Column("seen_at", Float(53)),
     Index("launches_simulation", "simulation_id"),
+)
+
+executors = Table(
+    "executors",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("cores", Integer, nullable=False),
+    Column("held", Integer, nullable=False, server_default="0"),
+    Column("well", Integer, nullable=False, server_default="1"),
+    Column("said", Text),  # why it is not
+    Column("since", Float(53), nullable=False),  # when it became so
 )
 
 ranges = Table(

@@ -22,6 +22,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from datasets.stores import open_store
 from tests.api.answers import MODEL, line
+from tests.places import HERE
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
     database = Database(settings.database)
     migrate(database)
     store = open_store(settings.objects)
-    yield build(database, store, LocalBell(), home=settings.home, cores=2, sandbox={"level": 3}, streams=4)
+    yield build(database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, streams=4)
     database.close()
 
 
@@ -57,16 +58,15 @@ class Driver:
 
     @property
     def dispatch(self) -> Dispatch:
-        return Dispatch(
-            self.platform.database, self.platform.bell, cores=2, drivers_url="http://127.0.0.1:1", executor="fake"
-        )
+        return Dispatch(self.platform.database, self.platform.bell, contexts=[HERE], drivers_url="http://127.0.0.1:1")
 
     def launch(self, id: str) -> Known:
         """Bring a queued simulation to where drivers may lease."""
         dispatch = self.dispatch
         busy = next(one for one in dispatch.snapshot().busy if one.id == id)
-        assert dispatch.admit(busy, ready=True)
+        assert dispatch.admit(busy, HERE.name, ready=True)
         launch = dispatch.launch(next(one for one in dispatch.snapshot().busy if one.id == id))
+        assert launch is not None
         return self.platform.leases.authenticate(launch.id, launch.token)
 
     def report(self, launch: Known, lease: Lease, since: int, to: int, **extra: Any) -> None:

@@ -16,6 +16,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from datasets.connections import Connection
 from datasets.stores import open_store
+from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
 SECRET = "an-extremely-secret-key"
@@ -35,7 +36,7 @@ def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     }
     store = open_store(settings.objects)
     yield build(
-        database, store, LocalBell(), home=settings.home, cores=2, sandbox={"level": 3}, connections=connections
+        database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, connections=connections
     )
     database.close()
 

@@ -37,6 +37,7 @@ def away(platform: Platform, settings: Settings) -> Staging:
         cache,
         environments_folder=home / "environments",
         plays=home / "plays",
+        objects=platform.store,
     )
 
 
@@ -97,6 +98,7 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
         cache,
         environments_folder=settings.home / "environments",
         plays=settings.home / "plays",
+        objects=platform.store,
     )
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
     digest = platform.datasets.get(drives)["digest"]

@@ -17,6 +17,7 @@ from core.store.migrate import migrate
 from datasets.stores import open_store
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver
+from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
 
@@ -33,7 +34,7 @@ def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     database = Database(settings.database)
     migrate(database)
     store = open_store(minio.url(fresh_bucket()), (minio.access_key, minio.secret_key))
-    yield build(database, store, LocalBell(), home=settings.home, cores=2, sandbox={"level": 3}, streams=4)
+    yield build(database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, streams=4)
     database.close()
 
 

@@ -32,12 +32,15 @@ from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
 from tests.conftest import Clock
 from tests.packed import LINES, MINE, tar
+from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
 
 @pytest.fixture
 def platform(database: Database, tmp_path: Path) -> Platform:
-    return build(database, FilesystemStore(tmp_path / "objects"), LocalBell(), home=tmp_path, cores=1, sandbox={})
+    return build(
+        database, FilesystemStore(tmp_path / "objects"), LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}
+    )
 
 
 def asked(platform: Platform, name: str, body: bytes) -> str:
@@ -305,7 +308,9 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
     database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
     migrate(database)
     objects = FilesystemStore(tmp_path / "objects")
-    yield build(database, objects, LocalBell(), home=tmp_path, cores=1, sandbox={}, connections={"lab": bucket[0]})
+    yield build(
+        database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": bucket[0]}
+    )
     database.close()
 
 
@@ -404,7 +409,7 @@ def test_memory_does_not_follow_the_number_of_files(
     migrate(database)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(tmp_path / "objects")
-    made = build(database, objects, LocalBell(), home=tmp_path, cores=1, sandbox={}, connections={"lab": lab})
+    made = build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": lab})
     monkeypatch.setattr(Sources, "reader", lambda *_: many.Bucket(count))
     monkeypatch.setattr(registering, "Sorter", partial(Sorter, held=1 << 20))
     id = made.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]

@@ -1,10 +1,22 @@
 """Who may start: first come, first served, and nobody starves."""
 
-from core.domain.admission import Waiting, admit, why_waiting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.domain.admission import Room, Waiting, admit, why_waiting
+from core.domain.contexts import Context
+
+
+def room(name: str, free: int, total: int = 4, *, well: bool = True, width: int = 0) -> Room:
+    return Room(Context(name=name, kind="fake", cores=total, width=width), free, well)
 
 
 def ids(queue: list[Waiting], free: int, total: int = 4, now: float = 100.0) -> list[str]:
-    return [item.id for item in admit(queue, free, total, now)]
+    return [item.id for item, _ in admit(queue, [room("here", free, total)], now)]
+
+
+def places(queue: list[Waiting], *rooms: Room) -> dict[str, str]:
+    return {item.id: name for item, name in admit(queue, rooms, 100.0)}
 
 
 def test_first_come_first_served() -> None:
@@ -25,6 +37,84 @@ def test_a_check_of_a_model_passes() -> None:
 
 def test_one_that_was_told_to_come_back_later_holds_nobody() -> None:
     assert ids([Waiting("later", 4, 1.0, not_before=200.0), Waiting("now", 1, 2.0)], 4) == ["now"]
+
+
+def test_a_check_of_a_model_waits_as_long_as_it_was_told_to() -> None:
+    assert ids([Waiting("check", 1, 2.0, not_before=200.0, brief=True)], 0) == []
+
+
+def test_it_goes_to_where_most_is_free() -> None:
+    assert places([Waiting("a", 2, 1.0), Waiting("b", 2, 2.0)], room("east", 2), room("west", 3)) == {
+        "a": "west",
+        "b": "east",
+    }
+
+
+def test_it_goes_where_it_was_told_to() -> None:
+    assert places([Waiting("a", 1, 1.0, executor="east")], room("east", 1), room("west", 4)) == {"a": "east"}
+
+
+def test_one_that_waits_for_a_place_that_is_away_holds_nobody() -> None:
+    queue = [Waiting("a", 1, 1.0, executor="east"), Waiting("b", 1, 2.0)]
+    assert places(queue, room("east", 4, well=False), room("west", 4)) == {"b": "west"}
+
+
+def test_a_wide_one_holds_only_the_places_it_could_run_in() -> None:
+    queue = [Waiting("wide", 4, 1.0, executor="east"), Waiting("b", 1, 2.0), Waiting("c", 1, 3.0, executor="east")]
+    assert places(queue, room("east", 3), room("west", 1)) == {"b": "west"}
+
+
+def test_one_that_asks_for_all_goes_where_all_is_most() -> None:
+    assert places([Waiting("a", None, 1.0)], room("small", 2, 2), room("large", 64, 64)) == {"a": "large"}
+    assert places([Waiting("a", None, 1.0)], room("capped", 64, 64, width=1), room("small", 2, 2)) == {"a": "small"}
+
+
+waiting = st.builds(
+    Waiting,
+    st.uuids().map(str),
+    st.one_of(st.none(), st.integers(1, 9)),
+    st.floats(0, 9),
+    st.sampled_from([0.0, 200.0]),
+    st.booleans(),
+    st.sampled_from(["", "east", "west", "nowhere"]),
+)
+rooms = st.tuples(
+    st.builds(
+        lambda total, used, well: room("east", max(0, total - used), total, well=well),
+        st.integers(1, 8),
+        st.integers(0, 8),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda total, used, well: room("west", max(0, total - used), total, well=well),
+        st.integers(1, 8),
+        st.integers(0, 8),
+        st.booleans(),
+    ),
+)
+
+
+@given(st.lists(waiting, max_size=12), rooms)
+def test_no_place_is_given_more_than_it_has_free(queue: list[Waiting], rooms: tuple[Room, ...]) -> None:
+    free = {one.context.name: one.free for one in rooms}
+    contexts = {one.context.name: one.context for one in rooms if one.well}
+    for item, name in admit(queue, rooms, 100.0):
+        assert item.executor in {"", name} and item.not_before <= 100.0
+        if not item.brief:
+            free[name] -= contexts[name].share(item.wanted)
+    assert all(left >= 0 for left in free.values())
+
+
+@given(st.lists(waiting, max_size=12), rooms)
+def test_nobody_is_passed_by_one_that_could_have_taken_its_room(queue: list[Waiting], rooms: tuple[Room, ...]) -> None:
+    started = {item.id: name for item, name in admit(queue, rooms, 100.0)}
+    well = {one.context.name for one in rooms if one.well}
+    for one in queue:
+        able = {name for name in well if one.executor in {"", name}}
+        if one.brief or one.not_before > 100.0 or one.id in started or not able:
+            continue
+        later = [other for other in queue if (other.submitted_at, other.id) > (one.submitted_at, one.id)]
+        assert not [other.id for other in later if not other.brief and started.get(other.id) in able]
 
 
 def test_who_waits_is_told_why() -> None:

@@ -6,11 +6,16 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.domain.launches import Launch, Phase, Sighting
 from core.errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 
+if TYPE_CHECKING:
+    from workers.executors.contexts import Here
+
+#: A launch runs in what lies prepared on this machine.
+OWN_ENVIRONMENTS = False
 #: Seconds the agent may take to answer; staging a large model is the longest.
 TIMEOUT = 60.0
 #: Seconds between two looks at a log that is still being written.
@@ -19,10 +24,17 @@ LOOK = 0.2
 REFUSALS: Mapping[str, type[PlatformError]] = {kind.slug: kind for kind in (OriginFailed, StoreUnavailable, Unsafe)}
 
 
+def open(name: str, options: Mapping[str, Any], here: "Here") -> "LocalExecutor":
+    """Open this machine's agent; there is nothing to be said about it."""
+    if options:
+        raise ValueError(f"executor {name}: this machine's takes no options")
+    return LocalExecutor(here.run_dir / "agent.sock", name=name)
+
+
 class LocalExecutor:
     """A client of the agent."""
 
-    own_environments = False
+    own_environments = OWN_ENVIRONMENTS
 
     def __init__(self, path: Path, *, name: str = "local") -> None:
         self.name = name

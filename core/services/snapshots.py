@@ -1,0 +1,75 @@
+"""All the dispatcher decides on: what has not ended, and what is lent to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.domain.admission import Waiting
+from core.domain.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A simulation that has not ended, as the dispatcher sees it."""
+
+    id: str
+    state: State
+    attempt: int
+    executor: str  # where it runs; empty while it waits
+    asked: str  # where it asked to
+    wanted: int | None  # pairs at work at once; None: all there are
+    cores: int  # what it gets where it runs
+    dry_run: bool
+    created_at: float
+    not_before: float
+    started_at: float | None
+    timeout: float | None
+    claimed: bool
+    provenance: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    project: str
+    packed: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A launch that is not over."""
+
+    id: str
+    simulation: str
+    attempt: int
+    executor: str
+    cores: int
+    state: State  # of its simulation
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All the dispatcher decides on."""
+
+    now: float
+    busy: tuple[Busy, ...]
+    launches: tuple[Lent, ...]
+
+    @property
+    def queue(self) -> list[Waiting]:
+        """What waits to be admitted."""
+        return [
+            Waiting(one.id, one.wanted, one.created_at, one.not_before, one.dry_run, one.asked)
+            for one in self.busy
+            if one.state is State.QUEUED
+        ]
+
+    def held(self, executor: str) -> int:
+        """Cores that are held in one place: by launches, and by what is admitted and on its way to one."""
+        launched = {lent.simulation for lent in self.launches}
+        coming = sum(
+            one.cores
+            for one in self.busy
+            if one.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
+            and one.executor == executor
+            and one.id not in launched
+            and not one.claimed
+        )
+        return sum(lent.cores for lent in self.launches if lent.executor == executor) + coming

@@ -1,0 +1,107 @@
+"""One executor at work: its health, its back-off, and a thread of its own, so that a slow place holds up no other."""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Later
+
+from core.domain.contexts import Context
+from workers.executors.base import Executor
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two tries of a place that does not answer; doubled up to the second.
+SHORTEST, LONGEST = 0.2, 30.0
+#: Seconds for which a pass waits for one place before it goes on to the next.
+PATIENCE = 1.0
+#: Seconds between two searches for what nobody knows of.
+COMBING = 60.0
+
+
+class Site:
+    """An executor with its context. Everything that is asked of it is asked by one thread, in order."""
+
+    def __init__(self, context: Context, executor: Executor) -> None:
+        self.context = context
+        self.executor = executor
+        self.said: str | None = None  # why it does not answer
+        self._failing_since: float | None = None
+        self._failures = 0
+        self._try_at = 0.0
+        self._comb_at = 0.0
+        self._thread = ThreadPoolExecutor(1, f"site-{context.name}")
+        self._at_work: Future[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.context.name
+
+    @property
+    def well(self) -> bool:
+        """Whether it answered when last asked."""
+        return self._failing_since is None
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has not answered for so long that its launches count as lost."""
+        return self._failing_since is not None and time.monotonic() - self._failing_since > self.context.grace
+
+    @property
+    def may_be_asked(self) -> bool:
+        """Whether its back-off is over."""
+        return time.monotonic() >= self._try_at
+
+    @property
+    def due_for_combing(self) -> bool:
+        """Whether it is time to look for what nobody knows of."""
+        return time.monotonic() >= self._comb_at
+
+    def combed(self) -> None:
+        """It has been searched."""
+        self._comb_at = time.monotonic() + COMBING
+
+    def comb_soon(self) -> None:
+        """Something may have been left behind there."""
+        self._comb_at = 0.0
+
+    def do(self, work: Callable[[], None]) -> bool:
+        """Do something there, unless it is busy; wait for it, but not long. Return False if it was busy."""
+        if self._at_work is not None and not self._at_work.done():
+            return False
+        self._at_work = self._thread.submit(self._guarded, work)
+        try:
+            self._at_work.result(PATIENCE)
+        except Later:
+            logger.info("%s is slow", self.name)
+        return True
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            self.failed(error)
+        except Exception:
+            logger.exception("%s: a pass failed", self.name)
+
+    def answered(self) -> None:
+        """It has answered."""
+        if self._failing_since is not None:
+            logger.warning("%s answers again", self.name)
+            self.comb_soon()  # what was given up in the meantime may still run there
+        self._failing_since, self._failures, self._try_at, self.said = None, 0, 0.0, None
+
+    def failed(self, error: OSError) -> None:
+        """It has not answered: it is asked again later, and later each time."""
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+            logger.warning("%s does not answer: %s", self.name, error)
+        self.said = str(error)[:500] or type(error).__name__
+        pause = min(LONGEST, SHORTEST * 2.0**self._failures)
+        self._failures += 1
+        self._try_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
+
+    def close(self) -> None:
+        """End its thread once it is done."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
