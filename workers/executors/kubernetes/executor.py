@@ -2,9 +2,10 @@
 
 import logging
 import math
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,10 +29,9 @@ from workers.executors.kubernetes.objects import (
     LONG_AGO,
     MEMORY,
     NAMESPACE,
-    OWNERS,
     PARTS,
     POD,
-    POLICY,
+    SECRET,
     WORKERS,
     Kind,
     Plain,
@@ -41,6 +41,7 @@ from workers.executors.kubernetes.objects import (
 from workers.executors.kubernetes.options import Options
 from workers.executors.kubernetes.refusals import error_of, missing_namespace
 from workers.executors.kubernetes.sightings import COURIER, phase_of
+from workers.executors.kubernetes.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,9 @@ class KubernetesExecutor:
         self.name, self.measures = name, measures
         self._client, self._options, self._look = client, options, Look(client, options)
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._made: dict[str, tuple[float, str]] = {}
+        #: What was submitted or seen, and where, so that it need not be looked for; and when, if just submitted.
+        self._places: dict[str, tuple[Kind, str]] = {}
+        self._made: dict[str, float] = {}
         self._glance = Glance(self._look)
 
     # -- begin
@@ -72,16 +75,17 @@ class KubernetesExecutor:
             return
         namespace = names.namespace(self._options.namespace, launch.project)
         objects = sorted(manifests.of(launch, self._options, self._look.served()), key=_turn)
-        owner = next(one for one in objects if KINDS[one["kind"]] in OWNERS)
+        owner = objects[-1]
         owner["metadata"].setdefault("annotations", {}).update(_needs(launch))
+        kind = KINDS[owner["kind"]]
         try:
             self._make(objects, namespace)
         except Refused as refused:
             if refused.status == 404 and not missing_namespace(refused):
                 self._look.forget()  # an operator was taken away
-            self._unmake(names.owner(launch.id), namespace)
+            self._unmake(names.owner(launch.id), namespace, [kind])
             raise error_of(refused, namespace) from None
-        self._made[launch.id] = time.monotonic(), namespace
+        self._places[launch.id], self._made[launch.id] = (kind, namespace), time.monotonic()
 
     def _make(self, objects: Sequence[dict[str, Any]], namespace: str) -> None:
         """Create them one after the other, all owned by the first: when that goes, the cluster sweeps the rest."""
@@ -89,12 +93,14 @@ class KubernetesExecutor:
         for one in objects:
             document = {**one, "metadata": {**one["metadata"], "namespace": namespace, "ownerReferences": whose}}
             uid = self._create(document, namespace)
+            if uid is None:
+                return  # it is just being deleted, and is not brought back
             if not whose:
                 name = one["metadata"]["name"]
                 whose = [{"apiVersion": one["apiVersion"], "kind": one["kind"], "name": name, "uid": uid}]
 
-    def _create(self, document: dict[str, Any], namespace: str) -> str:
-        """Create an object; return its identity, also if it was there."""
+    def _create(self, document: dict[str, Any], namespace: str) -> str | None:
+        """Create an object; return its identity, also if it was there, or None if it is leaving."""
         kind = KINDS[document["kind"]]
         path = path_of(document["apiVersion"], kind.plural, namespace)
         try:
@@ -108,13 +114,11 @@ class KubernetesExecutor:
             answer = self._client.create(path, document)
         return msgspec.json.decode(answer, type=Plain).metadata.uid
 
-    def _identity(self, kind: Kind, namespace: str, name: str) -> str:
-        if kind in (POLICY, *OWNERS):
-            found = self._client.get(path_of(kind.api, kind.plural, namespace, name), Plain).metadata
-            if found.deletion_timestamp is not None:
-                raise Refused(409, "Gone", f"{kind.name} {name} is just being deleted")
-            return found.uid
-        return ""  # a secret is never read, and owns nothing
+    def _identity(self, kind: Kind, namespace: str, name: str) -> str | None:
+        if kind is SECRET:
+            return ""  # it is never read, and owns nothing
+        found = self._client.get(path_of(kind.api, kind.plural, namespace, name), Plain).metadata
+        return found.uid if found.deletion_timestamp is None else None
 
     def _open_namespace(self, namespace: str) -> None:
         labels = {
@@ -143,8 +147,9 @@ class KubernetesExecutor:
             id: self._glance.sighting(owner, now=now, patience=self._options.patience) for id, owner in there.items()
         }
         for id in asked:
-            if id not in found and time.monotonic() - self._made.get(id, (-UNSEEN, ""))[0] < UNSEEN:
+            if id not in found and time.monotonic() - self._made.get(id, -UNSEEN) < UNSEEN:
                 seen[id] = Sighting(id=id, phase=Phase.STARTING)
+        self._places |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in found.items()}
         self.measures.saw(seen.values())
         return seen
 
@@ -179,6 +184,10 @@ class KubernetesExecutor:
         cores = sum(quantity(one.get("cpu", 0)) for one in fit)
         return told or cores, sum(quantity(one.get("memory", 0)) for one in fit)
 
+    def watch(self, ring: Callable[[], None], stop: threading.Event) -> None:
+        """Ring whenever a launch changes, until told to stop: for a thread of its own."""
+        Watch(self._client, self._options, self._look.kinds()[0], ring).run(stop)
+
     # -- change and end
 
     def resize(self, launch_id: str, workers: int) -> None:
@@ -207,16 +216,15 @@ class KubernetesExecutor:
         self._gone[launch_id] = None
         while len(self._gone) > REMEMBERED:
             self._gone.popitem(last=False)
-        made = self._made.pop(launch_id, None)
-        name = names.owner(launch_id)
-        spaces = {one.metadata.namespace for _, one in self._look.parts(launch_id)} | ({made[1]} if made else set())
-        for namespace in spaces:
-            self._unmake(name, namespace)
+        places = [self._places[launch_id]] if launch_id in self._places else self._look.places(launch_id)
+        for kind, namespace in places:
+            self._unmake(names.owner(launch_id), namespace, [kind])
+        self._places.pop(launch_id, None)
+        self._made.pop(launch_id, None)
 
-    def _unmake(self, name: str, namespace: str) -> None:
+    def _unmake(self, name: str, namespace: str, owners: Iterable[Kind]) -> None:
         """Delete what has a launch's name in a namespace: what runs first, what shields it last."""
-        kinds = [*self._look.kinds(), *(kind for kind in reversed(PARTS))]
-        for kind in kinds:
+        for kind in [*owners, *reversed(PARTS)]:
             try:
                 self._client.delete(path_of(kind.api, kind.plural, namespace, name))
             except Refused as refused:

@@ -1,7 +1,7 @@
 """What an executor reads of a cluster: one list of owners, and more only where something does not simply run."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from workers.executors.kubernetes.client import Client, ListOf, Refused, path_of
@@ -86,21 +86,23 @@ class Look:
 
         ``recent``: as it is now. Else as the API server's cache has it, which costs the cluster next to nothing.
         """
+        query = {"labelSelector": f"{INSTALLATION}={self._options.installation}"}
+        if not recent:
+            query["resourceVersion"] = "0"
         found: dict[str, tuple[Kind, Owner]] = {}
         for kind in self.kinds():
-            for owner in self._owners(kind, recent):
+            for owner in self._owners(self.ask(kind, Owners, **query)):
                 found.setdefault(owner.metadata.launch, (kind, owner))
             if ids is not None and all(id in found for id in ids):
                 break
         return found
 
-    def _owners(self, kind: Kind, recent: bool) -> Iterable[Owner]:
+    @staticmethod
+    def _owners(listed: Owners) -> Iterator[Owner]:
         # what an owner makes has its labels, too: a JobSet's jobs and a TrainJob's JobSet are not launches of their own
-        query = {"labelSelector": f"{INSTALLATION}={self._options.installation}"}
-        if not recent:
-            query["resourceVersion"] = "0"
-        listed = self.ask(kind, Owners, **query)
-        return [one for one in listed.items if not any(ref.kind in _MAKERS for ref in one.metadata.owner_references)]
+        for one in listed.items:
+            if not any(reference.kind in _MAKERS for reference in one.metadata.owner_references):
+                yield one
 
     def ask(self, kind: Kind, shape: type[L], namespace: str = "", **query: str) -> L:
         """List a kind, in all namespaces or in the one that all projects share; nothing where it is not served."""
@@ -120,13 +122,12 @@ class Look:
                 return shape()
             raise PermissionError(f"Our account may not list {kind.plural}. Grant it that: {refused.message}") from None
 
-    def parts(self, id: str) -> list[tuple[Kind, Owner | Plain]]:
-        """Return everything that is listed under a launch's label, as it is now: its owners and its policies."""
+    def places(self, id: str) -> set[tuple[Kind, str]]:
+        """Return what there is of a launch at this moment, owners and policies, and in which namespaces."""
         query = {"labelSelector": f"{LAUNCH}={label(id)}"}
-        found: list[tuple[Kind, Owner | Plain]] = []
+        found = {(POLICY, one.metadata.namespace) for one in self.ask(POLICY, Plains, **query).items}
         for kind in self.kinds():
-            found += [(kind, one) for one in self.ask(kind, Owners, **query).items]
-        found += [(POLICY, one) for one in self.ask(POLICY, Plains, **query).items]
+            found |= {(kind, one.metadata.namespace) for one in self._owners(self.ask(kind, Owners, **query))}
         return found
 
     def policies(self) -> tuple[Plain, ...]:

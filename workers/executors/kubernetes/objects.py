@@ -31,8 +31,6 @@ TRAINJOB = Kind("TrainJob", "trainer.kubeflow.org/v1alpha1", "trainjobs")
 MPIJOB = Kind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
 POLICY = Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
 SECRET = Kind("Secret", "v1", "secrets")
-SERVICE = Kind("Service", "v1", "services")
-CONFIG = Kind("ConfigMap", "v1", "configmaps")
 NAMESPACE = Kind("Namespace", "v1", "namespaces")
 POD = Kind("Pod", "v1", "pods")
 EVENT = Kind("Event", "v1", "events")
@@ -41,7 +39,7 @@ NODE = Kind("Node", "v1", "nodes")
 #: What runs a launch, likeliest first.
 OWNERS = (JOBSET, JOB, TRAINJOB, MPIJOB)
 #: What else a launch may be made of.
-PARTS = (POLICY, SECRET, SERVICE, CONFIG)
+PARTS = (POLICY, SECRET)
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*OWNERS, *PARTS)}
 
 

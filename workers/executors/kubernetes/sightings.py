@@ -5,6 +5,7 @@ from datetime import datetime
 from signal import Signals
 
 from core.domain.launches import Note, Phase, Sighting
+from workers.executors.kubernetes.manifests.job import HOPELESS
 from workers.executors.kubernetes.objects import LONG_AGO, ContainerStatus, Event, Owner, Pod, Terminated, Workload
 from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
 
@@ -101,7 +102,8 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     first = next((one.words for one in notes.values()), "")
     said = (condition and (condition.message or condition.reason)) or ""
     reason = first or words or f"the cluster ended it: {clean(said)}"
-    return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=tuple(notes.values()))
+    told = tuple(notes.values())
+    return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=told, hopeless=exit == HOPELESS)
 
 
 def ending(state: Terminated) -> str:

@@ -1,0 +1,57 @@
+"""What the platform's account must be allowed to do in a cluster, and why: the chart's roles are written from this."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workers.executors.kubernetes.objects import (
+    EVENT,
+    JOB,
+    JOBSET,
+    MPIJOB,
+    NAMESPACE,
+    NODE,
+    POD,
+    POLICY,
+    SECRET,
+    TRAINJOB,
+    Kind,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on a resource. ``everywhere``: asked of the whole cluster, even where all projects share a namespace."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    everywhere: bool = False
+
+
+def _of(kind: Kind, verbs: str, why: str, *, everywhere: bool = False) -> Right:
+    group = kind.api.partition("/")[0] if "/" in kind.api else ""
+    return Right(group, kind.plural, tuple(verbs.split()), why, everywhere)
+
+
+RIGHTS: tuple[Right, ...] = (
+    _of(JOBSET, "create delete get list patch watch", "launches; patched when their width changes"),
+    _of(JOB, "create delete get list patch watch", "launches where there is no JobSet; their width"),
+    _of(TRAINJOB, "create delete get list", "gangs that ask for Kubeflow Trainer"),
+    _of(MPIJOB, "create delete get list", "gangs that ask for the MPI operator"),
+    _of(POLICY, "create delete get list", "what a launch's pods may reach"),
+    _of(SECRET, "create delete", "a launch's token; it is never read back"),
+    _of(POD, "list", "why a launch does not start, and how it ended"),
+    Right("", "pods/log", ("get",), "the courier's log"),
+    _of(EVENT, "list", "quota, volumes and refusals, in the simulation's own events"),
+    Right("kueue.x-k8s.io", "workloads", ("list",), "why the cluster's own queue holds a launch"),
+    _of(NODE, "list", "how much there is; not needed where the executor is told its cores", everywhere=True),
+)
+#: Only where the executor is told to make the projects' namespaces itself.
+NAMESPACES = _of(NAMESPACE, "create", "a namespace for each project", everywhere=True)
+
+
+def rules(rights: Iterable[Right] = RIGHTS) -> list[Mapping[str, Any]]:
+    """Return rights as the rules of a Role or ClusterRole."""
+    return [{"apiGroups": [one.group], "resources": [one.resource], "verbs": list(one.verbs)} for one in rights]
