@@ -37,6 +37,9 @@ ENVIRON = {
 #: Of the server's.
 HOME = {"WINDTUNNEL_HOME": "/var/lib/windtunnel"}
 USER = "10001:10001"
+#: How often an image is made anew because our code was changed meanwhile.
+TRIES = 5
+DRAFT = ".draft-"
 
 
 class CannotBuild(Exception):
@@ -77,8 +80,7 @@ def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool =
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         lock = parts.lock(image)
-        tag = names.tag(image, lock)
-        made = _layers(image, lock, out, packed)
+        tag, made = _still(image, lock, out, packed)
         manifest, configured = layers.manifest(made, config(image, tag), MACHINES[platform.machine()])
         reference = f"{prefix}{image.name}:{tag}"
         path = out / f"{names.PREFIX}{image.name}.tar"
@@ -101,33 +103,37 @@ def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool =
 def _alone(out: Path) -> Iterator[None]:
     with open(out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in out.glob(f"{DRAFT}*"):  # by whoever was killed
+            shutil.rmtree(left)
         yield
+
+
+def _still(image: Image, lock: str, out: Path, packed: bool) -> tuple[str, list[Layer]]:
+    """Return the layers of a moment at which nobody was changing our code, and the tag it had."""
+    for _ in range(TRIES):
+        tag = names.tag(image, lock)
+        made = _layers(image, lock, out, packed)
+        if names.tag(image, lock) == tag:
+            return tag, made
+        made[-1].path.with_suffix(".json").unlink()
+    raise CannotBuild("Our code is being changed while it is packed.")
 
 
 def _layers(image: Image, lock: str, out: Path, packed: bool) -> list[Layer]:
     kept = out / "layers"
     kept.mkdir(exist_ok=True)
     made: list[Layer] = []
-    sources = names.digest(image.sources)
-    with tempfile.TemporaryDirectory(prefix=".draft-", dir=out) as draft:
-        known: list[str] = []
+    beneath = names.digest((names.RECIPE,))
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=out) as draft:
         for part in parts.PARTS:
-            told = {
-                "part": part,
-                "packed": packed,
-                "recipe": names.digest((names.RECIPE,)),
-                "of": _of(image, part, lock),
-            }
             if part == "environments" and not image.brings:
                 Facts().write(Path(draft) / f"{part}.json")
                 continue
-            known.append(hashlib.sha256(json.dumps([told, known]).encode()).hexdigest()[:16])
-            layer, facts = _layer(image, part, kept / f"{part}-{known[-1]}.tar", Path(draft), packed)
+            told = [part, packed, _of(image, part, lock), beneath]
+            beneath = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+            layer, facts = _layer(image, part, kept / f"{part}-{beneath}.tar", Path(draft), packed)
             facts.write(Path(draft) / f"{part}.json")
             made.append(layer)
-        if names.digest(image.sources) != sources:
-            made[-1].path.with_suffix(".json").unlink()
-            raise CannotBuild("Our code was changed while it was packed. Try again.")
     return made
 
 
@@ -180,11 +186,11 @@ def _sweep(out: Path) -> None:
         for note in out.glob(f"{names.PREFIX}*.json")
         for digest in json.loads(note.read_text()).get("layers", ())
     }
-    for note in (out / "layers").glob("*.json"):
-        told = json.loads(note.read_text())
-        if "digest" in told and told["digest"] not in used:
-            for path in (note, *(note.with_suffix(suffix) for suffix in (".tar", ".facts.json", ".sbom.json"))):
-                path.unlink(missing_ok=True)
+    for layer in list((out / "layers").glob("*.tar")):
+        note = layer.with_suffix(".json")
+        if not note.exists() or json.loads(note.read_text())["digest"] not in used:
+            for suffix in (".json", ".tar", ".facts.json", ".sbom.json"):
+                layer.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def _bill(path: Path, code: Layer) -> None:
