@@ -1,27 +1,26 @@
 """A whole Kubernetes on this machine for one test session: up in seconds, and gone without a trace."""
 
-import json
 import shutil
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tests.cluster import kwok, operators, records, tools
+from tests.cluster.client import Client
 from tests.cluster.control_plane import ControlPlane, Refused
-from tests.cluster.machines import ENVIRON, PATIENCE, Machine
+from tests.cluster.machines import PATIENCE, Machine
 from tests.cluster.network import Network, connect_control
 from tests.cluster.nodes import Node
 
 
-class Cluster:
+class Cluster(Client):
     """A control plane and real nodes; a context manager. More nodes, operators and played nodes come when asked for."""
 
     def __init__(self, *, nodes: int = 1, fsync: bool = False) -> None:
         self._wanted, self._fsync = nodes, fsync
         self.nodes: list[Node] = []
+        self._machines: list[Machine] = []
         self._images: list[Path] = []
         self._installed: set[str] = set()
         self._played = 0
@@ -46,15 +45,16 @@ class Cluster:
             self.folder = self._record.folder
             self.network = Network(self._record.number)
             self._control = Machine("control", self.folder / "control", tools.tool("probe"))
-            self._machines = [self._control]
+            self._machines.append(self._control)
             self._control.boot()
             connect_control(self.network, self._control)
             self.control_plane = ControlPlane(self.programs, self._control, self.network, fsync=self._fsync)
+            super().__init__(self.programs / "kubectl", self.control_plane.kubeconfig, self.folder)
             self.control_plane.start()
-            self._record.say(kubeconfig=str(self.kubeconfig))
             self._images += [tools.pause_image(), tools.probe_image()]
             self.grow(self._wanted)
             self.install("coredns", self._install_coredns)
+            self.say()
         except BaseException:
             self.down()
             raise
@@ -65,40 +65,16 @@ class Cluster:
             machine.cut()
         self._record.release()
 
-    # -- what tests ask of it
+    def say(self, **more: Any) -> None:
+        """Tell `scripts/cluster status` that it is ready."""
+        self._record.say(kubeconfig=str(self.kubeconfig), nodes=[node.name for node in self.nodes], **more)
 
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's; it holds good on this machine and, read into a secret, in pods."""
-        return self.control_plane.kubeconfig
+    # -- what tests ask of it
 
     @property
     def host_address(self) -> str:
         """Where pods reach processes of this machine that listen there or on every address."""
         return self.network.host
-
-    def kubectl(self, *arguments: object, given: str | None = None, timeout: float = PATIENCE) -> str:
-        """Run kubectl as the administrator and return what it printed."""
-        command = [str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *(str(a) for a in arguments)]
-        answer = subprocess.run(
-            command,
-            input=given,
-            stdin=subprocess.DEVNULL if given is None else None,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            cwd=self.folder,
-            env=ENVIRON | {"HOME": str(self.folder)},  # it would keep a cache in ours
-        )
-        if answer.returncode:
-            raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {answer.stdout}{answer.stderr}")
-        return answer.stdout
-
-    def apply(self, *objects: Any) -> None:
-        """Create objects, or change them to be like this."""
-        document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=json.dumps(document))
 
     def get(self, path: str) -> Any:
         """Return what the API server has at a path; None if nothing."""
@@ -109,11 +85,16 @@ class Cluster:
                 return None
             raise
 
+    def node(self, index: int) -> Node:
+        """Return a node, to be stopped and started; the cluster's own pods are on the first one, so spare that."""
+        return self.nodes[index]
+
     def import_image(self, archive: Path) -> None:
         """Give every node the images of an archive, those that join later too."""
-        self._images.append(archive)
-        for node in self.nodes:
-            node.import_image(archive)
+        if archive not in self._images:
+            self._images.append(archive)
+            for node in self.nodes:
+                node.import_image(archive)
 
     def grow(self, count: int) -> list[Node]:
         """See to it that there are this many real nodes at least, all ready, and return them."""
@@ -157,20 +138,6 @@ class Cluster:
             self._installed.discard("kwok")
             self._played = 0
 
-    def until(self, so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-        """Wait until it is so."""
-        ends = time.monotonic() + patience
-        while not so():
-            if time.monotonic() > ends:
-                raise RuntimeError(f"not within {patience:.0f} s: {what}\n{self.state()}")
-            time.sleep(0.1)
-
-    def state(self) -> str:
-        """Return what there is to see when something does not come about."""
-        pods = self.kubectl("get", "nodes,pods", "--all-namespaces", "-o", "wide")
-        events = self.kubectl("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp")
-        return f"{pods}\n{events[-6000:]}"
-
     # -- what is installed
 
     def install(self, name: str, how: Callable[[], None]) -> None:
@@ -179,28 +146,18 @@ class Cluster:
             how()
             self._installed.add(name)
 
-    def rolled_out(self, namespace: str, deployment: str) -> None:
-        """Wait until a deployment is as it should be."""
-        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}"
-
-        def so() -> bool:
-            found = self.get(path) or {}
-            return bool(found.get("status", {}).get("availableReplicas"))
-
-        self.until(so, f"{deployment} is available")
-
     def _install_coredns(self) -> None:
-        self.import_image(tools.coredns_image())
+        self.nodes[0].import_image(tools.coredns_image())
         self.apply(*operators.coredns(self.network))
         self.rolled_out("kube-system", "coredns")
 
     def _install_jobset(self) -> None:
-        self.import_image(tools.jobset_image())
+        self.nodes[0].import_image(tools.jobset_image())
         self._customise(operators.jobset(self._fresh("jobset")))
         self.rolled_out("jobset-system", "jobset-controller-manager")
 
     def _install_trainer(self) -> None:
-        self.import_image(tools.trainer_image())
+        self.nodes[0].import_image(tools.trainer_image())
         self._customise(operators.trainer(self._fresh("trainer")))
         self.rolled_out("kubeflow-system", "kubeflow-trainer-controller-manager")
 

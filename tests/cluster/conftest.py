@@ -1,4 +1,8 @@
-"""What tests on a real Kubernetes may ask for. `make cluster` builds it first; else the first test does."""
+"""What tests on a real Kubernetes may ask for. `make cluster` builds it first; else the first test does.
+
+With KUBECONFIG in the environment they run on that cluster instead, but for those that need one of their own: who
+asks for `own_cluster` or `control_plane` stops its parts, holds its keys, or has pods call processes of this machine.
+"""
 
 import os
 from collections.abc import Iterator
@@ -8,43 +12,60 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.tools import BUILDING
+from tests.cluster.tools import BUILDING, tool
 
 AUDIENCE = "scs"
+LENT = os.environ.get("KUBECONFIG", "")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test the time that building takes: any of them may be the first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a lent cluster is not for, and give each test the time that building takes: it may be first."""
+    if LENT:
+        left_out = [item for item in items if "own_cluster" in getattr(item, "fixturenames", ())]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(BUILDING + 100))
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def own_cluster() -> Iterator[Cluster]:
     """A cluster of this session's own, with one node to begin with; what is heavy comes when a test asks for it."""
     with Cluster() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def control_plane(cluster: Cluster) -> ControlPlane:
-    """Its API server, as those know it that need no pods."""
-    return cluster.control_plane
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """The cluster of this session, whosever it is."""
+    if LENT:
+        importer = os.environ.get("CLUSTER_IMPORT", "")
+        folder = tmp_path_factory.mktemp("kubectl")
+        return Borrowed(tool("kubernetes") / "kubectl", Path(LENT).absolute(), folder, importer=importer)
+    own: Cluster = request.getfixturevalue("own_cluster")
+    return own
+
+
+@pytest.fixture(scope="session")
+def control_plane(own_cluster: Cluster) -> ControlPlane:
+    """The API server, as those know it that need no pods."""
+    return own_cluster.control_plane
 
 
 @pytest.fixture
-def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+def namespace(cluster: Client, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of this test's own, where pods can start at once; it is taken away without waiting."""
     words = request.node.name.removeprefix("test_").replace("_", "-").lower()
     name = "".join(c for c in words if c.isalnum() or c == "-")[:50].strip("-") + f"-{os.urandom(3).hex()}"
-    cluster.control_plane.make("/api/v1/namespaces", "Namespace", name)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
     cluster.until(lambda: cluster.get(account) is not None, f"{name} has an account")
     yield name
-    cluster.control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 from tests.cluster.network import Network
 from tests.cluster.tools import COREDNS, JOBSET, TRAINER, tool
 
+#: Where they live, so that the other nodes need not have their images and may be stopped.
+HOME = {"kubernetes.io/hostname": "node-0"}
 COREFILE = """.:53 {
     errors
     health
@@ -46,6 +48,7 @@ def coredns(network: Network) -> list[dict[str, Any]]:
     pod = {
         "serviceAccountName": "coredns",
         "dnsPolicy": "Default",
+        "nodeSelector": HOME,
         "containers": [container],
         "volumes": [{"name": "settings", "configMap": {"name": "coredns"}}],
     }
@@ -111,6 +114,7 @@ def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence
         {"op": "add", "path": f"{container}/imagePullPolicy", "value": "Never"},
         {"op": "replace", "path": f"{container}/readinessProbe/initialDelaySeconds", "value": 1},
         {"op": "replace", "path": f"{container}/readinessProbe/periodSeconds", "value": 1},
+        {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": HOME},
         *changes,
     ]
     document = {

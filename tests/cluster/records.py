@@ -51,14 +51,13 @@ class Record:
 
 
 def claim() -> Record:
-    """Take the first number that is free, clearing up after whoever had it and was killed."""
+    """Take the first number that is free, having cleared up after all who were killed."""
+    sweep()
     for number in range(CLUSTERS):
         path = RECORDS / f"{number}.json"
         lock = locked(path)
         if lock is None:
             continue
-        if left := read(lock):
-            clear(left["cgroup"], Path(left["folder"]))
         if Network(number).free():
             record = Record(number, Path(tempfile.mkdtemp(prefix="windtunnel-cluster-")), path, lock)
             record.say()
@@ -66,6 +65,20 @@ def claim() -> Record:
         path.unlink()
         os.close(lock)
     raise RuntimeError("no addresses are free for another cluster on this machine")
+
+
+def sweep() -> None:
+    """Clear away what the clusters of killed tests left."""
+    for path in sorted(RECORDS.glob("*.json")):
+        lock = locked(path)
+        if lock is None:
+            continue
+        if left := read(lock):
+            clear(left["cgroup"], Path(left["folder"]))
+        path.unlink()
+        os.close(lock)
+    with suppress(OSError):
+        RECORDS.rmdir()
 
 
 def living() -> Iterator[tuple[int, dict[str, Any]]]:

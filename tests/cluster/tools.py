@@ -22,7 +22,7 @@ PROBE = "windtunnel.local/probe:1"
 @functools.cache
 def tool(name: str, *arguments: str) -> Path:
     """Return the path that a script of scripts/tools prints, which builds what is missing."""
-    command = [SCRIPTS / name, *arguments]
+    command = [str(SCRIPTS / name), *arguments]
     built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=BUILDING)
     return Path(built.stdout.strip())
 
