@@ -2,14 +2,15 @@
 
 It reads one JSON document (``--launch FILE``):
 
-- ``id``, ``url``: the launch, and where the drivers' surface answers. ``token_file``: where its token lies.
+- ``id``, ``url``: the launch, and where the drivers' surface answers. ``token_file``: where its token lies; a token of
+  the pod for the cache service may lie beside it as ``scs``.
 - ``workers``: pairs of player and host of this courier; a launch may have several couriers.
-- ``kit``: what ``runtimes.harness.processes.Kit`` is made of; with ``sandbox`` left out, the best level that this
-  machine has, and with ``dataset`` left out or empty, the folder is fetched.
+- ``kit``: what ``runtimes.harness.processes.Kit`` is made of. What is left out the drivers' surface knows (format,
+  isolation) or is fetched (the dataset's folder); without ``sandbox``, the best level that there is.
 - ``model``: the model's file; fetched where it is null or left out.
-- ``files``: the folder for what is fetched; a temporary one where it is left out.
-- ``posts``: ``{"folder": ..., "player": uid, "host": uid}`` where containers of those users start the processes;
-  left out, they are this process's children.
+- ``files``: the folder for what is fetched; in a pod the shared one, else a temporary one where it is left out.
+- ``posts``: ``{"player": uid, "host": uid}``, the users of the containers that start processes (with ``--posts``, the
+  folder on which they meet); without that option, processes are this one's children.
 - ``name``: tells this courier from others of its launch; this machine's name where it is left out.
 
 Exit codes are those of ``runtimes.harness.courier``; the last words go to ``/dev/termination-log`` too.
@@ -27,13 +28,23 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtimes.harness.courier import BROKEN, HOPELESS, PR_SET_DUMPABLE, Courier, Told
+from runtimes.harness.courier import (
+    BROKEN,
+    DONE,
+    HOPELESS,
+    PR_SET_DUMPABLE,
+    STOPPED,
+    UNREACHABLE,
+    Courier,
+    Told,
+)
 from runtimes.harness.posts import Posts
 from runtimes.harness.processes import Here, Kit, Spawner
-from runtimes.harness.surface import Credentials
+from runtimes.harness.surface import Credentials, Over, Surface, Unreachable, Unreadable
 from workers.deliveries import Deliveries
 
 if TYPE_CHECKING:
@@ -41,8 +52,10 @@ if TYPE_CHECKING:
 
 #: Where Kubernetes reads why a container ended.
 LAST_WORDS = Path("/dev/termination-log")
-#: What the cache service's nodes are to be told, and where the pod's own token for them lies.
-NODES, AUDIENCE_TOKEN = "WINDTUNNEL_SCS_NODES", "WINDTUNNEL_SCS_TOKEN_FILE"
+#: What names the cache service's nodes, and what the pod's token for them is called.
+NODES, CACHE_TOKEN = "WINDTUNNEL_SCS_NODES", "scs"
+#: A pod's shared folder, and the users of its containers, as the manifests have them.
+FILES, POSTS = "/run/windtunnel/files", {"player": 10002, "host": 10003}
 
 
 def main() -> None:
@@ -52,64 +65,68 @@ def main() -> None:
     parser.add_argument("--posts", type=Path, help="the folder where posts look for this courier's socket")
     given = parser.parse_args()
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))  # there is nothing yet to be given back
     # Before anything can go wrong: posts that nobody answers would keep a pod for ever.
     posts = Posts.open(given.posts) if given.posts else None
     try:
         code, reason = serve(json.loads(given.launch.read_bytes()), posts)
     except (OSError, ValueError, KeyError, TypeError) as error:
         code, reason = BROKEN, f"the launch cannot be read: {type(error).__name__}: {error}"
+    except Over as error:
+        code, reason = DONE, f"the launch is over ({error})"
+    except (Unreachable, Unreadable) as error:
+        code, reason = UNREACHABLE, str(error)
     say(f"{reason} ({code})")
     os._exit(code)  # threads may still wait for answers that nobody needs
 
 
 def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     """Run a courier to its end; return its exit code and why it ended."""
-    kit, refusal = kit_of(document["kit"], alone=posts is None)
-    if refusal is not None:
-        return HOPELESS, refusal
+    given = {"dataset": "", "sandbox": 0} | dict(document.get("kit") or {})
+    if posts is None and given["sandbox"] == 0:
+        from runtimes.harness.sandbox import level  # where posts confine, nobody here needs it
+
+        best = level()
+        if best.refusal is not None:
+            return HOPELESS, best.refusal
+        given["sandbox"] = best.number
+    # Nobody of the same user may read the token out of our memory. (Not before levels of confinement were tried.)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    token = Path(document["token_file"])
+    credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
+    described = Surface(credentials, threading.Event()).launch()
+    known = {"format": described.get("model", {}).get("format"), "isolation": described["play"].get("isolation")}
+    kit = Kit.of(known | given)
     spawner: Spawner = Here(kit)
     if posts is not None:
-        posts.expect({int(document["posts"][module]): module for module in ("player", "host")}, kit)
+        users = document.get("posts") or POSTS
+        posts.expect({int(users[module]): module for module in POSTS}, kit)
         spawner = posts
     workers = int(document["workers"])
     courier = Courier(kit, workers, spawner)
     signal.signal(signal.SIGTERM, lambda *_: courier.interrupt())
-    # Nobody of the same user may read the token out of our memory. (Not before levels of confinement were tried.)
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    token = Path(document["token_file"]).read_text().strip()
-    credentials = Credentials(url=document["url"], launch=document["id"], token=token)
-    folder = Path(document.get("files") or tempfile.mkdtemp(prefix="launch-"))
+    folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
+    cache = near(token.with_name(CACHE_TOKEN))
 
-    def bring(described: Mapping[str, Any], stop: threading.Event) -> tuple[str, str]:
-        deliveries = Deliveries(credentials, stop, folder, near())
+    def bring(stop: threading.Event) -> tuple[str, str]:
+        deliveries = Deliveries(credentials, stop, Path(folder), cache)
         return deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=kit.dataset)
 
     name = document.get("name", socket.gethostname())
-    courier.begin(Told(credentials=credentials, workers=workers, name=f"{name}-" if name else "", bring=bring))
+    told = Told(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
+    courier.begin(replace(told, described=described, bring=bring))
     code = courier.run()
     return code, courier.reason
 
 
-def kit_of(values: Mapping[str, Any], *, alone: bool) -> tuple[Kit, str | None]:
-    """Make the kit; where it is we who start the processes, at the best level there is, or tell why there is none."""
-    kit = Kit.of({"dataset": "", "sandbox": 0} | dict(values))
-    if not alone or kit.sandbox != 0:
-        return kit, None
-    from runtimes.harness.sandbox import level  # where posts confine, nobody here needs it
-
-    best = level()
-    return Kit.of(kit.describe() | {"sandbox": best.number}), best.refusal
-
-
-def near() -> "Near | None":
+def near(token: Path) -> "Near | None":
     """Return the cache service as this pod reaches it, if it was named."""
     if not (nodes := os.environ.get(NODES)):
         return None
     from datasets.cache import SimpleCache
     from datasets.membership import Fixed, parse
 
-    token = os.environ.get(AUDIENCE_TOKEN)
-    return SimpleCache(Fixed(map(parse, nodes.split(","))), token=Path(token) if token else None)
+    return SimpleCache(Fixed(map(parse, nodes.split(","))), token=token if token.exists() else None)
 
 
 def say(words: str) -> None:

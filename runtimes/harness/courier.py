@@ -50,7 +50,8 @@ class Told:
     model: str | None = None
     cores: Sequence[int] = ()
     name: str = ""
-    bring: Callable[[Mapping[str, Any], threading.Event], tuple[str, str]] | None = None
+    described: Mapping[str, Any] | None = None
+    bring: Callable[[threading.Event], tuple[str, str]] | None = None
 
 
 class Staffed(Protocol):
@@ -283,10 +284,10 @@ class Courier(Staff):
         """Seat the players, then beat and deliver output until the launch is over."""
         self._credentials = credentials = told.credentials
         surface = Surface(credentials, self._stop)
-        described = surface.launch()
+        described = told.described or surface.launch()
         model = told.model
         if told.bring is not None:
-            model, dataset = told.bring(described, self._stop)
+            model, dataset = told.bring(self._stop)
             self._kit = replace(self._kit, dataset=dataset)  # from now on a seat that asks for a player gets one
         play = described["play"]
         engagement = Engagement(

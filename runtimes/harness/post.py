@@ -1,13 +1,13 @@
 """The post: the first process of a player's or host's container; it starts processes as its courier orders.
 
-``python -m runtimes.harness.post player|host --posts FOLDER [--site FOLDER]``
+``python -m runtimes.harness.post player|host [--posts FOLDER] [--site FOLDER]``
 
-It connects to the courier's socket in FOLDER, says how well it can confine, and for each order starts a process with
-the descriptors that came along, confined (see births.py); it writes on the process's leash how that ended, and ends it
-when the courier lets go of the leash. When the courier hangs up it ends all it has started and exits 0: containers
-that end in a chain let a pod complete. SIGTERM alone does not end it while it has a courier: the kubelet signals all
-containers at once, and a host must not die first and look like a crash of the model's. As the container's first
-process it reaps whatever is orphaned there.
+It connects to the courier's socket in the first folder, says how well it can confine, and for each order starts a
+process with the descriptors that came along, confined (see births.py); it writes on the process's leash how that ended,
+and ends it when the courier lets go of the leash. When the courier hangs up it ends all it has started and exits 0:
+containers that end in a chain let a pod complete. SIGTERM alone does not end it while it has a courier: the kubelet
+signals all containers at once, and a host must not die first and look like a crash of the model's. As the container's
+first process it reaps whatever is orphaned there.
 """
 
 import argparse
@@ -29,6 +29,8 @@ from .births import Birth, Ground, bear, ending
 
 #: The courier's socket, as posts.py names it; that module is not for containers that lack its libraries.
 SOCKET = "courier.sock"
+#: Where all containers of a pod meet, and where an image has its environment's packages.
+FOLDER, SITE = Path("/run/windtunnel/posts"), "/opt/windtunnel/site"
 #: Seconds to wait for a courier: its image may still be on its way. Looks at first, and later.
 PATIENCE, EAGER, CALM = 900.0, 0.005, 0.1
 #: Exit codes: the courier is gone, as it should be; there never was one.
@@ -176,8 +178,8 @@ def main() -> None:
     """Be a container's first process."""
     parser = argparse.ArgumentParser(prog="post", description="Starts processes as a courier orders.")
     parser.add_argument("module", choices=("player", "host"))
-    parser.add_argument("--posts", type=Path, required=True, help="the folder of the courier's socket")
-    parser.add_argument("--site", default="/opt/windtunnel/site", help="the packages of what is started")
+    parser.add_argument("--posts", type=Path, default=FOLDER, help="the folder of the courier's socket")
+    parser.add_argument("--site", default=SITE, help="the packages of what is started")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
     from .sandbox import level

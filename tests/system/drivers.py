@@ -19,7 +19,7 @@ from core.errors import NotFound
 from core.services.bells import LocalBell
 from core.services.leases import Known, Leases
 from core.services.models import key_of
-from core.store import launches, simulations
+from core.store import launches, ranges, simulations
 from core.store.database import Database
 from core.store.migrate import migrate
 from datasets.stores.filesystem import FilesystemStore
@@ -170,6 +170,20 @@ class Drivers:
             launches.end(c, LAUNCH)
 
         self.database.write(end)
+
+    def held(self) -> int:
+        """Count the leases that are out."""
+        with self.database.read() as c:
+            return len(ranges.of_launch(c, SIMULATION, LAUNCH))
+
+    def give_back(self) -> None:
+        """Do what the dispatcher does once a launch has ended: its leases return."""
+
+        def back(c: Any) -> None:
+            for stage, start, fence in ranges.of_launch(c, SIMULATION, LAUNCH):
+                ranges.give_back(c, stage, start, fence, witness=False, blame=False)
+
+        self.database.write(back)
 
     def settle(self) -> None:
         """Do what the dispatcher does in a pass: condemn, and close the stage when all is done."""

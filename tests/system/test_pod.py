@@ -1,6 +1,8 @@
-"""A pod of courier, player and host as three containers: whoever dies, every task has one result, and all of it ends."""
+"""A pod of courier, player and host as three containers: whoever dies, every task has one result, and all ends."""
 
 import os
+import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from datasets import playing
 from datasets.catalogue import datasets
 from tests.contracts.crew import play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
-from tests.system.pod import Image, Pod
+from tests.system.pod import SITE, USERS, Container, Image, Pod
 
 ZERO = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
 DONE, BEREFT, STOPPED = 0, 77, 143
@@ -86,3 +88,125 @@ def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
     assert [result["task"] for result in results] == list(range(3000))
     assert {result["status"] for result in results} == {"ok"}
     assert "confines at level" in one.courier.said
+
+
+def test_a_player_that_is_killed_costs_nothing(drivers: Callable[..., Drivers], pod: Callable[..., Pod]) -> None:
+    at = drivers(400, sleep_ms=5)
+    one = pod(at)
+    until(lambda: "report" in at.asked)
+    os.kill(one.player.children()[0], signal.SIGKILL)
+    work_off(one, at)
+    assert [container.wait() for container in one.containers] == [DONE] * 3
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+    assert "death" in at.asked
+    assert "the simulator's process ended: killed by SIGKILL" in at.logs()
+
+
+def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(400, sleep_ms=5)
+    one = pod(at)
+    until(lambda: "report" in at.asked)
+    for pid in one.host.children()[:2]:
+        os.kill(pid, signal.SIGKILL)
+    work_off(one, at)
+    assert [container.wait() for container in one.containers] == [DONE] * 3
+    results = at.results()
+    assert [result["task"] for result in results] == list(range(400))
+    assert sum(result["status"] == "crashed" for result in results) <= 2
+    assert {result["status"] for result in results} <= {"ok", "crashed"}
+
+
+@pytest.mark.parametrize("name", ["player", "host"])
+def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod], name: str
+) -> None:
+    at = drivers(400, sleep_ms=5)
+    one = pod(at)
+    until(lambda: "report" in at.asked)
+    getattr(one, name).send(signal.SIGKILL)
+    codes = {container.name: container.wait() for container in one.containers}
+    assert codes.pop("courier") == BEREFT
+    assert f"the {name}'s container ended" in one.courier.said
+    del codes[name]
+    assert list(codes.values()) == [DONE]  # the third has gone with its courier
+    assert "death" not in at.asked
+    at.give_back()
+    following = pod(at)
+    work_off(following, at)
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+
+
+def test_a_courier_that_is_killed_leaves_nothing_behind_and_another_goes_on(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(400, sleep_ms=5)
+    one = pod(at)
+    until(lambda: "report" in at.asked)
+    one.courier.send(signal.SIGKILL)
+    assert [container.wait() for container in (one.player, one.host)] == [DONE, DONE]
+    at.give_back()
+    work_off(pod(at), at)
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+
+
+def test_told_to_stop_all_at_once_it_reports_what_is_played_and_gives_the_rest_back(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(400, sleep_ms=20)
+    one = pod(at)
+    until(lambda: "report" in at.asked)
+    for container in one.containers:
+        container.send(signal.SIGTERM)
+    codes = [container.wait() for container in one.containers]
+    assert codes == [STOPPED, DONE, DONE], one.courier.said
+    assert at.asked.count("leave") == 1
+    assert "death" not in at.asked
+    assert at.held() == 0  # nobody waits for the leases to lapse
+    work_off(pod(at), at)
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+
+
+def test_whoever_comes_second_or_is_a_stranger_is_not_let_in(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(400, sleep_ms=5)
+    one = pod(at)
+    until(lambda: "report" in at.asked)
+    for user in (os.geteuid(), USERS["host"], USERS["player"]):
+        assert turned_away(one.posts / "courier.sock", user), f"user {user} was let in"
+    work_off(one, at)
+    assert len(at.results()) == 400
+
+
+def turned_away(path: Path, user: int) -> bool:
+    """Tell whether the courier hangs up on this user."""
+    child = os.fork()
+    if child == 0:
+        os.setresuid(user, user, user)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
+            end.settimeout(10.0)
+            end.connect(str(path))
+            os._exit(0 if end.recv(1) == b"" else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_posts_whose_courier_has_gone_before_they_came_do_not_wait(image: Image, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
+        gone.bind(str(tmp_path / "courier.sock"))
+    (tmp_path / "courier.sock").chmod(0o666)
+    for parent in (tmp_path, *list(tmp_path.parents)[:3]):
+        if len(parent.parts) > 2:
+            parent.chmod(0o755)
+    post = Container(image, "host", ["-m", "runtimes.harness.post", "host", "--posts", str(tmp_path), "--site", SITE])
+    assert post.wait() == 75
+
+
+def test_a_courier_that_cannot_read_its_launch_takes_the_pod_with_it(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    one = pod(drivers(10), workers="many")
+    assert one.courier.wait() == 76
+    assert "cannot be read" in one.courier.said
+    assert all(container.wait() in {0, 75} for container in (one.player, one.host))
