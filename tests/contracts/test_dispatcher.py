@@ -1,0 +1,305 @@
+"""Several places at once: one may be away, slow or hopeless, and every task still gets its one result."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.domain.contexts import Context
+from core.domain.launches import Launch, Note, Phase, Sighting
+from core.domain.ranges import Ended, Later
+from core.domain.records import Submission
+from core.domain.states import State
+from core.errors import Gone, Unsupported
+from core.services.bells import LocalBell
+from core.services.dispatch import Dispatch
+from core.services.leases import Report
+from core.services.platform import Platform, build
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.stores.filesystem import FilesystemStore
+from tests.api.answers import MODEL, line
+from workers.dispatcher import Dispatcher
+from workers.executors.fake import FakeExecutor
+from workers.site import Site
+
+
+class Wilful(FakeExecutor):
+    """A place that can be away or slow, and sees what it is told to see."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(cores=2, name=name)
+        self.away = False
+        self.pause = 0.0
+        self.sees: dict[str, Any] = {}
+        self.rigid = False
+
+    def _answer(self) -> None:
+        time.sleep(self.pause)
+        if self.away:
+            raise ConnectionError(f"{self.name} is away")
+
+    def submit(self, launch: Launch) -> None:
+        self._answer()
+        super().submit(launch)
+
+    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+        self._answer()
+        return {id: replace(one, **self.sees) for id, one in super().observe(ids).items()}
+
+    def cancel(self, launch_id: str) -> None:
+        self._answer()
+        super().cancel(launch_id)
+
+    def resize(self, launch_id: str, workers: int) -> None:
+        self._answer()
+        if self.rigid:
+            raise Unsupported("It keeps its width.")
+        super().resize(launch_id, workers)
+
+    def strays(self, known: Collection[str]) -> Sequence[str]:
+        self._answer()
+        return super().strays(known)
+
+
+@dataclass
+class House:
+    """A platform with two places, and its dispatcher, pass by pass."""
+
+    platform: Platform
+    dispatcher: Dispatcher
+    east: Wilful
+    west: Wilful
+    sites: Mapping[str, Site]
+
+    def submit(self, **asked: Any) -> str:
+        submission = Submission(
+            dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 40]}, **{"workers": 2, **asked}
+        )
+        return self.platform.simulations.submit(submission)[0].id
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30.0
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come about"
+            self.dispatcher.step()
+            time.sleep(0.01)
+
+    def launch(self, id: str) -> tuple[Wilful, Launch]:
+        """Wait until a simulation has been handed to a place; return both."""
+        found: list[tuple[Wilful, Launch]] = []
+
+        def handed() -> bool:
+            found[:] = [
+                (place, one)
+                for place in (self.east, self.west)
+                for one in place.launches.values()
+                if one.simulation_id == id and one.id in self.living
+            ]
+            return bool(found)
+
+        self.until(handed)
+        return found[0]
+
+    @property
+    def living(self) -> set[str]:
+        with self.platform.database.read() as c:
+            from core.store import launches
+
+            return launches.living(c, "east") | launches.living(c, "west")
+
+    def play(self, launch: Launch, tasks: int | None = None) -> None:
+        """Play so many tasks as a courier would, or all there are."""
+        leases = self.platform.leases
+        known = leases.authenticate(launch.id, launch.token)
+        played = 0
+        while tasks is None or played < tasks:
+            lease = leases.lease(known, "d", None)
+            if isinstance(lease, Ended):
+                return
+            if isinstance(lease, Later):  # until what a driver before left unfinished comes back
+                time.sleep(0.05)
+                self.dispatcher.step()
+                continue
+            stop = lease.stop if tasks is None else min(lease.stop, lease.mark + tasks - played)
+            lines = b"".join(line(task) for task in range(lease.mark, stop))
+            report = Report("d", lease.stage, lease.start, lease.fence, lease.mark, stop, lines)
+            assert leases.report(known, report).taken
+            played += stop - lease.mark
+
+    def messages(self, id: str) -> list[str]:
+        with self.platform.database.read() as c:
+            from core.store import simulations
+
+            return [body["message"] for body in simulations.said(c, id, "launch")]
+
+    def state(self, id: str) -> State:
+        return self.platform.simulations.get(id).state
+
+    def end(self, id: str) -> None:
+        def collected() -> bool:
+            self.platform.collecting.collect(id)
+            return self.state(id) is State.SUCCEEDED
+
+        self.until(collected)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    database = Database(f"sqlite:///{tmp_path / 'house.db'}")
+    migrate(database)
+    contexts = [Context(name=name, kind="fake", cores=2, grace=0.4) for name in ("east", "west")]
+    platform = build(
+        database,
+        FilesystemStore(tmp_path / "objects"),
+        LocalBell(),
+        home=tmp_path,
+        contexts=contexts,
+        sandbox={"level": 3},
+        apart=["east", "west"],  # nothing is prepared on this machine
+        lease_ttl=1.0,
+    )
+    platform.models.add((MODEL,), filename="model.py", name="mine")
+    east, west = Wilful("east"), Wilful("west")
+    sites = [Site(contexts[0], east), Site(contexts[1], west)]
+    dispatch = Dispatch(database, platform.bell, contexts=contexts, drivers_url="http://127.0.0.1:1")
+    dispatcher = Dispatcher(platform, dispatch, sites, run_dir=tmp_path / "run", ttl=1.0, interval=0.1)
+    (tmp_path / "run").mkdir()
+    stage, enqueue = platform.staging.stage, platform.bell.enqueue
+
+    def at_once(job: str, id: str) -> None:
+        stage(id) if job == "stage" else enqueue(job, id)
+
+    platform.bell.enqueue = at_once  # type: ignore[method-assign]
+    yield House(platform, dispatcher, east, west, {site.name: site for site in sites})
+    for site in sites:
+        site.close()
+    database.close()
+
+
+def test_simulations_spread_over_the_places(house: House) -> None:
+    first, second = house.submit(), house.submit()
+    assert {house.launch(first)[0].name, house.launch(second)[0].name} == {"east", "west"}
+    third = house.submit()
+    house.until(lambda: house.platform.simulations.get(third).reason == "waits for 2 free cores")
+    assert house.state(third) is State.QUEUED
+
+
+def test_what_ran_in_a_place_that_went_away_goes_on_elsewhere_and_counts_once(house: House) -> None:
+    id = house.submit()
+    place, launch = house.launch(id)
+    house.play(launch, 10)
+    place.away = True
+    again, other = house.launch(id)
+    while again is place:  # until its grace is over
+        house.dispatcher.step()
+        again, other = house.launch(id)
+    with pytest.raises(Gone):
+        house.play(launch)  # it runs on over there, and nobody listens to it
+    house.play(other)
+    house.end(id)
+    results = house.platform.simulations.get(id)
+    assert (results.tasks.done, results.tasks.failed, results.attempt) == (40, 0, 2)
+    assert list(place.launches) == [launch.id]
+    place.away = False
+    house.until(lambda: not place.launches)  # a stray: removed once the place is back
+    assert house.sites[place.name].well
+
+
+def test_a_place_that_does_not_answer_is_asked_less_and_less(house: House) -> None:
+    house.east.away = True
+    asked: list[float] = []
+    answer = house.east._answer
+
+    def count() -> None:
+        asked.append(time.monotonic())
+        answer()
+
+    house.east._answer = count  # type: ignore[method-assign]
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        house.dispatcher.step()
+        time.sleep(0.01)
+    assert 2 <= len(asked) <= 12
+    (east, west) = house.platform.executors.list()
+    assert (east["well"], east["reason"], west["well"]) == (False, "east is away", True)
+
+
+def test_a_slow_place_holds_up_no_other(house: House) -> None:
+    slow = house.submit(placement={"executor": "east"})
+    assert house.launch(slow)[0] is house.east
+    house.east.pause = 5.0
+    began = time.monotonic()
+    quick = house.submit(placement={"executor": "west"})
+    _, launch = house.launch(quick)
+    house.play(launch)
+    house.end(quick)
+    assert time.monotonic() - began < 5.0
+    house.east.pause = 0.0
+
+
+def test_a_place_that_refuses_a_launch_for_want_of_an_answer_leaves_it_to_another(house: House) -> None:
+    house.east.away = house.west.away = True
+    id = house.submit()
+    house.until(lambda: not house.sites["east"].well and not house.sites["west"].well)
+    house.west.away = False
+    assert house.launch(id)[0] is house.west
+
+
+def test_what_can_never_start_ends_at_once_with_the_reason(house: House) -> None:
+    id = house.submit()
+    place, launch = house.launch(id)
+    words = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
+    place.sees = {"phase": Phase.STARTING, "hopeless": True, "reason": words}
+    house.until(lambda: house.state(id) is State.ERRORED)
+    assert house.platform.simulations.get(id).reason == words
+    assert launch.id not in place.launches
+
+
+def test_what_a_place_sees_is_told_once_in_the_simulations_own_events(house: House) -> None:
+    id = house.submit()
+    place, _ = house.launch(id)
+    place.sees = {"notes": (Note(key="unschedulable", words="No node has 2 free GPUs; ask for fewer."),)}
+    house.until(lambda: house.messages(id))
+    for _ in range(5):
+        house.dispatcher.step()
+    place.sees = {"notes": (*place.sees["notes"], Note(key="oom", words="The player was out of memory."))}
+    house.until(lambda: len(house.messages(id)) > 1)
+    assert house.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The player was out of memory."]
+
+
+def test_the_width_of_a_running_simulation_changes_without_a_restart(house: House) -> None:
+    id = house.submit(workers=1)
+    place, launch = house.launch(id)
+    house.play(launch, 5)
+    house.platform.simulations.resize(id, 2)
+    house.until(lambda: place.launches[launch.id].workers == 2)
+    house.play(launch)
+    house.end(id)
+    assert house.platform.simulations.get(id).attempt == 1
+
+
+def test_a_place_that_cannot_change_the_width_says_so_and_goes_on(house: House) -> None:
+    house.east.rigid = house.west.rigid = True
+    id = house.submit(workers=1)
+    _, launch = house.launch(id)
+    house.play(launch, 5)
+    house.platform.simulations.resize(id, 2)
+    house.until(lambda: house.messages(id))
+    for _ in range(3):
+        house.dispatcher.step()
+    assert house.messages(id) == ["It keeps its width."]
+    house.play(launch)
+    house.end(id)
+
+
+def test_what_nobody_knows_of_is_removed(house: House) -> None:
+    id = house.submit()
+    place, launch = house.launch(id)
+    place.submit(replace(launch, id="forgotten"))
+    house.sites[place.name].comb_soon()
+    house.until(lambda: "forgotten" not in place.launches)
+    assert launch.id in place.launches
