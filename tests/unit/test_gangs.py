@@ -1,0 +1,149 @@
+"""What replicas are told: the same whole from every place, and names that a cluster takes."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.domain.launches import Placement
+from tests.unit.launch_samples import ALL, OPTIONS, gang, launch
+from workers.executors.kubernetes import gangs, manifests, names
+from workers.executors.kubernetes.gangs import Place
+
+DNS = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+sizes = st.integers(1, 40)
+
+
+def places(about):
+    """Every place of a gang, slice by slice."""
+    asked = gangs.of(about)
+    return [Place(slice=str(s), index=str(i)) for s in range(asked.slices) for i in range(asked.size)]
+
+
+def filled(value, place):
+    """What the kubelet makes of a reference in a variable."""
+    return value.replace("$(WINDTUNNEL_GANG_SLICE)", place.slice).replace("$(WINDTUNNEL_GANG_INDEX)", place.index)
+
+
+@given(size=sizes, communication=st.sampled_from(sorted(gangs.TABLE)), slots=st.integers(1, 8))
+def test_what_is_written_once_for_all_becomes_what_each_is_told(size, communication, slots):
+    about = gang(size, communication, slots=slots)
+    written = gangs.environment(about, gangs.TOLD)
+    for place in places(about):
+        told = gangs.environment(about, place)
+        assert {name: filled(value, place) for name, value in written.items()} == told
+    names_then = [gangs.host(about, place) for place in places(about)]
+    assert names_then == [gangs.host(about, place) for place in places(about)]
+    assert len(set(names_then)) == size
+
+
+@given(size=sizes)
+def test_every_rank_of_torch_sees_one_first_and_a_number_of_its_own(size):
+    about = gang(size, "torch")
+    seen = [gangs.environment(about, place) for place in places(about)]
+    assert {one["MASTER_ADDR"] for one in seen} == {one["PET_MASTER_ADDR"] for one in seen} == {gangs.hosts(about)[0]}
+    assert sorted(int(one["RANK"]) for one in seen) == list(range(size))
+    assert {one["WORLD_SIZE"] for one in seen} == {str(size)}
+    assert all(one["NODE_RANK"] == one["PET_NODE_RANK"] for one in seen)
+
+
+def test_where_a_replica_is_several_processes_their_ranks_are_the_launchers_to_give():
+    told = gangs.environment(gang(2, "torch", slots=4), Place())
+    assert told["PET_NPROC_PER_NODE"] == "4" and "RANK" not in told and "WORLD_SIZE" not in told
+
+
+@given(size=sizes)
+def test_every_worker_of_tensorflow_reads_the_same_cluster(size):
+    about = gang(size, "tensorflow")
+    seen = [json.loads(gangs.environment(about, place)["TF_CONFIG"]) for place in places(about)]
+    assert all(one["cluster"] == seen[0]["cluster"] for one in seen)
+    for place, one in zip(places(about), seen, strict=True):
+        assert one["cluster"]["worker"][one["task"]["index"]] == f"{gangs.host(about, place)}:{gangs.TENSORFLOW}"
+
+
+@given(size=sizes)
+def test_every_process_of_jax_goes_to_the_first(size):
+    about = gang(size, "jax")
+    seen = [gangs.environment(about, place) for place in places(about)]
+    assert {one["JAX_COORDINATOR_ADDRESS"] for one in seen} == {f"{gangs.hosts(about)[0]}:{gangs.RENDEZVOUS}"}
+    assert sorted(int(one["JAX_PROCESS_ID"]) for one in seen) == list(range(size))
+    assert {one["JAX_NUM_PROCESSES"] for one in seen} == {str(size)}
+
+
+@given(size=sizes, slices=st.integers(1, 20))
+def test_a_worker_knows_its_own_slice_by_name_and_the_others_by_number(size, slices):
+    about = gang(size, "tpu", slices=slices)
+    for place in places(about):
+        told = gangs.environment(about, place)
+        assert told["TPU_WORKER_HOSTNAMES"].split(",")[int(told["TPU_WORKER_ID"])] == gangs.host(about, place)
+        assert ("MEGASCALE_SLICE_ID" in told) == (slices > 1)
+        if slices > 1:
+            assert told["MEGASCALE_SLICE_ID"] == place.slice and told["MEGASCALE_NUM_SLICES"] == str(slices)
+            assert told["MEGASCALE_COORDINATOR_ADDRESS"] == gangs.host(about, Place())
+
+
+@given(size=sizes, slots=st.integers(1, 8))
+def test_what_starts_mpi_waits_for_as_many_proxies_as_there_are_replicas(size, slots):
+    about = gang(size, "mpi", slots=slots)
+    command = gangs.mpiexec(about)
+    hosts = command[command.index("-hosts") + 1].split(",")
+    assert hosts == [gangs.host(about, place) for place in places(about)]
+    assert command[command.index("-n") + 1] == str(size * slots) and command[-2:] == ("python", "program.py")
+    for place in places(about):
+        proxy = gangs.proxy(about, place)
+        assert proxy[proxy.index("--control-port") + 1] == f"{gangs.leader(about)}:{gangs.MPI}"
+        assert int(proxy[-1]) == int(place.index)
+
+
+def test_ranks_of_mpi_use_a_fabric_only_where_they_were_given_one():
+    assert gangs.environment(gang(2, "mpi"), Place())["UCX_TLS"] == "tcp,self"
+    fabric = gang(2, "mpi", placement=Placement(resources={"rdma/hca": "1"}))
+    assert gangs.environment(fabric, Place())["UCX_TLS"] == "rc,tcp,self"
+
+
+@given(st.text(max_size=80))
+def test_any_launch_has_a_name_with_room_for_what_is_hung_behind_it(id):
+    name = names.owner(id)
+    assert DNS.fullmatch(name) and len(name) <= names.LONGEST
+    assert DNS.fullmatch(f"{name}-w-9999-99999-abcde")
+
+
+@given(st.text(max_size=300))
+def test_anything_can_be_a_labels_value(value):
+    assert VALUE.fullmatch(names.label(value)) and len(names.label(value)) <= 63
+
+
+@given(st.text(max_size=80), st.sampled_from(["windtunnel-{project}", "{project}", "x-{project}-of-" + "y" * 30]))
+def test_any_project_has_a_namespace(project, template):
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", names.namespace(template, project))
+
+
+@given(st.text(max_size=70), st.text(max_size=70))
+def test_two_never_have_the_same_name(one, other):
+    for name in (names.owner, names.label, names.device):
+        assert (name(one) == name(other)) == (one == other)
+    assert (names.namespace("wt-{project}", one) == names.namespace("wt-{project}", other)) == (one == other)
+
+
+@pytest.mark.parametrize("value", ["Straße 1", "straße 1", "a" * 64, "-a", "a-0123456789"])
+def test_a_name_that_was_made_up_cannot_be_given(value):
+    """What looks made up is made up again, so that nobody can call a thing by another's name."""
+    made = names.label(value)
+    assert names.label(made) != made
+
+
+def test_a_plain_name_stays_as_it_is():
+    assert names.owner("s1x1x1") == "wt-s1x1x1" and names.label("car_street@1") != "car_street@1"
+    assert (
+        names.label("car_street") == "car_street" and names.namespace("windtunnel-{project}", "a-b") == "windtunnel-a-b"
+    )
+
+
+@given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
+def test_a_launch_of_any_project_and_id_becomes_objects(project, simulation):
+    for one in manifests.of(launch(project=project, simulation_id=simulation, id=simulation), OPTIONS, ALL):
+        assert DNS.fullmatch(one["metadata"]["name"])
+        assert all(VALUE.fullmatch(value) for value in one["metadata"]["labels"].values())

@@ -1,0 +1,166 @@
+"""Who may reach whom, by the policies of two launches side by side; NetworkPolicy's rules evaluated as written down."""
+
+import dataclasses
+import ipaddress
+
+import pytest
+
+from tests.unit.launch_samples import ALL, OPTIONS, gang, launch
+from workers.executors.kubernetes import manifests
+
+ONE, OTHER = launch(), launch(id="s2x1x1", simulation_id="s2")
+GANG = dataclasses.replace(gang(), id="s3x1x1", simulation_id="s3")
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """One end of a connection: a pod, or an address outside where ``labels`` is None."""
+
+    address: str
+    namespace: str = ""
+    labels: dict | None = None
+
+
+def pod(about, address="10.244.0.9", part=""):
+    """A pod of a launch, with the labels that its template has."""
+    objects = manifests.of(about, OPTIONS, ALL)
+    jobs = objects[0]["spec"]["replicatedJobs"]
+    labels = jobs[0]["template"]["spec"]["template"]["metadata"]["labels"]
+    return End(address, objects[0]["metadata"]["namespace"], labels | ({"windtunnel/part": part} if part else {}))
+
+
+def service(component, namespace="windtunnel"):
+    return End("10.244.0.50", namespace, {"app.kubernetes.io/component": component})
+
+
+DNS = End("10.244.0.2", "kube-system", {"k8s-app": "kube-dns"})
+POLICIES = [
+    each
+    for about in (ONE, OTHER, GANG)
+    for each in manifests.of(about, OPTIONS, ALL)
+    if each["kind"] == "NetworkPolicy"
+]
+
+
+def selected(selector, labels):
+    if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
+        return False
+    return all(
+        {"In": labels.get(one["key"]) in one["values"]}[one["operator"]] for one in selector.get("matchExpressions", [])
+    )
+
+
+def matches(peer, end, namespace):
+    if "ipBlock" in peer:
+        address, block = ipaddress.ip_address(end.address), peer["ipBlock"]
+        excepted = any(address in ipaddress.ip_network(each) for each in block.get("except", []))
+        return address in ipaddress.ip_network(block["cidr"]) and not excepted
+    if end.labels is None:
+        return False
+    where = peer.get("namespaceSelector")
+    same = end.namespace == namespace
+    if where is not None:
+        same = selected(where, {"kubernetes.io/metadata.name": end.namespace})
+    return same and selected(peer.get("podSelector", {}), end.labels)
+
+
+def allowed(one, other, port, protocol, direction, way, policies):
+    """What one end's policies say of the other: nothing selects it, or a rule of one of them lets it."""
+    if one.labels is None:
+        return True
+    mine = [
+        each
+        for each in policies
+        if each["metadata"]["namespace"] == one.namespace and selected(each["spec"]["podSelector"], one.labels)
+    ]
+    rules = [rule for each in mine for rule in each["spec"].get(direction, [])]
+    if not any(direction.capitalize() in each["spec"]["policyTypes"] for each in mine):
+        return True
+    return any(
+        (not rule.get(way) or any(matches(peer, other, one.namespace) for peer in rule[way]))
+        and (
+            not rule.get("ports")
+            or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in rule["ports"])
+        )
+        for rule in rules
+    )
+
+
+def reaches(source, target, port, protocol="TCP", policies=POLICIES):
+    """A connection is let through by who begins it and by who takes it."""
+    out = allowed(source, target, port, protocol, "egress", "to", policies)
+    return out and allowed(target, source, port, protocol, "ingress", "from", policies)
+
+
+@pytest.mark.parametrize("about", [ONE, GANG])
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+def test_every_pod_asks_the_clusters_own_names(about, protocol):
+    assert reaches(pod(about), DNS, 53, protocol)
+    assert not reaches(pod(about), End("8.8.8.8"), 53, protocol)
+    assert not reaches(pod(about), dataclasses.replace(DNS, namespace="elsewhere"), 53, protocol)
+
+
+def test_a_seat_reaches_the_drivers_service_and_the_cache():
+    assert reaches(pod(ONE), service("drivers"), 8001)
+    assert reaches(pod(ONE), End("10.1.2.3"), 8002)
+    assert not reaches(pod(ONE), End("10.1.2.3"), 22)
+    assert not reaches(pod(ONE), End("10.1.2.4"), 8002)
+
+
+@pytest.mark.parametrize("about", [ONE, GANG])
+@pytest.mark.parametrize(
+    ("target", "port"),
+    [
+        (End("169.254.169.254"), 80),
+        (End("10.96.0.1"), 443),
+        (End("192.0.2.2"), 6443),
+        (End("203.0.113.7"), 443),
+        (service("redis"), 6379),
+        (service("postgres"), 5432),
+        (service("store"), 9000),
+        (service("drivers", namespace="a-tenants-own"), 8001),
+    ],
+)
+def test_no_pod_reaches_metadata_the_api_server_stores_or_the_world(about, target, port):
+    assert not reaches(pod(about), target, port)
+
+
+@pytest.mark.parametrize(("one", "other"), [(ONE, OTHER), (ONE, GANG), (GANG, ONE)])
+def test_launches_do_not_reach_each_other_even_of_one_project(one, other):
+    assert not reaches(pod(one), pod(other, "10.244.0.10"), 29500)
+
+
+def test_the_pods_of_independent_work_do_not_reach_each_other():
+    assert not reaches(pod(ONE), pod(ONE, "10.244.0.10"), 8000)
+
+
+def test_the_pods_of_a_gang_reach_each_other_at_any_port():
+    assert reaches(pod(GANG), pod(GANG, "10.244.0.10"), 29500)
+    assert reaches(pod(GANG, part="lead"), pod(GANG, "10.244.0.10"), 40001)
+
+
+def test_a_gangs_program_does_not_reach_the_drivers_service():
+    assert not reaches(pod(GANG), service("drivers"), 8001)
+
+
+def test_nobody_from_outside_reaches_a_pod():
+    assert not reaches(End("203.0.113.7"), pod(ONE), 8000)
+    assert not reaches(service("drivers"), pod(ONE), 8000)
+
+
+@pytest.mark.parametrize(
+    ("url", "inside", "outside"),
+    [
+        ("http://192.0.2.2:8001", ("192.0.2.2", 8001), ("192.0.2.3", 8001)),
+        ("https://drivers.example.org", ("198.51.100.1", 443), ("10.0.0.1", 443)),
+        ("http://[2001:db8::1]:8001", ("2001:db8::1", 8001), ("2001:db8::2", 8001)),
+    ],
+)
+def test_the_drivers_service_may_lie_outside_of_the_cluster(url, inside, outside):
+    options = dataclasses.replace(OPTIONS, drivers_url=url)
+    about = dataclasses.replace(ONE, id="s4x1x1")
+    made = manifests.of(about, options, ALL)
+    labels = {"windtunnel/launch": "s4x1x1"}
+    source = End("10.244.0.9", made[-1]["metadata"]["namespace"], labels)
+    assert reaches(source, End(inside[0]), inside[1], policies=made[-1:])
+    assert not reaches(source, End(outside[0]), outside[1], policies=made[-1:])
