@@ -17,7 +17,7 @@ def missing_namespace(refused: Refused) -> bool:
 def error_of(refused: Refused, namespace: str) -> PlatformError:
     """Make the error that tells people what to do about it."""
     said = clean(refused.message)
-    if "exceeded quota" in refused.message:
+    if "exceeded quota" in refused.message or "status unknown for quota" in refused.message:
         return ClusterFull(f"The quota of {namespace} in the cluster is used up: {said}")
     if "is being terminated" in refused.message:
         return ClusterFull(f"The namespace {namespace} is being deleted. Launches are taken again once it is back.")

@@ -1,0 +1,273 @@
+"""The client of an API server against one that misbehaves, and the ways a kubeconfig says who we are."""
+
+import base64
+import gzip
+import json
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workers.executors.kubernetes.access import of_kubeconfig, of_pod
+from workers.executors.kubernetes.client import Client, Refused
+from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.objects import Owner, Owners
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Server:
+    """Answers each request by the next function it was given, the last one for ever; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.connections = 0
+        self.answers: list[Answer] = []
+        outer = self
+
+        class Asked(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                outer.connections += 1
+                super().setup()
+
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                outer.asked.append((self.command, self.path, dict(self.headers), body))
+                (outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0])(self)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = answer
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Asked)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def says(status: int, document: Any, **headers: str) -> Answer:
+    def answer(asked: BaseHTTPRequestHandler) -> None:
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        asked.send_response(status)
+        asked.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            asked.send_header(name.replace("_", "-"), value)
+        asked.end_headers()
+        asked.wfile.write(body)
+
+    return answer
+
+
+def hangs_up(asked: BaseHTTPRequestHandler) -> None:
+    asked.close_connection = True
+    asked.connection.shutdown(socket.SHUT_RDWR)
+
+
+def breaks_off(asked: BaseHTTPRequestHandler) -> None:
+    asked.send_response(200)
+    asked.send_header("Content-Length", "1000")
+    asked.end_headers()
+    asked.wfile.write(b'{"items": [')
+    hangs_up(asked)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def configured(server: Server, tmp_path: Path) -> Callable[..., Path]:
+    def make(user: dict[str, Any], **cluster: Any) -> Path:
+        document = {
+            "current-context": "here",
+            "contexts": [
+                {"name": "here", "context": {"cluster": "c", "user": "u"}},
+                {"name": "nobody", "context": {"cluster": "c"}},
+            ],
+            "clusters": [{"name": "c", "cluster": {"server": server.url, **cluster}}],
+            "users": [{"name": "u", "user": user}],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def client(configured: Callable[..., Path]) -> Iterator[Client]:
+    made = Client(of_kubeconfig(configured({"token": "secret-word"})), time_out=2.0)
+    yield made
+    made.close()
+
+
+def test_one_connection_is_kept_for_many_calls(server: Server, client: Client) -> None:
+    server.answers = [says(200, {"items": [{"metadata": {"name": "a", "annotations": {"x": "y"}}, "other": [1]}]})]
+    for _ in range(3):
+        assert client.get("/apis/x", Owners, labelSelector="a=b").items[0].metadata.name == "a"
+    assert server.connections == 1
+    verb, path, headers, _ = server.asked[0]
+    assert (verb, path) == ("GET", "/apis/x?labelSelector=a%3Db")
+    assert headers["Authorization"] == "Bearer secret-word" and headers["Accept-Encoding"] == "gzip"
+
+
+def test_packed_answers_are_unpacked(server: Server, client: Client) -> None:
+    server.answers = [says(200, gzip.compress(b'{"items": [{}]}'), Content_Encoding="gzip")]
+    assert len(client.get("/x", Owners).items) == 1
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(server: Server, client: Client) -> None:
+    server.answers = [says(200, {}), hangs_up, says(200, {})]
+    client.get("/x", Owner)
+    client.get("/x", Owner)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        hangs_up,
+        breaks_off,
+        says(429, {"message": "slow down"}),
+        says(500, {"message": "failed calling webhook"}),
+        says(503, b"<html>"),
+        says(401, {"message": "Unauthorized"}),
+        says(200, b"<html>no API here</html>"),
+        says(200, {"items": "many"}),
+    ],
+)
+def test_no_answer_for_now_is_an_oserror(server: Server, client: Client, answer: Answer) -> None:
+    server.answers = [answer]
+    with pytest.raises(OSError) as caught:
+        client.get("/x", Owners)
+    assert "secret-word" not in str(caught.value)
+
+
+def test_silence_is_a_time_out(server: Server, configured: Callable[..., Path]) -> None:
+    over = threading.Event()
+    server.answers = [lambda asked: over.wait(20) and None]
+    impatient = Client(of_kubeconfig(configured({})), time_out=0.2)
+    try:
+        with pytest.raises(TimeoutError):
+            impatient.get("/x", Owner)
+    finally:
+        over.set()
+        impatient.close()
+
+
+def test_nobody_there_is_an_oserror(server: Server, client: Client) -> None:
+    server.close()
+    with pytest.raises(OSError):
+        client.get("/x", Owner)
+
+
+def test_a_no_has_its_reason_and_words(server: Server, client: Client) -> None:
+    server.answers = [says(409, {"kind": "Status", "reason": "AlreadyExists", "message": "it exists"})]
+    with pytest.raises(Refused) as caught:
+        client.create("/x", {"a": 1})
+    assert (caught.value.status, caught.value.reason, caught.value.message) == (409, "AlreadyExists", "it exists")
+
+
+def test_deleting_what_is_not_there_is_no_error(server: Server, client: Client) -> None:
+    server.answers = [says(200, {}), says(404, {"reason": "NotFound"})]
+    assert client.delete("/x/a") is True
+    assert client.delete("/x/a") is False
+    assert json.loads(server.asked[0][3])["propagationPolicy"] == "Background"
+
+
+def test_lines_are_followed_until_their_end(server: Server, client: Client) -> None:
+    server.answers = [says(200, b"one\ntwo\nthree")]
+    assert list(client.lines("/log", quiet=2.0, follow="true")) == [b"one\n", b"two\n", b"three"]
+    server.answers = [says(400, {"message": "container is waiting to start"})]
+    with pytest.raises(Refused):
+        list(client.lines("/log", quiet=2.0))
+
+
+def test_calls_are_counted_by_verb_and_outcome(server: Server, configured: Callable[..., Path]) -> None:
+    measures = Measures("west")
+    client = Client(of_kubeconfig(configured({})), time_out=2.0, observer=measures.called)
+    server.answers = [says(200, {}), says(200, {}), says(409, {}), hangs_up]
+    client.get("/x", Owners)
+    client.get("/x", Owner)
+    for failure in (Refused, OSError):
+        with pytest.raises(failure):
+            client.create("/x", {})
+    client.close()
+    counted = {
+        (verb, outcome): measures.registry.get_sample_value(
+            "windtunnel_cluster_calls_total", {"context": "west", "verb": verb, "outcome": outcome}
+        )
+        for verb, outcome in (("list", "ok"), ("get", "ok"), ("create", "409"), ("create", "away"))
+    }
+    assert set(counted.values()) == {1.0}, counted
+
+
+# -- who we are
+
+
+def test_a_token_file_is_read_anew(configured: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first\n")
+    access = of_kubeconfig(configured({"tokenFile": "token"}))
+    assert access.headers() == {"Authorization": "Bearer first"}
+    (tmp_path / "token").write_text("second, longer\n")
+    assert access.headers() == {"Authorization": "Bearer second, longer"}
+
+
+def test_a_program_is_asked_for_a_token_until_that_ends(configured: Callable[..., Path], tmp_path: Path) -> None:
+    program = tmp_path / "login"
+    program.write_text(
+        f"#!/bin/sh\necho asked >> {tmp_path}/count\n"
+        'echo "{\\"status\\": {\\"token\\": \\"$WORD\\", \\"expirationTimestamp\\": \\"2100-01-01T00:00:00Z\\"}}"\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    spec = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "./login",
+        "env": [{"name": "WORD", "value": "made-up"}],
+    }
+    access = of_kubeconfig(configured({"exec": spec}))
+    assert access.headers() == access.headers() == {"Authorization": "Bearer made-up"}
+    assert (tmp_path / "count").read_text().count("asked") == 1
+    program.write_text("#!/bin/sh\necho a-secret; exit 3\n")
+    with pytest.raises(OSError) as caught:
+        of_kubeconfig(configured({"exec": spec})).headers()
+    assert "a-secret" not in str(caught.value)
+
+
+def test_a_name_and_password_or_nothing(configured: Callable[..., Path]) -> None:
+    both = base64.b64encode(b"me:pw").decode()
+    path = configured({"username": "me", "password": "pw"})
+    assert of_kubeconfig(path).headers() == {"Authorization": f"Basic {both}"}
+    assert of_kubeconfig(path, "nobody").headers() == {}
+
+
+def test_a_kubeconfig_that_lacks_something_says_what(configured: Callable[..., Path], tmp_path: Path) -> None:
+    path = configured({})
+    with pytest.raises(ValueError, match="no context 'elsewhere'"):
+        of_kubeconfig(path, "elsewhere")
+    with pytest.raises(ValueError, match="server is an address"):
+        of_kubeconfig(configured({}, server="nonsense"))
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(ValueError, match="no kubeconfig"):
+        of_kubeconfig(tmp_path / "empty")
+
+
+def test_outside_of_a_pod_a_kubeconfig_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="name a kubeconfig"):
+        of_pod(tmp_path, {})

@@ -1,0 +1,100 @@
+"""What may be said of a Kubernetes cluster, what its refusals mean, and which rights are asked for."""
+
+from typing import Any
+
+import pytest
+
+from core.errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from workers.executors.kubernetes.client import Refused, path_of
+from workers.executors.kubernetes.objects import quantity
+from workers.executors.kubernetes.options import Share, parse
+from workers.executors.kubernetes.refusals import error_of
+from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS, rules
+
+
+def test_options_have_defaults_and_are_read_at_every_depth() -> None:
+    found = parse({"images": {"tag": "abc"}, "host": {"cpu": "2", "memory": "4Gi"}, "pull_secrets": ["a"]})
+    assert (found.images.tag, found.images.prefix, found.host) == ("abc", "windtunnel-", Share(cpu="2", memory="4Gi"))
+    assert found.namespace == "windtunnel-{project}" and not found.shared_namespace
+    assert parse({"namespace": "sims"}).shared_namespace
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kubeconfg": "x"}, "have no 'kubeconfg'; they have kubeconfig"),
+        ({"images": {"curier": "x"}}, "have no images: 'curier'"),
+        ({"courier": {"cpu": "1"}}, "memory"),
+        ({"seats": "many"}, "seats"),
+        ({"seats": 0}, "seats is at least 1"),
+        ({"pull_policy": "Sometimes"}, "one of Always, IfNotPresent, Never"),
+        ({"namespace": "Bad Name"}, "namespace"),
+        ({"namespace": "a-{user}"}, "namespace"),
+        ({"installation": "x/y"}, "installation"),
+    ],
+)
+def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("{", r"\{")):
+        parse(given)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind", "words"),
+    [
+        (403, 'secrets "x" is forbidden: exceeded quota: q, requested: count/secrets=1', ClusterFull, "quota of ns"),
+        (403, 'jobsets "x" is forbidden: status unknown for quota: q', ClusterFull, "quota of ns"),
+        (
+            403,
+            'jobs "x" is forbidden: unable to create new content in namespace ns because it is being terminated',
+            ClusterFull,
+            "taken again once it is back",
+        ),
+        (
+            403,
+            'jobsets.jobset.x-k8s.io is forbidden: User "u" cannot create resource "jobsets" in API group '
+            '"jobset.x-k8s.io" in the namespace "ns"',
+            NotGranted,
+            "may not create jobsets.jobset.x-k8s.io in ns",
+        ),
+        (404, 'namespaces "ns" not found', LaunchRefused, "kubectl create namespace ns"),
+        (422, 'JobSet "x" is invalid: spec: no', LaunchRefused, "JobSet"),
+        (400, 'admission webhook "a" denied the request: no sims on Sunday', LaunchRefused, "no sims on Sunday"),
+    ],
+)
+def test_a_refusal_says_what_to_do(status: int, message: str, kind: type[PlatformError], words: str) -> None:
+    error = error_of(Refused(status, "", message), "ns")
+    assert type(error) is kind and words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2", 2),
+        ("100m", 0.1),
+        ("1Ki", 1024),
+        ("1.5Gi", 1.5 * 2**30),
+        ("1k", 1000),
+        ("25M", 25e6),
+        ("1e3", 1000),
+        (4, 4),
+    ],
+)
+def test_quantities_are_read_as_kubernetes_writes_them(text: str | int, value: float) -> None:
+    assert quantity(text) == pytest.approx(value)
+
+
+def test_paths_are_those_of_the_api() -> None:
+    assert path_of("v1", "pods", "ns", "p", "log") == "/api/v1/namespaces/ns/pods/p/log"
+    assert path_of("batch/v1", "jobs") == "/apis/batch/v1/jobs"
+    assert path_of("v1", "pods", "a/../b") == "/api/v1/namespaces/a%2F..%2Fb/pods"
+
+
+def test_no_right_reads_a_secret_or_is_a_wildcard() -> None:
+    for right in (*RIGHTS, NAMESPACES):
+        assert "*" not in (right.group, right.resource, *right.verbs)
+        assert right.why
+        if right.resource == "secrets":
+            assert right.verbs == ("create", "delete")
+        if right.resource in ("pods", "events", "nodes"):
+            assert right.verbs == ("list",)
+    assert rules()[0]["apiGroups"] == ["jobset.x-k8s.io"]

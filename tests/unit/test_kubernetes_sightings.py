@@ -1,0 +1,257 @@
+"""What is told of a launch by what a real cluster had of it (tests/recorded), and by what none could be made to say."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from core.domain.launches import Phase, Sighting
+from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
+from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
+from workers.executors.kubernetes.sightings import grouped, phase_of, settled, sighting
+
+RECORDED = Path(__file__).parents[1] / "recorded/kubernetes"
+PATIENCE = 120.0
+
+
+def scene(name: str) -> tuple[Owner, list[Pod], list[Event]]:
+    """Read what a cluster had of one launch."""
+    found = json.loads((RECORDED / f"{name}.json").read_text())
+    owner = msgspec.convert(found["jobsets"][0], Owner)
+    pods, events = msgspec.convert(found["pods"], list[Pod]), msgspec.convert(found["events"], list[Event])
+    return owner, pods, grouped(events, {owner.metadata.name: owner.metadata.launch}).get(owner.metadata.launch, [])
+
+
+def seen(name: str, after: float = 5.0) -> Sighting:
+    owner, pods, events = scene(name)
+    assert owner.metadata.creation_timestamp is not None
+    now = owner.metadata.creation_timestamp + timedelta(seconds=after)
+    return sighting(owner, pods, events, now=now, patience=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "words"),
+    [
+        ("never", Phase.STARTING, "The node has no image windtunnel.local/none:1 for the courier,"),
+        ("pull", Phase.STARTING, "The image 127.0.0.1:9/none:1 of the courier cannot be pulled ("),
+        ("name", Phase.STARTING, "UPPER!! is no name of an image (courier)."),
+        ("cpu", Phase.STARTING, "No node has room: not enough cpu, not enough nvidia.com/gpu on 1 nodes ("),
+        ("oom", Phase.RUNNING, "The host needed more than its 32Mi of memory and was killed."),
+        ("nosecret", Phase.STARTING, "A pod waits for a volume: MountVolume.SetUp failed"),
+        ("suspend", Phase.SUSPENDED, "It is suspended in the cluster."),
+        ("unsafe", Phase.STARTING, "The namespace's pod security refuses our pods:"),
+        ("quota", Phase.RUNNING, "The project's quota in the cluster is used up ("),
+    ],
+)
+def test_what_holds_a_launch_up_is_one_sentence(name: str, phase: Phase, words: str) -> None:
+    found = seen(name)
+    assert found.phase is phase
+    assert found.notes[0].words.startswith(words)
+    assert not found.hopeless, "not before patience is at its end"
+    assert len({one.key for one in found.notes}) == len(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "hopeless"),
+    [
+        ("never", True),
+        ("pull", True),
+        ("name", True),
+        ("unsafe", True),
+        ("cpu", False),
+        ("oom", False),
+        ("quota", False),
+    ],
+)
+def test_only_what_lasts_is_hopeless_and_only_after_patience(name: str, hopeless: bool) -> None:
+    found = seen(name, after=PATIENCE + 60)
+    assert found.hopeless is hopeless
+    assert not hopeless or found.reason == found.notes[0].words
+
+
+def test_a_launch_that_ended_well_has_no_reason() -> None:
+    assert seen("good") == Sighting(id="goodx1x1", phase=Phase.ENDED, exit=0)
+    assert settled(scene("good")[0])
+
+
+def test_a_launch_that_failed_tells_its_couriers_exit_and_last_words() -> None:
+    found = seen("exit")
+    assert (found.phase, found.exit, found.hopeless) == (Phase.ENDED, 70, True)
+    assert found.reason == "its courier ended with exit code 70: model [31mmissing"
+
+
+def owner(*conditions: tuple[str, str], kind: str = "job", reason: str = "", **spec: Any) -> Owner:
+    status = {"conditions": [{"type": one, "status": truth, "reason": reason} for one, truth in conditions]}
+    labels = {"windtunnel/launch": "ax1x1"}
+    return msgspec.convert({"metadata": {"name": "wt-a", "labels": labels}, "spec": spec, "status": status}, Owner)
+
+
+def pod(status: Mapping[str, Any], age: float = 0.0) -> Pod:
+    made = NOW - timedelta(seconds=age)
+    container = {"name": "courier", "image": "c:1", "resources": {"limits": {"memory": "1Gi"}}}
+    spec = {"nodeName": "n1", "containers": [container]}
+    document = {"metadata": {"name": "p", "creationTimestamp": made.isoformat()}, "spec": spec, "status": status}
+    return msgspec.convert(document, Pod)
+
+
+NOW = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+
+
+def told(status: Mapping[str, Any]) -> str:
+    found = sighting(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
+    return " ".join(one.words for one in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "spec", "phase"),
+    [
+        ((("Completed", "True"),), {}, Phase.ENDED),  # a JobSet
+        ((("Complete", "True"),), {"parallelism": 1}, Phase.ENDED),  # a Job, or a TrainJob
+        ((("Succeeded", "True"), ("Running", "False")), {}, Phase.ENDED),  # an MPIJob
+        ((("Failed", "True"),), {}, Phase.ENDED),
+        ((("Failed", "False"), ("Running", "True")), {}, Phase.RUNNING),
+        ((("Suspended", "True"),), {"suspend": True}, Phase.SUSPENDED),
+        ((), {"runPolicy": {"suspend": True}}, Phase.SUSPENDED),
+        ((), {"parallelism": 2}, Phase.STARTING),
+        ((), {}, Phase.STARTING),
+    ],
+)
+def test_all_kinds_of_owners_tell_their_phase(
+    conditions: tuple[tuple[str, str], ...], spec: dict[str, Any], phase: Phase
+) -> None:
+    assert phase_of(owner(*conditions, **spec)) is phase
+
+
+def test_a_jobset_runs_once_all_its_jobs_do() -> None:
+    for ready, phase in ((0, Phase.STARTING), (1, Phase.STARTING), (2, Phase.RUNNING)):
+        status = {"replicatedJobsStatus": [{"name": "w", "ready": ready, "active": 2}, {"name": "l", "succeeded": 0}]}
+        spec = {"replicatedJobs": [{"name": "w", "replicas": 2}]}
+        assert phase_of(msgspec.convert({"spec": spec, "status": status}, Owner)) is phase
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, "evicted from its node (low on memory)"),
+        ({"phase": "Failed", "reason": "NodeLost"}, "The node n1 does not answer any more."),
+        ({"phase": "Failed", "reason": "Terminated"}, "its node, which shut down"),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, "no processor left"),
+        (
+            {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
+            "made room for one of higher priority",
+        ),
+        (
+            {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]},
+            "Its work is done again elsewhere.",
+        ),
+        (
+            {"conditions": [{"type": "Ready", "status": "False", "reason": "NodeStatusUnknown"}]},
+            "The node n1 does not answer any more.",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "g"}]},
+            "Somebody's gate holds its pods back (g).",
+        ),
+    ],
+)
+def test_a_pod_that_lost_its_place_says_so(status: dict[str, Any], words: str) -> None:
+    assert words in told(status)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "x" not found'}},
+            "may have been deleted",
+        ),
+        ({"waiting": {"reason": "ContainerCreating"}}, ""),
+        ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "The courier needed more than its 1Gi of memory"),
+        ({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no python"}}, "(no python)"[1:-1]),
+        ({"running": {}}, ""),
+    ],
+)
+def test_a_container_that_does_not_run_says_why(state: dict[str, Any], words: str) -> None:
+    status = {"phase": "Pending", "containerStatuses": [{"name": "courier", "image": "c:1", "state": state}]}
+    assert words in told(status) and bool(words) is bool(told(status))
+
+
+def test_a_launch_with_one_pod_that_can_go_on_is_not_hopeless() -> None:
+    bad = {"name": "courier", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    stuck, fine = pod({"phase": "Pending", "containerStatuses": [bad]}, age=500), pod({"phase": "Pending"}, age=500)
+    whole = owner(parallelism=2)
+    assert sighting(whole, [stuck], now=NOW, patience=PATIENCE).hopeless
+    assert not sighting(whole, [stuck, fine], now=NOW, patience=PATIENCE).hopeless
+    running = pod({"phase": "Running"}, age=500)
+    assert sighting(whole, [stuck, running], now=NOW, patience=PATIENCE).phase is Phase.RUNNING
+
+
+def test_a_courier_that_was_killed_is_told_by_the_signals_name() -> None:
+    status = {"name": "courier", "state": {"terminated": {"exitCode": 137}}}
+    failed = pod({"phase": "Failed", "containerStatuses": [status]})
+    found = sighting(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    assert (found.exit, found.reason) == (137, "its courier was ended by SIGKILL")
+
+
+def test_a_launch_that_took_too_long_says_so() -> None:
+    found = sighting(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
+    assert found.reason == "It took longer than it was given, and the cluster ended it."
+
+
+def test_the_clusters_own_queue_says_what_it_waits_for() -> None:
+    condition = {"type": "QuotaReserved", "status": "False", "message": "couldn't assign flavors to pod set w"}
+    workload = msgspec.convert({"status": {"conditions": [condition]}}, Workload)
+    found = sighting(owner(suspend=True), workloads=[workload], now=NOW, patience=PATIENCE)
+    assert [one.words for one in found.notes] == [
+        "It waits in the cluster's own queue: couldn't assign flavors to pod set w."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "fact"),
+    [
+        ('pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1', "quota"),
+        ('pods "x" is forbidden: violates PodSecurity "restricted:latest": ...', "security"),
+        ('admission webhook "a.b" denied the request: no', "denied"),
+        ('Internal error occurred: failed calling webhook "a.b": connection refused', "webhook"),
+        ('pods "x" is forbidden: User "y" cannot create resource', "forbidden"),
+        ("something new", "FailedCreate"),
+    ],
+)
+def test_why_a_pod_could_not_be_made_is_told_apart(message: str, fact: str) -> None:
+    assert of_failure(message) == fact
+
+
+def test_what_strangers_write_is_one_short_printable_line() -> None:
+    assert clean("a\x1b[31m\r\nb\u202e\tc") == "a [31m b c"
+    assert len(clean("x" * 10_000)) == 300
+    assert "\x1b" not in note("OOMKilled", "host", "\x1b[0m").words
+
+
+def test_every_saying_can_be_said_and_ends_as_a_sentence() -> None:
+    for fact in SAYINGS:
+        words = note(fact, "host", "thing", "because.").words
+        assert "{" not in words and words.endswith(".") and ".." not in words and len(words) < 300
+
+
+def test_the_schedulers_words_tell_what_is_lacking() -> None:
+    said = "0/9 nodes are available: 3 Insufficient rdma/hca, 6 node(s) had untolerated taint {gpu: yes}. x"
+    assert lacking(said) == "not enough rdma/hca, taints that are not tolerated on 9 nodes"
+    assert lacking("no nodes available to schedule pods") == "no node at all"
+    assert lacking("what nobody knows") == "none fits"
+
+
+def test_events_go_to_the_launch_whose_name_their_objects_begin_with() -> None:
+    events = [
+        msgspec.convert({"involvedObject": {"kind": "Pod", "name": name}}, Event)
+        for name in ("wt-a-w-0-0-x", "wt-ab-w-0-0-x", "wt-a", "other")
+    ]
+    found = grouped(events, {"wt-a": "a", "wt-ab": "ab"})
+    assert {launch: [one.involved_object.name for one in those] for launch, those in found.items()} == {
+        "a": ["wt-a-w-0-0-x", "wt-a"],
+        "ab": ["wt-ab-w-0-0-x"],
+    }
