@@ -50,6 +50,10 @@ SAID: Mapping[str, Mapping[str, Any]] = {
     "clients hash by themselves": {"trial": True, "scs": {"envoy": {"enabled": False}}},
     "no cache": {"trial": True, "scs": {"enabled": False}},
     "dispatch makes namespaces": {"trial": True, "projects": {"create": True, "list": []}},
+    "one namespace for all projects": {
+        "trial": True,
+        "projects": {"namespace": "launches", "list": [{"name": "red"}, {"name": "blue"}]},
+    },
     "launches elsewhere": {
         "trial": True,
         "executors": {"cluster": {"enabled": False}, "others": [{"name": "farm", "kind": "slurm", "options": {}}]},
