@@ -1,11 +1,13 @@
 """A real Slurm of one node for tests: its daemons in a folder, on ports and with a key of their own."""
 
+import contextlib
 import os
 import pwd
 import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runtimes import catalogue, environments
 from workers.executors.contexts import Here
 from workers.executors.slurm import SlurmExecutor
 from workers.executors.slurm import open as open_executor
@@ -99,6 +102,9 @@ class Slurm:
             )
         )
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        # Jobs belong to nobody who dies with us: when we are gone, however that came, its standard input ends.
+        sweeping = [sys.executable, "-m", "tests.slurm", str(self.conf)]
+        self._sweeper = subprocess.Popen(sweeping, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
         self.start("munged")
         until(lambda: (folder / "munge.sock").exists())
         self.start("slurmctld")
@@ -152,26 +158,43 @@ class Slurm:
 
     def processes(self) -> list[int]:
         """Return every process that belongs to it: daemons, and what runs jobs."""
-        mark = f"SLURM_CONF={self.conf}".encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (path / "environ").read_bytes().split(b"\0"):
-                    found.append(int(path.name))
-            except OSError:
-                continue  # it has ended, or is nothing of ours
-        return found
+        return processes_of(self.conf)
 
     def close(self) -> None:
         """End everything that belongs to it."""
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
-        for pid in self.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        sweep(self.conf)
         until(lambda: not self.processes())
+        self._sweeper.communicate(timeout=PATIENCE)
+
+
+def processes_of(conf: Path) -> list[int]:
+    """Return the processes that were started with this configuration."""
+    mark = f"SLURM_CONF={conf}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+        except OSError:
+            continue  # it has ended, or is nothing of ours
+    return found
+
+
+def sweep(conf: Path) -> None:
+    """End them all at once."""
+    for pid in processes_of(conf):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def prepared() -> Path:
+    """Return a folder with the environments that launches of `noop` need."""
+    folder = ROOT / "var/environments"
+    for one in (catalogue.runtimes()["python"].formats["python"].environment, catalogue.simulators()["noop"]):
+        environments.prepare(one, folder, lambda text, part: None)
+    return folder
 
 
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
@@ -202,3 +225,8 @@ def own_slurm(tmp_path: Path) -> Iterator[Slurm]:
     made = Slurm(tmp_path / "slurm")
     yield made
     made.close()
+
+
+if __name__ == "__main__":
+    sys.stdin.read()
+    sweep(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The executor's contract, kept by the one in memory and by the one that asks a real agent for real processes."""
+"""The executor's contract, kept by the one in memory, by the one that asks a real agent, by the one of a real Slurm."""
 
 import os
 import signal
@@ -18,7 +18,9 @@ from core.errors import PlatformError, Unsafe
 from datasets.catalogue import datasets
 from datasets.staging import NodeCache
 from datasets.stores.filesystem import FilesystemStore
-from runtimes import catalogue, environments
+from tests.slurm import Slurm, executor_on, prepared
+from tests.slurm import shared_slurm as shared_slurm  # a fixture is found by its name in here
+from tests.slurm import slurm as slurm
 from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
 from workers.executors.base import Executor
 from workers.executors.fake import FakeExecutor
@@ -28,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
@@ -53,11 +55,8 @@ class Agent:
         self.home = home
         self.environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_WORKERS": "2", **settings}
         (home / "run").mkdir(parents=True, exist_ok=True)
-        prepared = ROOT / "var/environments"
-        for one in (catalogue.runtimes()["python"].formats["python"].environment, catalogue.simulators()["noop"]):
-            environments.prepare(one, prepared, lambda text, part: None)
         if not (home / "environments").exists():
-            (home / "environments").symlink_to(prepared)
+            (home / "environments").symlink_to(prepared())
         FilesystemStore(home / "objects").put("models/m", (MODEL,))
         self.start()
 
@@ -113,17 +112,21 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
     """A hundred thousand tasks of a millisecond: a launch that lasts until it is ended."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 1}}
-    made = Drivers(tmp_path, total=100_000, play=play)
+    made = Drivers(tmp_path, total=100_000, play=play, model=MODEL)
     yield made
     made.close()
 
 
-@pytest.fixture(params=["fake", "local"])
-def bench(request: pytest.FixtureRequest) -> Bench:
+@pytest.fixture(params=["fake", "local", "slurm"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     if request.param == "fake":
         fake = FakeExecutor(cores=2)
         return Bench(fake, launch_of("http://127.0.0.1:1"), lambda: fake.end(LAUNCH))
-    agent, drivers = request.getfixturevalue("agent"), request.getfixturevalue("drivers")
+    drivers = request.getfixturevalue("drivers")
+    if request.param == "slurm":
+        slurm: Slurm = request.getfixturevalue("slurm")
+        return Bench(executor_on(slurm, tmp_path, prepared()), launch_of(drivers.url), drivers.cancel)
+    agent = request.getfixturevalue("agent")
     return Bench(agent.executor, launch_of(drivers.url), drivers.cancel)
 
 
@@ -168,6 +171,14 @@ def test_a_launch_holds_its_cores_until_it_ends(bench: Bench) -> None:
     bench.finish()
     until(lambda: bench.executor.capacity()["cpu"] == 2)
     assert bench.executor.capacity()["memory"] > 0
+
+
+def test_launches_that_nobody_knows_are_strays(bench: Bench) -> None:
+    bench.executor.submit(bench.launch)
+    assert list(bench.executor.strays([])) == [bench.launch.id]
+    assert list(bench.executor.strays([bench.launch.id])) == []
+    bench.executor.cancel(bench.launch.id)
+    assert list(bench.executor.strays([])) == []
 
 
 def test_logs_end_with_the_launch(bench: Bench) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,24 @@ import pytest
 
 from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
 from core.errors import PlatformError, Unsupported
-from tests.slurm import Slurm, executor_on, until
+from datasets.catalogue import datasets
+from tests.slurm import ROOT, Slurm, executor_on, prepared, until
 from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
 from tests.slurm import shared_slurm as shared_slurm
 from tests.slurm import slurm as slurm
+from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
 from workers.executors.slurm import SlurmExecutor
 
 ID = "s1x1x0"
+MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
+TASKS = 1000
+VERSION = datasets()["noop"].version
 WAITS = "echo waiting; exec sleep 600"
 
 
 def launch_of(id: str = ID, **changes: Any) -> Launch:
     said: dict[str, Any] = {"id": id, "simulation_id": "s1", "attempt": 1, "url": "http://127.0.0.1:1", "workers": 2}
-    said |= {"runtime": "python", "format": "python", "dataset": "noop", "version": "1", "token": "not-to-be-seen"}
+    said |= {"runtime": "python", "format": "python", "dataset": "noop", "version": VERSION, "token": "not-to-be-seen"}
     return Launch(**(said | {"model_digest": "d", "model_key": "m"} | changes))
 
 
@@ -34,7 +39,7 @@ def opener(slurm: Slurm, folder: Path) -> Opened:
         program = folder / "program"
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-        return executor_on(slurm, folder / name, folder, python=str(program), **options)
+        return executor_on(slurm, folder / name, prepared(), python=str(program), **options)
 
     return opened
 
@@ -42,6 +47,22 @@ def opener(slurm: Slurm, folder: Path) -> Opened:
 @pytest.fixture
 def executor(slurm: Slurm, tmp_path: Path) -> Opened:
     return opener(slurm, tmp_path)
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Iterator[Drivers]:
+    """Tasks of some milliseconds each."""
+    definition = dict(datasets()["noop"].definition)
+    play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 5}}
+    made = Drivers(tmp_path, total=TASKS, play=play, ttl=2.0, model=MODEL)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
+    """One whose jobs are real couriers."""
+    return executor_on(slurm, tmp_path / "home", prepared())
 
 
 def seen(executor: SlurmExecutor, id: str = ID) -> Sighting | None:
@@ -272,3 +293,29 @@ def test_what_slurm_has_forgotten_has_ended_and_is_not_submitted_again(own_slurm
     assert "no longer knows" in str(comes(executor, Phase.ENDED).reason)
     executor.submit(launch_of())
     assert jobs(own_slurm, "all") == []
+
+
+def test_couriers_play_a_simulation_to_its_end_at_the_width_they_are_given(
+    drivers: Drivers, real: SlurmExecutor
+) -> None:
+    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url, workers=1))
+    until(lambda: "report" in drivers.asked)
+    real.resize(LAUNCH, 2)
+    until(lambda: len(drivers.results()) == TASKS)
+    drivers.settle()
+    assert comes(real, Phase.ENDED, LAUNCH) == Sighting(id=LAUNCH, phase=Phase.ENDED, exit=0)
+    assert b"no more work" in b"".join(real.logs(LAUNCH, 0))
+    real.cancel(LAUNCH)
+
+
+def test_a_courier_that_is_killed_costs_no_result(
+    slurm: Slurm, drivers: Drivers, real: SlurmExecutor, tmp_path: Path
+) -> None:
+    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url))
+    until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in drivers.asked)
+    slurm.ask("scancel", "--signal=KILL", "--full", slurm.ask("squeue", "--noheader", "--format=%A").split()[0])
+    until(lambda: drivers.leases.expire() == [] and len(drivers.results()) == TASKS)
+    assert [line["task"] for line in drivers.results()] == list(range(TASKS))
+    drivers.settle()
+    assert comes(real, Phase.ENDED, LAUNCH).reason
+    real.cancel(LAUNCH)

@@ -4,19 +4,22 @@ import shlex
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import Unsupported
+from core.errors import PlatformError, Unsupported
+from workers.crews import Kind, kit_for
 from workers.executors.contexts import Here
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, Options, arguments, array_of, sight
 
 SOURCE = Path(__file__).parents[3]
+#: Stands for the number of a courier in what all of a launch read.
+TASK = "%TASK%"
 #: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
 LOOK, ASK = 0.5, 5.0
 
@@ -25,7 +28,7 @@ def open(name: str, options: Mapping[str, Any], here: Here) -> "SlurmExecutor":
     """Make the executor of a context."""
     read = Options.of(options)
     folder = Path(read.folder) if read.folder else here.home / "slurm" / name
-    return SlurmExecutor(name, read, folder, here.environments)
+    return SlurmExecutor(name, read, folder, here.environments, here.home / "plays")
 
 
 class SlurmExecutor:
@@ -33,10 +36,11 @@ class SlurmExecutor:
 
     own_environments = False
 
-    def __init__(self, name: str, options: Options, folder: Path, environments: Path) -> None:
+    def __init__(self, name: str, options: Options, folder: Path, environments: Path, plays: Path) -> None:
         self.name = name
         self._options = options
         self._environments = environments.resolve()
+        self._plays = plays.resolve()
         self._folders = Folders(folder)
         self._commands = Commands(options.conf, options.partition, options.patience)
         self._template = Template(Path(options.template or Path(__file__).with_name("job.sh")).read_text())
@@ -50,10 +54,8 @@ class SlurmExecutor:
                 return
             # It may have been taken by a submission that did not live to note it.
             if launch.id not in self._jobs():
-                told = asdict(launch) | {"environments": str(self._environments)}
-                told["url"] = self._options.drivers_url or launch.url
                 asked = arguments(launch, self._options)
-                self._folders.write(launch.id, told, told.pop("token"), asked)
+                self._folders.write(launch.id, self._document(launch), launch.token, asked)
                 try:
                     self._sbatch(launch.id, asked, range(launch.workers))
                 except OSError:
@@ -140,10 +142,26 @@ class SlurmExecutor:
             return replace(seen, reason=f"{seen.reason} ({words})")
         return seen
 
+    def _document(self, launch: Launch) -> dict[str, Any]:
+        """Return what every courier of a launch reads; each puts its own number in."""
+        kind = Kind(launch.runtime, launch.format, launch.dataset, launch.version, launch.play)
+        # Level 0: what a node can confine is seen there.
+        kit = kit_for(kind, self._environments, 0 if self._options.sandbox else None, self._plays)
+        if kit is None:
+            raise PlatformError(f"The environments for {kind.runtime} and {kind.dataset} are not ready.")
+        return {
+            "id": launch.id,
+            "url": self._options.drivers_url or launch.url,
+            "token_file": str(self._folders.of(launch.id) / "token"),
+            "workers": 1,
+            "kit": kit.describe(),
+            "files": str(self._folders.of(launch.id) / f"task.{TASK}" / "files"),
+            "name": TASK,
+        }
+
     def _sbatch(self, launch_id: str, asked: Sequence[str], tasks: Iterable[int]) -> None:
         folder = self._folders.of(launch_id)
         script = self._template.substitute(
-            launch=shlex.quote(str(folder / "launch.json")),
             python=shlex.quote(self._options.python or sys.executable),
             source=shlex.quote(str(SOURCE)),
             prolog=self._options.prolog,

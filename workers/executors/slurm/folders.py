@@ -47,7 +47,7 @@ class Folders:
         secret = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(secret, "w") as file:
             file.write(token)
-        (folder / "launch.json").write_text(json.dumps({**told, "token_file": str(folder / "token")}))
+        (folder / "launch.json").write_text(json.dumps(told))
         (folder / "arguments.json").write_text(json.dumps(list(arguments)))
 
     def arguments(self, launch_id: str) -> list[str]:

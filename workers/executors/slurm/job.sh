@@ -3,8 +3,9 @@
 task=$${SLURM_ARRAY_TASK_ID:-0}
 # A submission whose answer was lost is made again: the first to come here does the work, and the other has none.
 mkdir "task.$$task" 2>/dev/null || exit 0
+sed "s/%TASK%/$$task/g" launch.json > "task.$$task/launch.json" || exit 76
 $prolog
-PYTHONPATH=$source $python -m workers.courier --launch $launch
+PYTHONPATH=$source $python -m workers.courier --launch "$$PWD/task.$$task/launch.json"
 code=$$?
 echo "$$code" > "task.$$task/.exit" && mv "task.$$task/.exit" "task.$$task/exit"
 exit "$$code"

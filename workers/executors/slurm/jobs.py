@@ -26,6 +26,7 @@ class Options:
 
     ``folder`` is where launches lie: on a file system that nodes see at the same path, as they see the environments and
     our sources. ``minutes`` is the longest a job may run; 0: as the partition says. ``gres`` translates resources.
+    Without ``sandbox``, models run as the platform's user may: only where every model is trusted.
     """
 
     conf: str = ""
@@ -40,6 +41,7 @@ class Options:
     minutes: int = 0
     python: str = ""
     prolog: str = ""
+    sandbox: bool = True
     template: str = ""
     patience: float = 15.0  # seconds that a command may take
     gres: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
