@@ -82,8 +82,9 @@ def kubelet_settings(network: Network, folder: Path, socket: Path, authority: Pa
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        # else a secret that is written while its pod starts, as operators' certificates are, is seen a minute later
+        "syncFrequency": "2s",
         "nodeStatusUpdateFrequency": "4s",
-        "shutdownGracePeriod": "0s",
     }
     return json.dumps(settings, indent=1)
 
