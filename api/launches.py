@@ -134,7 +134,10 @@ def _file(leases: Leases, launch: Known, name: str, environ: Environ, start: Sta
     stop = min(parcel.size, int(asked[2]) + 1) if asked and asked[2] else parcel.size
     headers = [("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes")]
     if asked and not first < stop:
-        start("416 Range Not Satisfiable", [*headers, ("Content-Range", f"bytes */{parcel.size}")])
+        start(
+            "416 Range Not Satisfiable",
+            [*headers, ("Content-Range", f"bytes */{parcel.size}"), ("Content-Length", "0")],
+        )
         return []
     pieces = leases.read(parcel, first, stop)
     begun = next(pieces, b"")  # a store that does not answer is told of before the head is sent

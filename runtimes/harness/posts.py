@@ -105,6 +105,11 @@ class Posts:
         os.set_blocking(output, False)
         return Ward(birth.name, output, leash, lambda: self._lost(f"the {birth.module}'s container ended"))
 
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for one in (self._listener, *self._posts.values()):
+            one.close()
+
     def _arrived(self) -> None:
         """Let in the first of each user that is expected, and nobody else, ever."""
         connection, _ = self._listener.accept()

@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 SITE = sysconfig.get_path("purelib")
 USERS = {"courier": 10001, "player": 10002, "host": 10003}
 #: Becomes the container's user, with nothing but what that user may do, and then its first process.
-BEGIN = 'exec setpriv --reuid "$0" --regid "$0" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'
+BEGIN = (
+    'mount --rbind / "$ROOT"; exec chroot "$ROOT" setpriv --reuid "$0" --regid "$0" --clear-groups'
+    ' --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'
+)
 
 
 class Image:
@@ -31,6 +34,9 @@ class Image:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
         self.python = python_for_all(folder)
+        #: Where each container has its root: who is not at the machine's own makes no user namespaces, as in a pod.
+        self.root = folder / "root"
+        self.root.mkdir()
 
 
 class Container:
@@ -47,7 +53,7 @@ class Container:
         self.name = name
         self.process = subprocess.Popen(
             ["unshare", *spaces, "sh", "-c", script, str(USERS[name]), str(image.python), "-S", "-B", *command],
-            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": f"{ROOT}:{SITE}"},
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": f"{ROOT}:{SITE}", "ROOT": str(image.root)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

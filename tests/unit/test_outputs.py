@@ -1,7 +1,7 @@
 """What models print is held to a rate and a cap, and what is left out is said."""
 
-from runtimes.harness.outputs import Outputs
 from runtimes.harness.births import ending
+from runtimes.harness.outputs import Outputs
 from runtimes.harness.seats import blend, flush_after
 
 
