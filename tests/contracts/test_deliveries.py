@@ -1,4 +1,4 @@
-"""What a courier fetches is whole and right, or not there: from the cache or the drivers' surface, resumed on its way."""
+"""What a courier fetches is whole and right, or not there: from the cache or the surface, resumed on its way."""
 
 import hashlib
 import http.client
