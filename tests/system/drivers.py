@@ -64,7 +64,9 @@ class Drivers:
         ttl: float = 10.0,
         model: bytes | None = None,
         packed: bytes | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
+        self._host = host
         self.database = Database(f"sqlite:///{folder / 'drivers.db'}")
         migrate(self.database)
         self.store = FilesystemStore(folder / "objects")
@@ -120,11 +122,11 @@ class Drivers:
     @property
     def url(self) -> str:
         """Where couriers ask."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     def open(self) -> None:
         """Listen, on the same port as before if there was one."""
-        self._server = make_server("127.0.0.1", self._port, self._application, _Server, _Quiet)
+        self._server = make_server(self._host, self._port, self._application, _Server, _Quiet)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 

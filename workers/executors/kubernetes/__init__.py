@@ -9,6 +9,9 @@ from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.measures import Measures
 from workers.executors.kubernetes.options import parse
 
+#: Images bring what a launch runs in.
+OWN_ENVIRONMENTS = True
+
 if TYPE_CHECKING:
     from workers.executors.contexts import Here
 

@@ -1,0 +1,362 @@
+"""The executor's contract on a real cluster, with real couriers in its pods; and what can go wrong only there."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.domain.launches import Launch, Phase, Placement, Sighting
+from core.errors import ClusterFull, LaunchRefused, NotGranted
+from datasets import playing
+from datasets.catalogue import datasets
+from runtimes.images import build, names
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import Account
+from tests.contracts.test_executor import (
+    MODEL,
+    Bench,
+    launch_of,
+    test_a_launch_holds_its_cores_until_it_ends,
+    test_a_launch_is_seen_until_it_has_ended,
+    test_cancelling_forgets_and_twice_is_harmless,
+    test_logs_end_with_the_launch,
+    test_submitting_twice_is_harmless,
+    test_what_was_never_submitted_is_not_seen,
+    until,
+)
+from tests.system.drivers import LAUNCH, Drivers
+from workers.executors import kubernetes
+from workers.executors.contexts import Here
+from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS, rules
+
+#: The port's contract: the very functions that every other executor is held to.
+CONTRACT = (
+    test_a_launch_is_seen_until_it_has_ended,
+    test_submitting_twice_is_harmless,
+    test_what_was_never_submitted_is_not_seen,
+    test_cancelling_forgets_and_twice_is_harmless,
+    test_a_launch_holds_its_cores_until_it_ends,
+    test_logs_end_with_the_launch,
+)
+ROOT = Path(__file__).parents[2]
+#: What is made of a launch, directly or by the cluster.
+MADE = "jobsets,jobs,pods,secrets,services,networkpolicies"
+SMALL = {"cpu": "10m", "memory": "256Mi"}
+Open = Callable[..., KubernetesExecutor]
+
+
+@pytest.fixture(scope="module")
+def images(own_cluster: Cluster) -> dict[str, str]:
+    """What a launch of these tests runs in, made from the code at hand."""
+    own_cluster.jobset()
+    made = {name: build.build(names.images()[name], ROOT / "var/images") for name in ("server", "python", "noop")}
+    for one in made.values():
+        own_cluster.import_image(one.archive)
+    return {"courier": made["server"].reference}
+
+
+@pytest.fixture
+def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_path: Path) -> Open:
+    """Open an executor whose pods run in this test's namespace."""
+    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, drivers_url="")
+
+    def make(**options: Any) -> KubernetesExecutor:
+        given = {
+            "kubeconfig": str(own_cluster.kubeconfig),
+            "namespace": namespace,
+            "installation": namespace,
+            "images": images,
+            "pull_policy": "Never",
+            "cores": 2,
+            **{part: SMALL for part in ("courier", "player", "host")},
+        }
+        return kubernetes.open("west", given | options, here)
+
+    return make
+
+
+@pytest.fixture
+def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+    """A hundred thousand tasks of a millisecond, where pods can ask for them."""
+    play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
+    play |= {"params": {"sleep_ms": 1}}
+    packed = b"".join(playing.pack(datasets()["noop"].folder))
+    host = own_cluster.host_address
+    made = Drivers(tmp_path, total=100_000, play=play, model=MODEL, packed=packed, host=host)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bench(opened: Open, drivers: Drivers) -> Bench:
+    return Bench(opened(), launch_of(drivers.url), drivers.cancel)
+
+
+def idle(**changes: Any) -> Launch:
+    """Return a launch whose couriers find nobody to ask, for what goes wrong before they would."""
+    return launch_of("http://192.0.2.1:1", **changes)
+
+
+def seen(executor: KubernetesExecutor, so: Callable[[Sighting], bool]) -> Sighting:
+    """Look until it is so."""
+    found: list[Sighting] = []
+
+    def look() -> bool:
+        found[:] = executor.observe([LAUNCH]).values()
+        return bool(found) and so(found[0])
+
+    until(look, 120)
+    return found[0]
+
+
+def left(cluster: Cluster, namespace: str) -> str:
+    return cluster.kubectl("get", MADE, "-n", namespace, "-o", "name").strip()
+
+
+def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
+    own_cluster: Cluster, bench: Bench, namespace: str
+) -> None:
+    bench.executor.submit(bench.launch)
+    until(lambda: bench.phase() is Phase.RUNNING)
+    kinds = {line.split(".")[0].split("/")[0] for line in left(own_cluster, namespace).splitlines()}
+    assert {"jobset", "job", "pod", "secret", "networkpolicy"} <= kinds
+    bench.executor.cancel(LAUNCH)
+    own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
+    bench.executor.submit(bench.launch)
+    assert not left(own_cluster, namespace), "what was cancelled is not brought back"
+
+
+def test_what_another_left_is_found_and_taken_away(own_cluster: Cluster, opened: Open, namespace: str) -> None:
+    opened().submit(idle())
+    own_cluster.kubectl("delete", "jobset", "-n", namespace, "--all")  # half of it
+    next_one = opened()
+    assert next_one.strays([]) == [LAUNCH] and next_one.strays([LAUNCH]) == []
+    next_one.cancel(LAUNCH)
+    assert next_one.strays([]) == []
+    own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
+
+
+def test_width_changes_while_it_runs_and_no_pod_begins_anew(own_cluster: Cluster, bench: Bench, namespace: str) -> None:
+    def pods() -> dict[str, str]:
+        found = json.loads(own_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+        return {pod["metadata"]["uid"]: pod["status"]["phase"] for pod in found}
+
+    bench.executor.submit(bench.launch)
+    until(lambda: bench.phase() is Phase.RUNNING)
+    before = pods()
+    bench.executor.resize(LAUNCH, 3)
+    until(lambda: len([phase for phase in pods().values() if phase == "Running"]) == 3)
+    assert before.items() <= pods().items()
+    assert bench.executor.capacity()["cpu"] == 0
+    bench.executor.resize(LAUNCH, 1)
+    until(lambda: len([phase for phase in pods().values() if phase == "Running"]) == 1)
+    assert bench.executor.capacity()["cpu"] == 1
+    bench.finish()
+    until(lambda: bench.phase() is Phase.ENDED)
+    bench.executor.cancel(LAUNCH)
+
+
+def test_the_log_of_a_courier_is_followed_from_its_start(bench: Bench, drivers: Drivers) -> None:
+    bench.executor.submit(bench.launch)
+    said: list[bytes] = []
+    listener = threading.Thread(target=lambda: said.extend(bench.executor.logs(LAUNCH, 1)), daemon=True)
+    listener.start()
+    until(lambda: "report" in drivers.asked)
+    bench.finish()
+    listener.join(60)
+    assert not listener.is_alive() and b"(0)" in b"".join(said)
+
+
+def test_a_missing_image_is_told_and_becomes_hopeless(opened: Open) -> None:
+    executor = opened(images={"courier": "windtunnel.local/none:1", "tag": "none"}, patience=3)
+    executor.submit(idle())
+    found = seen(executor, lambda one: one.hopeless)
+    assert found.phase is Phase.STARTING and "has no image windtunnel.local/none:1 for the courier" in str(found.reason)
+    executor.cancel(LAUNCH)
+
+
+def test_what_no_node_has_is_told_and_may_come(opened: Open) -> None:
+    executor = opened(patience=1)
+    executor.submit(idle(placement=Placement(resources={"example.com/gpu": "1"})))
+    found = seen(executor, lambda one: bool(one.notes))
+    assert "not enough example.com/gpu" in found.notes[0].words and not found.hopeless
+    executor.cancel(LAUNCH)
+
+
+def test_a_container_that_takes_too_much_memory_is_named(opened: Open) -> None:
+    executor = opened(host={"cpu": "10m", "memory": "6Mi"})
+    executor.submit(idle())
+    found = seen(executor, lambda one: any(note.key == "OOMKilled:host" for note in one.notes))
+    assert any("more than its 6Mi of memory" in note.words for note in found.notes)
+    executor.cancel(LAUNCH)
+
+
+def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
+    own_cluster: Cluster, opened: Open, namespace: str
+) -> None:
+    def limit(name: str, what: str) -> None:
+        own_cluster.kubectl("create", "quota", name, f"--hard={what}", "-n", namespace)
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas/{name}"
+        own_cluster.until(lambda: "used" in own_cluster.get(path).get("status", {}), "the quota is counted")
+
+    limit("pods", "pods=1")
+    executor = opened()
+    executor.submit(idle())
+    found = seen(executor, lambda one: any(note.key == "quota" for note in one.notes))
+    assert not found.hopeless
+    executor.cancel(LAUNCH)
+    limit("owners", "count/jobsets.jobset.x-k8s.io=0")
+    with pytest.raises(ClusterFull, match="quota"):
+        opened().submit(idle())
+    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing of it stays")
+
+
+def test_a_missing_namespace_is_named_or_made(own_cluster: Cluster, opened: Open, namespace: str) -> None:
+    pattern = f"x{namespace[-20:].strip('-')}-{{project}}"
+    mine = pattern.format(project="p1")
+    with pytest.raises(LaunchRefused, match=f"kubectl create namespace {mine}"):
+        opened(namespace=pattern).submit(idle(project="p1"))
+    executor = opened(namespace=pattern, create_namespaces=True)
+    executor.submit(idle(project="p1"))
+    assert executor.observe([LAUNCH])[LAUNCH].phase is Phase.STARTING
+    labels = own_cluster.get(f"/api/v1/namespaces/{mine}")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    own_cluster.kubectl("delete", "namespace", mine, "--wait=false")
+    with pytest.raises(ClusterFull, match="is being deleted"):
+        executor.submit(idle(id="s1x1x1", project="p1"))
+    until(lambda: LAUNCH not in executor.observe([LAUNCH]), 120)
+    executor.cancel(LAUNCH)
+
+
+def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
+    own_cluster: Cluster, opened: Open, namespace: str
+) -> None:
+    own_cluster.apply(*refusing(namespace), failing(namespace))
+    try:
+        own_cluster.until(lambda: "failed calling webhook" in str(refusal(opened)), "the webhook is asked")
+        own_cluster.kubectl("delete", "validatingwebhookconfiguration", namespace)
+        own_cluster.until(lambda: isinstance(refusal(opened), LaunchRefused), "the policy is asked")
+        assert "no simulations on Sundays" in str(refusal(opened))
+    finally:
+        own_cluster.kubectl("delete", "--ignore-not-found", "validatingwebhookconfiguration", namespace)
+        own_cluster.kubectl("delete", "--ignore-not-found", "validatingadmissionpolicybinding", namespace)
+    last = opened()
+    for stray in last.strays([]):
+        last.cancel(stray)
+    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing of it stays")
+
+
+def refusal(opened: Open) -> BaseException | None:
+    try:
+        opened().submit(idle())
+    except (OSError, LaunchRefused) as error:
+        return error
+    return None
+
+
+def failing(namespace: str) -> dict[str, Any]:
+    """A webhook that nobody serves."""
+    webhook = {
+        "name": "nobody.example.com",
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 2,
+        "clientConfig": {"url": "https://127.0.0.1:9/x"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [jobsets()],
+    }
+    api = "admissionregistration.k8s.io/v1"
+    metadata = {"name": namespace}
+    return {"apiVersion": api, "kind": "ValidatingWebhookConfiguration", "metadata": metadata, "webhooks": [webhook]}
+
+
+def refusing(namespace: str) -> list[dict[str, Any]]:
+    """A rule of the cluster's against us."""
+    api, metadata = "admissionregistration.k8s.io/v1", {"name": namespace}
+    words = {"expression": "false", "message": "no simulations on Sundays"}
+    policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [jobsets()]}, "validations": [words]}
+    chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": namespace, "validationActions": ["Deny"], "matchResources": chosen}
+    return [
+        {"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": policy},
+        {"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": binding},
+    ]
+
+
+def jobsets() -> dict[str, list[str]]:
+    groups, operations = ["jobset.x-k8s.io"], ["CREATE"]
+    return {"apiGroups": groups, "apiVersions": ["*"], "operations": operations, "resources": ["jobsets"]}
+
+
+def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant(
+    own_cluster: Cluster, opened: Open, account: Any, namespace: str, tmp_path: Path
+) -> None:
+    ours: Account = account("windtunnel-rights", namespace)
+    path = tmp_path / "kubeconfig"
+    document = yaml.safe_load(own_cluster.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": ours.token()}
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(NotGranted, match="may not create networkpolicies"):
+        opened(kubeconfig=str(path)).submit(idle())
+    with pytest.raises(PermissionError, match="may not list jobsets"):
+        opened(kubeconfig=str(path)).observe([LAUNCH])
+    role = {"kind": "ClusterRole", "metadata": {"name": namespace}, "rules": rules((*RIGHTS, NAMESPACES))}
+    own_cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", **role})
+    ours.bind(namespace)
+    project = f"{namespace[-12:].strip('-')}-{{project}}"
+    executor = opened(kubeconfig=str(path), namespace=project, create_namespaces=True, cores=0)
+
+    def works() -> bool:
+        try:
+            return bool(executor.capacity()["cpu"])
+        except PermissionError:  # the API server learns of a role within a moment
+            return False
+
+    own_cluster.until(works, "the role is known")
+    launch = idle(project="p")
+    executor.submit(launch)
+    executor.submit(launch)
+    seen(executor, lambda one: one.phase is Phase.RUNNING)
+    executor.resize(LAUNCH, 1)
+    log = iter(executor.logs(LAUNCH, 0))
+    executor.cancel(LAUNCH)
+    assert executor.strays([]) == [] and list(log) is not None
+    own_cluster.kubectl("delete", "namespace", project.format(project="p"), "--wait=false")
+
+
+def test_while_the_api_server_is_away_nothing_is_known_and_then_all_is_as_it_was(
+    own_cluster: Cluster, bench: Bench
+) -> None:
+    bench.executor.submit(bench.launch)
+    until(lambda: bench.phase() is Phase.RUNNING)
+    plane = own_cluster.control_plane
+    plane.stop("kube-apiserver", kindly=False)
+    try:
+        for ask in (bench.phase, bench.executor.capacity, lambda: bench.executor.strays([])):
+            with pytest.raises(OSError):
+                ask()
+        with pytest.raises(OSError):
+            bench.executor.submit(replace(bench.launch, id="s1x1x1"))
+    finally:
+        plane.resume("kube-apiserver")
+        plane.wait()
+    assert bench.executor.observe([LAUNCH, "s1x1x1"]).keys() == {LAUNCH}
+    bench.finish()
+    until(lambda: bench.phase() is Phase.ENDED, 120)
+    bench.executor.cancel(LAUNCH)
+
+
+def test_a_change_rings(opened: Open) -> None:
+    executor, rung, stop = opened(), threading.Event(), threading.Event()
+    threading.Thread(target=executor.watch, args=(rung.set, stop), daemon=True).start()
+    executor.submit(idle())
+    assert rung.wait(60)
+    stop.set()
+    executor.cancel(LAUNCH)
