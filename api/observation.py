@@ -12,6 +12,7 @@ from core.domain.states import State
 from core.services.platform import Platform
 from core.store.simulations import by_state
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -22,7 +23,7 @@ class PlatformCollector(Collector):
         self._platform = platform
 
     def collect(self) -> Iterator[Metric]:
-        """Yield simulations by state and open streams."""
+        """Yield simulations by state, open streams, and how each place fares."""
         simulations = GaugeMetricFamily("windtunnel_simulations", "Simulations by state.", labels=["state"])
         with self._platform.database.read() as c:
             found = by_state(c)
@@ -32,6 +33,15 @@ class PlatformCollector(Collector):
         streams = GaugeMetricFamily("windtunnel_streams", "Event and result streams open in this process.")
         streams.add_metric([], self._platform.hub.streams)
         yield streams
+        cores = GaugeMetricFamily("windtunnel_executor_cores", "Pairs at work at once, by place.", labels=["executor"])
+        held = GaugeMetricFamily("windtunnel_executor_held", "Of those, how many are taken.", labels=["executor"])
+        well = GaugeMetricFamily("windtunnel_executor_well", "Whether the place answers.", labels=["executor"])
+        for one in self._platform.executors.list():
+            cores.add_metric([one["name"]], one["cores"])
+            held.add_metric([one["name"]], one["held"])
+            if one["well"] is not None:
+                well.add_metric([one["name"]], float(one["well"]))
+        yield from (cores, held, well)
 
 
 def observe(app: Flask, platform: Platform) -> CollectorRegistry:
@@ -54,7 +64,7 @@ def observe(app: Flask, platform: Platform) -> CollectorRegistry:
 
     def end(response: Response) -> Response:
         route = request.url_rule.rule if request.url_rule else "none"
-        method = request.method if request.method in {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"} else "other"
+        method = request.method if request.method in METHODS else "other"
         requests.labels(method, route, str(response.status_code)).inc()
         if "began" in g:
             seconds.labels(route).observe(time.perf_counter() - g.began)

@@ -39,6 +39,7 @@ def run(settings: Settings) -> int:
     from runtimes import harness
     from runtimes.harness import sandbox
     from workers import valkey
+    from workers.executors.contexts import contexts_of
     from workers.ports import free
     from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
 
@@ -52,6 +53,7 @@ def run(settings: Settings) -> int:
     try:  # what no role could start with is said once, here
         connections.load(settings.connections_file)
         open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
+        contexts = contexts_of(settings.executors, settings.cores)
         cache = _cache_here(settings, environ)
     except (ValueError, OSError) as error:
         tell(str(error))
@@ -79,13 +81,15 @@ def run(settings: Settings) -> int:
     roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "drivers")]
     # These only matter once somebody can ask for something, and would slow that down.
     late = once_true(lambda: ready() or time.monotonic() - began > PATIENCE)
-    roles += [Role(name=name, command=role(name), after=late) for name in ("dispatch", "agent", "jobs")]
+    needed = ["dispatch", "jobs", *(["agent"] if any(one.kind == "local" for one in contexts) else [])]
+    roles += [Role(name=name, command=role(name), after=late) for name in needed]
     if cache is not None:
         roles.append(Role(name="scs", command=role("scs"), after=late))
 
     def greet() -> None:
         tell(f"Windtunnel answers at {address} after {time.monotonic() - began:.1f} s; its manual is {address}/docs.")
-        tell(f"{settings.cores} cores; all it keeps lies in {home}.")
+        places = ", ".join(f"{one.cores} cores of {one.name}" for one in contexts if one.kind != "local")
+        tell(f"{places or f'{settings.cores} cores'}; all it keeps lies in {home}.")
         if cache is not None:
             tell(f"The cache service answers at {cache}.")
         elif settings.scs_port:
@@ -249,6 +253,7 @@ def dispatch(settings: Settings) -> int:
 def jobs(settings: Settings) -> int:
     """Do what waits: downloads, sums, replays."""
     from app import confinement_here, open_platform
+    from workers import heart
     from workers.jobs import Jobs
     from workers.queue import embedded, work
 
@@ -256,7 +261,9 @@ def jobs(settings: Settings) -> int:
     stop = _told_to_stop()
     platform = open_platform(settings, confinement)
     table = Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
-    work(settings.redis_url or embedded(settings.run_dir), table, stop)
+    settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    life = settings.run_dir / "jobs.beat"
+    work(settings.redis_url or embedded(settings.run_dir), table, stop, lambda: heart.beat(life))
     return 0
 
 

@@ -19,6 +19,7 @@ from core.services.dispatch import Dispatch
 from core.services.platform import Platform
 from core.services.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
+from workers import heart
 from workers.site import Site
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class Dispatcher:
 
     def _beat(self) -> None:
         """Leave a sign of life for whoever watches this process."""
-        (self._run_dir / "dispatch.alive").touch()
+        heart.beat(self._run_dir / "dispatch.beat")
 
     def _take(self) -> bool:
         database = self._platform.database

@@ -116,6 +116,10 @@ class RedisBell:
                 logger.warning("the bell rings again")
 
 
+#: Seconds a worker waits for a job before it turns again, and 15 more; and between two beats while it is at one.
+TERM, BEAT = 35, 10.0
+
+
 def _bell(role: str) -> str:
     return f"windtunnel:bell:{role}"
 
@@ -159,6 +163,26 @@ class _Worker(SimpleWorker):
 
     max_connection_wait_time = 1.0
     stopping: threading.Event
+    beat: Callable[[], None]
+
+    def heartbeat(self, *arguments: Any, **named: Any) -> None:
+        """Say that the loop has turned, in Redis and here."""
+        self.beat()
+        super().heartbeat(*arguments, **named)
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Do a job; while it lasts, the loop cannot turn, and nobody shall think it hangs."""
+        done = threading.Event()
+
+        def beating() -> None:
+            while not done.wait(BEAT):
+                self.beat()
+
+        threading.Thread(target=beating, name="beat", daemon=True).start()
+        try:
+            super().execute_job(job, queue)
+        finally:
+            done.set()
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         self.stopping.set()
@@ -166,15 +190,20 @@ class _Worker(SimpleWorker):
         stop(signum, frame)
 
 
-def work(url: str, table: Mapping[str, Callable[[str], None]], stopping: threading.Event) -> None:
-    """Do jobs until told to stop by a signal, whatever becomes of Redis meanwhile."""
+def work(
+    url: str, table: Mapping[str, Callable[[str], None]], stopping: threading.Event, beat: Callable[[], None]
+) -> None:
+    """Do jobs until told to stop by a signal, whatever becomes of Redis meanwhile; ``beat`` at every turn."""
     job_class = type("TableJob", (BoundJob,), {"table": dict(table)})
     while not stopping.is_set():
+        beat()
         connection = Redis.from_url(url, socket_connect_timeout=TIMEOUT)
         try:
             queue = Queue(QUEUE, connection=connection, job_class=job_class, serializer=JSONSerializer)
-            worker = _Worker([queue], connection=connection, job_class=job_class, serializer=JSONSerializer)
-            worker.stopping = stopping
+            worker = _Worker(
+                [queue], connection=connection, job_class=job_class, serializer=JSONSerializer, worker_ttl=TERM
+            )
+            worker.stopping, worker.beat = stopping, beat
             worker.work(logging_level="WARNING")
         except RedisError as error:
             logger.warning("the jobs' queue is away: %s", error)

@@ -146,7 +146,8 @@ def do_jobs(server: Valkey, record: Path) -> int:
         return do
 
     try:
-        queue.work(server.url, {job: note(job) for job in queue.JOBS}, threading.Event())
+        beat = record.with_suffix(".beat").touch
+        queue.work(server.url, {job: note(job) for job in queue.JOBS}, threading.Event(), beat)
     finally:
         os._exit(0)
 
