@@ -1,6 +1,6 @@
 """The executor of a Kubernetes cluster: launches become objects there, and what is seen of them becomes sightings."""
 
-import logging
+import contextlib
 import math
 import threading
 import time
@@ -34,6 +34,7 @@ from workers.executors.kubernetes.objects import (
     SECRET,
     WORKERS,
     Kind,
+    Owner,
     Plain,
     Pod,
     quantity,
@@ -43,12 +44,12 @@ from workers.executors.kubernetes.refusals import error_of, missing_namespace
 from workers.executors.kubernetes.sightings import COURIER, phase_of
 from workers.executors.kubernetes.watch import Watch
 
-logger = logging.getLogger(__name__)
-
 #: Ids that are remembered as gone, so that a late submission does not bring one back.
 REMEMBERED = 10_000
 #: Seconds that a launch of ours may be missing in the API server's cache after it was made.
 UNSEEN = 5.0
+#: A list is good for so many times the seconds that it took: looking costs a tenth of a cluster's time at most.
+REST = 9.0
 #: Seconds between two looks whether a pod has begun to write a log; a pod that is silent so long is looked at again.
 LOOK, SILENCE = 0.5, 60.0
 
@@ -65,6 +66,7 @@ class KubernetesExecutor:
         #: What was submitted or seen, and where, so that it need not be looked for; and when, if just submitted.
         self._places: dict[str, tuple[Kind, str]] = {}
         self._made: dict[str, float] = {}
+        self._listed: tuple[float, float, dict[str, tuple[Kind, Owner]]] = (float("-inf"), 0.0, {})
         self._glance = Glance(self._look)
 
     # -- begin
@@ -83,7 +85,8 @@ class KubernetesExecutor:
         except Refused as refused:
             if refused.status == 404 and not missing_namespace(refused):
                 self._look.forget()  # an operator was taken away
-            self._unmake(names.owner(launch.id), namespace, [kind])
+            with contextlib.suppress(OSError):  # what stays is a stray, and taken away as one
+                self._unmake(names.owner(launch.id), namespace, [kind])
             raise error_of(refused, namespace) from None
         self._places[launch.id], self._made[launch.id] = (kind, namespace), time.monotonic()
 
@@ -140,18 +143,31 @@ class KubernetesExecutor:
         if not asked:
             return {}
         now = datetime.now(UTC)
-        found = {id: one for id, one in self._look.owners(asked).items() if id in asked}
+        listed, owners = self._owners(asked)
+        found = {id: one for id, one in owners.items() if id in asked}
         there = {id: owner for id, (_, owner) in found.items() if owner.metadata.deletion_timestamp is None}
         self._glance.refresh(there)
         seen = {
             id: self._glance.sighting(owner, now=now, patience=self._options.patience) for id, owner in there.items()
         }
         for id in asked:
-            if id not in found and time.monotonic() - self._made.get(id, -UNSEEN) < UNSEEN:
+            if id not in found and listed - self._made.get(id, float("-inf")) < UNSEEN:
                 seen[id] = Sighting(id=id, phase=Phase.STARTING)
+        self._made = {id: at for id, at in self._made.items() if listed - at < UNSEEN}
+        self._places = {id: place for id, place in self._places.items() if id in self._made}
         self._places |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in found.items()}
         self.measures.saw(seen.values())
         return seen
+
+    def _owners(self, asked: Collection[str]) -> tuple[float, dict[str, tuple[Kind, Owner]]]:
+        """Return all owners and when they were listed; what took long to list is not listed again at once."""
+        listed, rested, owners = self._listed
+        began = time.monotonic()
+        if began >= rested:
+            owners = self._look.owners(asked)
+            ended = time.monotonic()
+            self._listed = listed, rested, owners = began, ended + REST * (ended - began), owners
+        return listed, owners
 
     def strays(self, known: Collection[str]) -> Sequence[str]:
         """List what runs and what shields, all that a launch is found by."""
