@@ -65,3 +65,9 @@ http://{{ include "windtunnel.fullname" . }}-envoy.{{ .Release.Namespace }}.svc:
 http://{{ include "windtunnel.fullname" . }}-scs.{{ .Release.Namespace }}.svc:{{ .Values.scs.port }}
 {{- end -}}
 {{- end }}
+
+{{/* How a Service says: by an endpoint of the own zone, if there is one. */}}
+{{- define "windtunnel.nearby" -}}
+{{- $named := semverCompare ">=1.34.0-0" .Capabilities.KubeVersion.Version | ternary "PreferSameZone" "PreferClose" -}}
+{{- .Values.scs.trafficDistribution | default $named -}}
+{{- end }}

@@ -77,11 +77,16 @@ def helm(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]"
 
 
 def render(
-    values: Mapping[str, Any], chart: Path = CHART, *, release: str = "windtunnel", namespace: str = "sim"
+    values: Mapping[str, Any],
+    chart: Path = CHART,
+    *,
+    release: str = "windtunnel",
+    namespace: str = "sim",
+    version: str = VERSION,
 ) -> list[Object]:
     """Return the objects, or raise ValueError with what helm says."""
     done = helm(
-        *("template", release, str(chart), "--namespace", namespace, "--kube-version", VERSION, "--values", "-"),
+        *("template", release, str(chart), "--namespace", namespace, "--kube-version", version, "--values", "-"),
         given=json.dumps(values),
     )
     if done.returncode:

@@ -84,7 +84,7 @@ def release(cluster: Client, namespace: str) -> Iterator[Release]:
         found.helm("uninstall", RELEASE)
 
 
-def test_it_installs_upgrades_from_its_earlier_version_and_leaves_nothing(release: Release) -> None:
+def test_the_chart_comes_grows_and_goes(release: Release) -> None:
     cluster = release.cluster
     release.bring(PREVIOUS[0])
     before = release.secrets()

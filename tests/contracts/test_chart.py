@@ -258,6 +258,13 @@ def test_each_zone_s_proxies_know_the_nodes_of_their_zone_alone() -> None:
         assert nodes["spec"]["nodeSelector"] == {"topology.kubernetes.io/zone": zone}
 
 
+@pytest.mark.parametrize(("version", "word"), [("1.30.0", "PreferClose"), ("1.35.4", "PreferSameZone")])
+def test_reads_stay_in_their_zone_by_the_word_that_the_cluster_knows(version: str, word: str) -> None:
+    objects = render(SAID["trial"], version=version)
+    for name in ("windtunnel-scs", "windtunnel-envoy"):
+        assert named(objects, "Service", name)["spec"]["trafficDistribution"] == word
+
+
 # -- how pods are confined
 
 
@@ -281,7 +288,8 @@ def test_only_those_who_ask_the_api_server_hold_a_token_for_it(said: str) -> Non
     holders = {name for name, one in templates(rendered(said)).items() if one["spec"]["automountServiceAccountToken"]}
     caches = {"production": {"windtunnel-scs-a", "windtunnel-scs-b"}, "no cache": set[str]()}
     dispatch = set() if said == "launches elsewhere" else {"windtunnel-dispatch"}
-    assert holders == caches.get(said, {"windtunnel-scs"}) | dispatch
+    hashing = {"windtunnel-jobs"} if said == "clients hash by themselves" else set()
+    assert holders == caches.get(said, {"windtunnel-scs"}) | dispatch | hashing
 
 
 @SAYINGS

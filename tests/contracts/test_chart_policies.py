@@ -1,11 +1,16 @@
 """Who reaches whom, by the chart's NetworkPolicies: every pair that must not, on every port anything listens on."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
 
 import pytest
 
+from core.domain.launches import Gang, Launch
 from tests.chart.reach import End, World
-from tests.chart.rendering import SAID, Object, of_kind, render, rendered, templates
+from tests.chart.rendering import SAID, Object, named, of_kind, render, rendered, templates
+from workers.executors.kubernetes.manifests.policy import policies
+from workers.executors.kubernetes.options import parse
 
 pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, once
 
@@ -31,15 +36,20 @@ TENANTS = {
 STRANGER = End(address="10.0.4.1", namespace="shop", labels={"app": "shop"})
 
 
-def world(said: str) -> World:
+@cache
+def two_projects(said: str) -> tuple[Object, ...]:
+    """Return what comes of it with two projects; not to be changed."""
+    return tuple(render({**SAID[said], "projects": {"list": [{"name": "default"}, {"name": "other"}]}}))
+
+
+def world(said: str, brought: Iterable[Object] = ()) -> World:
     """Return a cluster with this release, two projects of it, one of another installation, and a stranger."""
-    two = {"projects": {"list": [{"name": "default"}, {"name": "other"}]}}
-    objects = render({**SAID[said], **two})
+    objects = two_projects(said)
     namespaces = {one["metadata"]["name"]: one["metadata"]["labels"] for one in of_kind(objects, "Namespace")}
     assert set(namespaces) == {"windtunnel-default", "windtunnel-other"}
     namespaces |= {"sim": {}, "kube-system": {}, "shop": {}}
     namespaces["elsewhere-default"] = {"windtunnel/installation": "elsewhere-windtunnel"}
-    return World(namespaces, of_kind(objects, "NetworkPolicy"))
+    return World(namespaces, [*of_kind(objects, "NetworkPolicy"), *brought])
 
 
 def components(said: str) -> dict[str, End]:
@@ -138,3 +148,56 @@ def test_couriers_of_other_clusters_are_let_in_where_an_operator_says_so() -> No
     )
     drivers = components("trial")["drivers"]
     assert told.lets(ELSEWHERE["internet"], drivers, 5001) and not told.lets(ELSEWHERE["internet"], drivers, 5000)
+
+
+# -- together with the policies that launches bring
+
+
+def launch(id: str, gang: Gang | None = None) -> Launch:
+    return Launch(
+        id=id,
+        simulation_id="s",
+        attempt=1,
+        url="",
+        workers=2,
+        runtime="python",
+        format="python",
+        dataset="noop",
+        version="1",
+        model_digest="",
+        model_key="",
+        token="",
+        gang=gang,
+    )
+
+
+def with_launches(said: str, *launches: Launch) -> World:
+    """Return that cluster with launches in the project's namespace, and their policies as the executor makes them."""
+    [context] = json.loads(named(rendered(said), "ConfigMap", "windtunnel-executors")["data"]["executors.json"])[
+        "executors"
+    ]
+    options = parse(context["options"])
+    brought = [policy for one in launches for policy in policies(one, options)]
+    for policy in brought:
+        policy["metadata"]["namespace"] = "windtunnel-default"
+    return world(said, brought)
+
+
+def pod_of(launch: Launch, number: int) -> End:
+    return End(address=f"10.0.5.{number}", namespace="windtunnel-default", labels={"windtunnel/launch": launch.id})
+
+
+@pytest.mark.parametrize("said", ["trial", "clients hash by themselves", "no cache"])
+def test_what_launches_bring_opens_nothing_but_a_gang_to_itself(said: str) -> None:
+    seat, gang = launch("seat1"), launch("gang1", Gang(size=2, communication="mpi"))
+    lets, ours = with_launches(said, seat, gang).lets, components(said)
+    front = {"trial": {("envoy", 5081)}, "clients hash by themselves": {("scs", 5080)}}.get(said, set())
+    everything = {**ours, **TENANTS, **ELSEWHERE, "stranger": STRANGER}
+    for one in (seat, gang):
+        own = pod_of(one, 1)
+        reached = {(name, port) for name, target in everything.items() for port in PORTS if lets(own, target, port)}
+        assert reached == {("drivers", 5001)} | front, one.id
+    ranks = pod_of(gang, 2), pod_of(gang, 3)
+    assert lets(*ranks, 26000) and lets(*reversed(ranks), 26000)
+    for a, b in [(pod_of(seat, 1), ranks[0]), (ranks[0], pod_of(seat, 1)), (pod_of(seat, 1), pod_of(seat, 4))]:
+        assert not any(lets(a, b, port) for port in PORTS)

@@ -63,13 +63,18 @@ def test_where_launches_run_elsewhere_it_may_do_nothing_here() -> None:
 
 
 @pytest.mark.parametrize("said", SAID)
-def test_the_cache_may_have_tokens_reviewed_and_nobody_else_is_given_anything(said: str) -> None:
+def test_the_cache_may_have_tokens_reviewed_jobs_may_look_up_its_nodes_and_nobody_else_is_given_anything(
+    said: str,
+) -> None:
+    others = {"windtunnel-scs": ("authentication.k8s.io", "tokenreviews", "create")}
+    others |= {"windtunnel-jobs": ("discovery.k8s.io", "endpointslices", "list")}
     for one in of_kind(rendered(said), "RoleBinding", "ClusterRoleBinding"):
         [subject] = one["subjects"]
         if subject == ACCOUNT:
             continue
-        assert subject == {"kind": "ServiceAccount", "name": "windtunnel-scs", "namespace": "sim"}
-        rules = named(rendered(said), "ClusterRole", one["roleRef"]["name"])["rules"]
-        assert rules == [{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}]
-    for one in of_kind(rendered(said), "ClusterRole"):
+        assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", "sim")
+        group, resource, verb = others[subject["name"]]
+        rules = named(rendered(said), one["roleRef"]["kind"], one["roleRef"]["name"])["rules"]
+        assert rules == [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]
+    for one in of_kind(rendered(said), "ClusterRole", "Role"):
         assert "*" not in str(one["rules"])
