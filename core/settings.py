@@ -15,6 +15,7 @@ PARSE: Mapping[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
     float: float,
+    bool: lambda text: {"yes": True, "true": True, "no": False, "false": False}[text.lower()],
     Path: Path,
     timedelta: lambda text: timedelta(seconds=float(text)),
     tuple[str, ...]: lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
@@ -82,6 +83,8 @@ class Settings:
     names: tuple[str, ...] = ()
     #: What every request must bring as its bearer token; needed as soon as others than this machine can reach it.
     token: str = field(default="", repr=False)
+    #: Whoever reaches the address may do everything, without a token: ``yes``, for a trial in a closed network.
+    anonymous: bool = False
     #: ``auto``: the strongest the machine allows, refusing code where that is weak; ``none``: no sandbox at all.
     sandbox: str = "auto"
     #: How long a lease lives without a beat.
@@ -105,12 +108,14 @@ class Settings:
             if key in env:
                 try:
                     given[name] = PARSE[kinds[name]](env[key])
+                except KeyError:
+                    raise ValueError(f"{key}: 'yes' or 'no', not {env[key]!r}") from None
                 except ValueError as error:
                     raise ValueError(f"{key}: {error}") from None
         settings = cls(**given)
         if settings.sandbox not in {"auto", "none"}:
             raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")
-        if settings.host not in LOOPBACK and not settings.token:
+        if settings.host not in LOOPBACK and not settings.token and not settings.anonymous:
             raise ValueError(
                 f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"
             )

@@ -16,6 +16,7 @@ KINDS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     Path: {"type": "string"},
     int: {"type": "integer", "minimum": 0},
+    bool: {"type": ["boolean", "string"], "enum": [True, False, "yes", "no", "true", "false"]},
     float: NUMBER,
     timedelta: NUMBER,
     tuple[str, ...]: {"type": "array", "items": {"type": "string"}},

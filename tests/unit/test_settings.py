@@ -39,6 +39,14 @@ def test_nobody_is_served_beyond_this_machine_without_a_token() -> None:
     with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
         Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0"})
     assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": "secret"}).token == "secret"
+    with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
+        Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_ANONYMOUS": "no"})
+
+
+def test_a_trial_may_be_open_to_whoever_reaches_it_if_it_says_so() -> None:
+    assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_ANONYMOUS": "yes"}).anonymous
+    with pytest.raises(ValueError, match="'yes' or 'no', not 'perhaps'"):
+        Settings.from_env({"WINDTUNNEL_ANONYMOUS": "perhaps"})
 
 
 def test_every_setting_is_documented_as_it_is() -> None:
