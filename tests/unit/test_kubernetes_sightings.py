@@ -197,6 +197,14 @@ def test_a_courier_that_was_killed_is_told_by_the_signals_name() -> None:
     assert (found.exit, found.reason) == (137, "its courier was ended by SIGKILL")
 
 
+def test_a_gang_that_failed_tells_its_programs_end() -> None:
+    state = {"exitCode": 70, "message": "Segmentation fault"}
+    failed = pod({"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": state}}]})
+    found = sighting(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    assert (found.exit, found.hopeless) == (70, False)
+    assert found.reason == "its program ended with exit code 70: Segmentation fault"
+
+
 def test_a_launch_that_took_too_long_says_so() -> None:
     found = sighting(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
     assert found.reason == "It took longer than it was given, and the cluster ended it."

@@ -12,6 +12,8 @@ from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, 
 #: Conditions by which the four kinds of owners say how they ended.
 DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)
 COURIER = "courier"
+#: Whose end is a launch's own, and what people call it: a courier's, or where there is none a gang's program's.
+SPEAKERS = {COURIER: "its courier", "main": "its program"}
 #: Why a pod lies in state Failed, where no container of it is to blame.
 _LOST = ("Evicted", "NodeLost", "Terminated", "NodeShutdown", "OutOfcpu", "OutOfmemory", "UnexpectedAdmissionError")
 
@@ -93,8 +95,9 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     exit, words = 1, ""
     for pod in failed:
         for status in pod.statuses:
-            if status.name == COURIER and status.state.terminated and status.state.terminated.exit_code:
-                exit, words = status.state.terminated.exit_code, ending(status.state.terminated)
+            state = status.state.terminated
+            if status.name in SPEAKERS and state is not None and state.exit_code:
+                exit, words = state.exit_code, ending(state, SPEAKERS[status.name])
     if condition is not None and condition.reason == "DeadlineExceeded":
         one = note("DeadlineExceeded")
         notes[one.key] = one
@@ -103,18 +106,19 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     said = (condition and (condition.message or condition.reason)) or ""
     reason = first or words or f"the cluster ended it: {clean(said)}"
     told = tuple(notes.values())
-    return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=told, hopeless=exit == HOPELESS)
+    hopeless = exit == HOPELESS and words.startswith(SPEAKERS[COURIER])
+    return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=told, hopeless=hopeless)
 
 
-def ending(state: Terminated) -> str:
-    """Say how a courier ended. Its last words are a stranger's: what runs beside it may have written them."""
+def ending(state: Terminated, who: str) -> str:
+    """Say how a courier or a program ended. Its last words are a stranger's: what runs beside it may have written them."""
     code = state.exit_code
     if state.signal or code > 128:
         number = state.signal or code - 128
         names = {one.value: one.name for one in Signals}
-        how = f"its courier was ended by {names.get(number, f'signal {number}')}"
+        how = f"{who} was ended by {names.get(number, f'signal {number}')}"
     else:
-        how = f"its courier ended with exit code {code}"
+        how = f"{who} ended with exit code {code}"
     return f"{how}: {clean(state.message)}" if state.message and clean(state.message) else how
 
 
