@@ -111,7 +111,7 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
 
 
 def ending(state: Terminated, who: str) -> str:
-    """Say how a courier or a program ended. Its last words are a stranger's: what runs beside it may have written them."""
+    """Say how a courier or a program ended. Its last words are a stranger's: others may have written them."""
     code = state.exit_code
     if state.signal or code > 128:
         number = state.signal or code - 128
