@@ -15,10 +15,14 @@ from tests.cluster.nodes import Node
 
 
 class Cluster(Client):
-    """A control plane and real nodes; a context manager. More nodes, operators and played nodes come when asked for."""
+    """A control plane and real nodes; a context manager. More nodes, operators and played nodes come when asked for.
 
-    def __init__(self, *, nodes: int = 1, fsync: bool = False) -> None:
-        self._wanted, self._fsync = nodes, fsync
+    A node that says nothing for ``grace`` seconds is not ready, and as long again its pods are kept. Thousands of
+    played nodes on a small machine need minutes.
+    """
+
+    def __init__(self, *, nodes: int = 1, fsync: bool = False, grace: int = 25) -> None:
+        self._wanted, self._fsync, self._grace = nodes, fsync, grace
         self.nodes: list[Node] = []
         self._machines: list[Machine] = []
         self._images: list[Path] = []
@@ -48,7 +52,9 @@ class Cluster(Client):
             self._machines.append(self._control)
             self._control.boot()
             connect_control(self.network, self._control)
-            self.control_plane = ControlPlane(self.programs, self._control, self.network, fsync=self._fsync)
+            self.control_plane = ControlPlane(
+                self.programs, self._control, self.network, fsync=self._fsync, grace=self._grace
+            )
             super().__init__(self.programs / "kubectl", self.control_plane.kubeconfig, self.folder)
             self.control_plane.start()
             self._images += [tools.pause_image(), tools.probe_image()]

@@ -31,8 +31,9 @@ class Refused(Exception):
 class ControlPlane:
     """The control plane, and a client of it that may do everything."""
 
-    def __init__(self, programs: Path, machine: Machine, network: Network, *, fsync: bool = False) -> None:
-        self._programs, self._machine, self._network, self._fsync = programs, machine, network, fsync
+    def __init__(self, programs: Path, machine: Machine, network: Network, *, fsync: bool, grace: int) -> None:
+        self._programs, self._machine, self._network = programs, machine, network
+        self._fsync, self._grace = fsync, grace
         self.server = f"https://{network.control}:{PORT}"
         pki = machine.folder / "pki"
         pki.mkdir()
@@ -139,6 +140,9 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
+            # how long pods bear with a node that is gone; five minutes else
+            f"--default-not-ready-toleration-seconds={self._grace}",
+            f"--default-unreachable-toleration-seconds={self._grace}",
             # webhooks are called at their pods' own addresses: there is no kube-proxy on this machine
             "--enable-aggregator-routing=true",
         )
@@ -159,6 +163,8 @@ class ControlPlane:
             f"--cluster-signing-cert-file={self.authority.path}",
             f"--cluster-signing-key-file={self.authority.key}",
             "--use-service-account-credentials=true",
+            f"--node-monitor-grace-period={self._grace}s",
+            "--node-monitor-period=2s",
             *pace,
         )
         self._machine.run(

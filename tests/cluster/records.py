@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.cluster import cgroups
 from tests.cluster.network import CLUSTERS, Network
 
 RECORDS = Path("/run/windtunnel-clusters")
+NETWORK = Path("/sys/class/net")
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,20 @@ class Record:
         """The name of its group in every hierarchy."""
         return f"windtunnel-{self.number}"
 
+    @property
+    def wire(self) -> str:
+        """The name of its only network device on the real machine."""
+        return Network(self.number).wire
+
     def say(self, **more: Any) -> None:
         """Write what others may want to know."""
-        document = {"pid": os.getpid(), "folder": str(self.folder), "cgroup": self.cgroup} | more
+        document = {"pid": os.getpid(), "folder": str(self.folder), "cgroup": self.cgroup, "wire": self.wire} | more
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, json.dumps(document).encode(), 0)
 
     def release(self) -> None:
         """Clear away what is left and give the number back."""
-        clear(self.cgroup, self.folder)
+        clear(self.cgroup, self.wire, self.folder)
         self.path.unlink()
         os.close(self.lock)
         with suppress(OSError):
@@ -74,7 +81,7 @@ def sweep() -> None:
         if lock is None:
             continue
         if left := read(lock):
-            clear(left["cgroup"], Path(left["folder"]))
+            clear(left["cgroup"], left["wire"], Path(left["folder"]))
         path.unlink()
         os.close(lock)
     with suppress(OSError):
@@ -117,10 +124,17 @@ def read(handle: int) -> dict[str, Any]:
     return found
 
 
-def clear(cgroup: str, folder: Path, patience: float = 20.0) -> None:
-    """Remove a cluster's groups and files, as soon as the last of its processes have let go of them."""
+def clear(cgroup: str, wire: str, folder: Path, patience: float = 20.0) -> None:
+    """Remove a cluster's groups, device and files, as soon as the last of its processes have let go of them."""
     cgroups.remove(cgroup)
+    if (NETWORK / wire).exists():
+        # the kernel is about to, with the network at the other end, in its own time
+        subprocess.run(["ip", "link", "delete", wire], capture_output=True, timeout=60)
     ends = time.monotonic() + patience
+    while (NETWORK / wire).exists():
+        if time.monotonic() > ends:
+            raise RuntimeError(f"the network device {wire} does not go")
+        time.sleep(0.05)
     while folder.exists():
         try:
             shutil.rmtree(folder)

@@ -85,6 +85,7 @@ def kubelet_settings(network: Network, folder: Path, socket: Path, authority: Pa
         # else a secret that is written while its pod starts, as operators' certificates are, is seen a minute later
         "syncFrequency": "2s",
         "nodeStatusUpdateFrequency": "4s",
+        "nodeLeaseDurationSeconds": 10,
     }
     return json.dumps(settings, indent=1)
 

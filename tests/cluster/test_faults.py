@@ -1,0 +1,66 @@
+"""That parts of the tests' cluster can be stopped and started, and what is seen of it from outside."""
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.nodes import Node
+from tests.cluster.test_cluster import pod
+
+
+@pytest.fixture
+def spare(own_cluster: Cluster) -> Node:
+    """A node that nothing else depends on."""
+    return own_cluster.grow(2)[1]
+
+
+def restarts(cluster: Cluster, path: str) -> int:
+    count: int = cluster.get(path)["status"]["containerStatuses"][0]["restartCount"]
+    return count
+
+
+@pytest.mark.parametrize("part", ["etcd", "kube-apiserver"])
+def test_the_control_plane_comes_back_with_all_it_knew(own_cluster: Cluster, namespace: str, part: str) -> None:
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": namespace}}
+    own_cluster.apply(kept | {"data": {"a": "b"}})
+    own_cluster.control_plane.stop(part, kindly=False)
+    own_cluster.control_plane.resume(part)
+    own_cluster.control_plane.wait()
+    assert own_cluster.get(f"/api/v1/namespaces/{namespace}/configmaps/kept")["data"] == {"a": "b"}
+    own_cluster.apply(pod(namespace, "after", "true"))
+    path = f"/api/v1/namespaces/{namespace}/pods/after"
+    own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Succeeded", "pods run as before")
+
+
+def test_a_pod_outlives_the_kubelet_and_the_runtime_of_its_node(
+    own_cluster: Cluster, namespace: str, spare: Node
+) -> None:
+    own_cluster.apply(pod(namespace, "steady", "sleep", "600", nodeName=spare.name))
+    path = f"/api/v1/namespaces/{namespace}/pods/steady"
+    own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Running", "it runs")
+    spare.stop(kindly=False)
+    spare.wait(ready=False)
+    spare.start()
+    spare.wait()
+    assert "sleep" in spare.call("ps", "-A", "-o", "args")
+    assert restarts(own_cluster, path) == 0
+
+
+def test_a_node_whose_power_is_cut_comes_back_and_runs_pods(own_cluster: Cluster, namespace: str, spare: Node) -> None:
+    own_cluster.apply(pod(namespace, "lost", "sleep", "600", nodeName=spare.name))
+    path = f"/api/v1/namespaces/{namespace}/pods/lost"
+    own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Running", "it runs")
+    spare.cut()
+    spare.wait(ready=False)
+    spare.start()
+    spare.wait()
+    own_cluster.apply(pod(namespace, "next", "true", nodeName=spare.name))
+    path = f"/api/v1/namespaces/{namespace}/pods/next"
+    own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Succeeded", "it runs pods again")
+
+
+def test_a_container_is_killed_behind_kubernetes_back(own_cluster: Cluster, namespace: str) -> None:
+    own_cluster.apply(pod(namespace, "victim", "sleep", "600", nodeName="node-0", restartPolicy="Always"))
+    path = f"/api/v1/namespaces/{namespace}/pods/victim"
+    own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Running", "it runs")
+    own_cluster.node(0).kill(own_cluster.get(path)["status"]["containerStatuses"][0]["containerID"])
+    own_cluster.until(lambda: restarts(own_cluster, path) == 1, "it is started again")

@@ -1,0 +1,100 @@
+"""That a cluster is gone when it has ended, or was killed: no process, device, route, rule, mount, group or file."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import cgroups, records
+from tests.cluster.__main__ import ROOT
+from tests.cluster.cluster import Cluster
+from tests.cluster.machines import TUNABLES
+from tests.system.house import census, die_with, lives
+
+#: Where a node writes, whatever folder it is given.
+PLACES = (
+    "/etc/cni /opt/cni /opt/containerd /root/.kube /run/containerd /run/flannel /run/netns /usr/libexec/kubernetes "
+    "/var/lib/cni /var/lib/containerd /var/lib/kubelet /var/log/containers /var/log/pods"
+).split()
+SETTINGS = (*TUNABLES, "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet", "net/bridge/bridge-nf-call-iptables")
+
+
+def footprint() -> set[str]:
+    """Return what there is on this machine of all that a cluster could change, a line each."""
+    found = set(printed("ip", "-o", "link")) | set(printed("ip", "-4", "route")) | set(printed("ip", "-4", "rule"))
+    for program in ("iptables-save", "ip6tables-save"):
+        found |= {f"{program} {line}" for line in printed(program) if not line.startswith(("#", ":"))}
+    for hierarchy in cgroups.hierarchies():
+        found |= {f"group {path}" for path in hierarchy.iterdir() if path.is_dir()}
+    for place in PLACES:
+        found |= {f"file {path}" for path in (Path(place), *Path(place).glob("*")) if path.exists()}
+    for setting in SETTINGS:
+        path = Path("/proc/sys") / setting
+        found |= {f"setting {setting} {path.read_text().strip()}"} if path.exists() else set()
+    return found | {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+
+
+def printed(*command: str) -> list[str]:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+
+
+def ours(lines: set[str], number: int) -> set[str]:
+    """Leave out what is another cluster's on this machine: each has its number in its names."""
+    numbers = ((line, re.search(r"windtunnel-?(\d)", line)) for line in lines)
+    return {line for line, found in numbers if found is None or int(found[1]) == number}
+
+
+def family(pid: int) -> dict[int, int]:
+    """Return a process and its descendants, with the ticks they were born at."""
+    table = dict(census())
+    found = {pid: table[pid][1]}
+    while more := {child: born for child, (parent, born) in table.items() if parent in found and child not in found}:
+        found |= more
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_cluster_that_ends_leaves_nothing(own_cluster: Cluster, how: signal.Signals) -> None:
+    parent, before = os.getpid(), footprint()
+    holder = subprocess.Popen(
+        [sys.executable, "-m", "tests.cluster", "hold", "--nodes", "1", "--jobset"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=lambda: die_with(parent),
+    )
+    said: dict[str, Any] = {}
+    number = -1
+
+    def ready() -> bool:
+        nonlocal number
+        assert holder.poll() is None, "it does not come up"
+        for found, record in records.living():
+            if record.get("pid") == holder.pid and record.get("ready"):
+                number = found
+                said.update(record)
+        return bool(said)
+
+    own_cluster.until(ready, "a second cluster is ready")
+    everybody = family(holder.pid)
+    assert len(everybody) > 20, "these are its programs and its pods'"
+    assert ours(footprint(), number) - before, "there is something to be left behind"
+    holder.send_signal(how)
+    holder.wait(60)
+    ends = time.monotonic() + 60
+    while any(lives(pid, born) for pid, born in everybody.items()):
+        assert time.monotonic() < ends, "some outlive it"
+        time.sleep(0.1)
+    if how is signal.SIGKILL:
+        assert Path(said["folder"]).exists(), "nobody was there to clear it away"
+        records.sweep()
+    left = footprint()
+    assert not ours(left - before, number)
+    assert not ours(before - left, number)
+    assert not Path(said["folder"]).exists()
+    assert own_cluster.get("/readyz?verbose") is not None, "the other cluster does not mind"
