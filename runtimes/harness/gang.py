@@ -5,14 +5,20 @@
 A replica follows: it looks for its leader by name, says where it stands, and runs COMMAND when told to. The leader
 waits until all are there, has them run, runs its own COMMAND meanwhile if it has one (what starts an MPI program), and
 counts the whole as failed as soon as one fails or is lost: then the others are ended, for they would wait for it for
-ever. The program finds its scenario, a JSON document, in the file that WINDTUNNEL_SCENARIO names, and the first
-replica leaves its result in the one that WINDTUNNEL_RESULT names.
+ever. The program runs in the folder of the model, unpacked; it finds its scenario, a JSON document, in the file that
+WINDTUNNEL_SCENARIO names, and the first replica leaves its result in the one that WINDTUNNEL_RESULT names.
+
+With a courier beside it (``--tasks SOCKET``, see workers/conductor.py) the leader is told what to run, and for how long
+at most, until the courier hangs up; without one, all run once, and how that ended is how the leader does.
 
 All that follow prove that they know the gang's key, and so does the leader; it opens nothing else. Lines of JSON, one
-thread, no library: it also runs in images that hold nothing but this file and a Python.
+thread, and no library.
 """
 
+import argparse
+import base64
 import contextlib
+import ctypes
 import hashlib
 import hmac
 import json
@@ -30,12 +36,16 @@ from typing import Any, NoReturn
 
 #: Exit codes: all went well; a replica failed or was lost; somebody never came; told to stop.
 DONE, FAILED, ALONE, STOPPED = 0, 1, 75, 143
+#: A program's exit, as `timeout` has it, where it took longer than it may.
+LATE = 124
 #: Seconds to wait for the others, whose images may still be on their way; and between two looks for the leader.
 PATIENCE, LOOK = 900.0, 0.1
 #: An MPI proxy's exit for a launcher that does not listen yet; how often and after how long it is started again.
 NOT_YET, TRIES, PAUSE = 5, 600, 0.1
 #: The longest line, a result included.
 LONGEST = 16 << 20
+#: How much of the model goes into a line.
+PIECE = 512 << 10
 FOLDER = Path("/tmp/windtunnel")
 
 Message = Mapping[str, Any]
@@ -51,6 +61,8 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._read = bytearray()
+        if connection.family == socket.AF_UNIX:
+            return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A peer whose machine is gone says nothing any more: have the kernel ask.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -84,12 +96,25 @@ class Line:
         return heard
 
 
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(1, signal.SIGKILL)
+
+
 class Program:
     """A command that runs, with all it starts."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        model = folder / "model"
         self._process = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, env=dict(environ), start_new_session=True
+            list(command),
+            stdin=subprocess.DEVNULL,
+            env=environ(folder),
+            cwd=model if model.is_dir() else None,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
         self.pidfd = os.pidfd_open(self._process.pid)
 
@@ -124,6 +149,7 @@ class Follower:
         self._folder = folder
         self._again = again
         self._tries = 0
+        self._run = 0
         self._program: Program | None = None
         self._selector = selectors.DefaultSelector()
         self._selector.register(leader.connection, selectors.EVENT_READ, None)
@@ -134,8 +160,10 @@ class Follower:
             while True:
                 for message in heard:
                     if "run" in message:
-                        self._prepare(message["run"])
+                        self._prepare(message)
                         self._start()
+                    elif "piece" in message:
+                        self._take(message)
                     elif "stop" in message:
                         self._end()
                     elif "over" in message:
@@ -152,14 +180,25 @@ class Follower:
         finally:
             self._end()
 
-    def _prepare(self, scenario: Any) -> None:
+    def _take(self, message: Message) -> None:
+        """Add a piece of the model; after the last one, lay it out."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "scenario.json").write_text(json.dumps(scenario))
+        packed = self._folder / "model.part"
+        with open(packed, "ab") as file:
+            file.write(base64.b64decode(message["piece"]))
+        if message["last"]:
+            lay_out(packed, self._folder / "model", str(message["name"]))
+
+    def _prepare(self, message: Message) -> None:
+        self._end()
+        self._run = int(message["run"])
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "scenario.json").write_text(json.dumps(message["scenario"]))
         (self._folder / "result.json").unlink(missing_ok=True)
         self._tries = 0
 
     def _start(self) -> None:
-        self._program = Program(self._command, environ(self._folder))
+        self._program = Program(self._command, self._folder)
         self._selector.register(self._program.pidfd, selectors.EVENT_READ, self._program)
 
     def _ended(self, program: Program) -> None:
@@ -173,13 +212,27 @@ class Follower:
             return
         result = self._folder / "result.json"
         told = result.read_text(errors="replace")[: LONGEST // 2] if result.is_file() else None
-        self._leader.say(exit=code, result=told)
+        self._leader.say(run=self._run, exit=code, result=told)
 
     def _end(self) -> None:
         if self._program is not None:
             self._selector.unregister(self._program.pidfd)
             self._program.end()
             self._program = None
+
+
+def lay_out(packed: Path, folder: Path, name: str) -> None:
+    """Put a model where its program runs: unpacked if it is a zip, else under its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(packed, "rb") as file:
+        zipped = file.read(4) == b"PK\x03\x04"
+    if not zipped:
+        packed.rename(folder / Path(name).name)
+        return
+    from .models.unpacking import unpack  # what is not sent needs no unpacking
+
+    unpack(packed.read_bytes(), folder)
+    packed.unlink()
 
 
 def environ(folder: Path) -> dict[str, str]:
@@ -223,6 +276,7 @@ class Leader:
         self._listener = listener
         self._key = key
         self._missing = set(places)
+        self._runs = 0
         self._followers: dict[tuple[int, int], Line] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, None)
@@ -242,7 +296,6 @@ class Leader:
                 else:
                     self._greet(key.data)
         self._selector.unregister(self._listener)
-        self._listener.close()
 
     def _greet(self, line: Line) -> None:
         self._selector.unregister(line.connection)
@@ -259,34 +312,51 @@ class Leader:
         self._missing.remove(place)
         self._followers[place] = line
 
-    def run(self, scenario: Any, command: Sequence[str], folder: Path) -> tuple[int, str | None]:
-        """Have all run once; return the first bad exit, or 0, and what the first replica left as its result."""
+    def share(self, model: Path, name: str) -> None:
+        """Give all of them the model."""
+        size, sent = model.stat().st_size, 0
+        with open(model, "rb") as file:
+            while sent < size:
+                piece = file.read(PIECE)
+                sent += len(piece)
+                told = {"piece": base64.b64encode(piece).decode(), "last": sent >= size, "name": name}
+                for line in self._followers.values():
+                    line.say(**told)
+
+    def run(
+        self, scenario: Any, command: Sequence[str], folder: Path, patience: float | None
+    ) -> tuple[int, str | None]:
+        """Have all run once; return the first bad exit, or 0, and the first replica's result. Raise Lost if one is."""
+        self._runs += 1
+        until = None if patience is None else time.monotonic() + patience
         selector = selectors.DefaultSelector()
         waiting: dict[tuple[int, int], Line] = dict(self._followers)
-        own = Program(command, environ(folder)) if command else None
+        own = Program(command, folder) if command else None
         code, result = 0, None
         try:
             if own is not None:
                 selector.register(own.pidfd, selectors.EVENT_READ, None)
-            for place, line in waiting.items():
+            for place, line in self._followers.items():
                 selector.register(line.connection, selectors.EVENT_READ, place)
-                line.say(run=scenario)
+                line.say(run=self._runs, scenario=scenario)
             while (waiting or own is not None) and code == 0:
-                for key, _ in selector.select():
+                ready = selector.select(None if until is None else max(0.0, until - time.monotonic()))
+                code = LATE if not ready else code
+                for key, _ in ready:
                     if key.data is None and own is not None:
                         selector.unregister(own.pidfd)
                         code, own = code or own.exit(), None
                         continue
-                    for said in waiting[key.data].hear():
-                        selector.unregister(waiting.pop(key.data).connection)
-                        code = code or int(said["exit"])
-                        result = said.get("result") if key.data == min(self._followers) else result
+                    for said in self._followers[key.data].hear():
+                        if said["run"] == self._runs and waiting.pop(key.data, None) is not None:
+                            code = code or int(said["exit"])
+                            result = said["result"] if key.data == min(self._followers) else result
             for line in waiting.values():
                 line.say(stop=True)
-        except (Lost, ValueError, KeyError, TypeError) as error:
-            print(f"a replica is lost: {error}", file=sys.stderr)
-            code = code or FAILED
+        except (ValueError, KeyError, TypeError) as error:
+            raise Lost(f"a replica does not speak our language: {error}") from None
         finally:
+            selector.close()
             if own is not None:
                 own.end()
         return code, result
@@ -301,25 +371,73 @@ class Leader:
 
 def main(arguments: Sequence[str]) -> int:
     """Follow or lead, as the pod's environment tells where and with how many."""
-    role, *command = arguments
+    parser = argparse.ArgumentParser(prog="gang", description="A replica of a gang, or the one that leads it.")
+    parser.add_argument("role", choices=("follow", "lead"))
+    parser.add_argument("--tasks", type=Path, help="the courier's socket; without it, all run once")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args(arguments)
     told = os.environ
     name, _, port = told["WINDTUNNEL_GANG_LEADER"].rpartition(":")
     key = told["WINDTUNNEL_GANG_KEY"]
-    if role == "follow":
+    if given.role == "follow":
         place = (int(told["WINDTUNNEL_GANG_SLICE"]), int(told["WINDTUNNEL_GANG_INDEX"]))
-        again = NOT_YET if command[:1] == ["hydra_pmi_proxy"] else None
+        again = NOT_YET if given.command[:1] == ["hydra_pmi_proxy"] else None
         leader, heard = join((name, int(port)), key, place, PATIENCE)
-        return Follower(leader, command, FOLDER, again).serve(heard)
+        return Follower(leader, given.command, FOLDER, again).serve(heard)
     slices, size = int(told["WINDTUNNEL_GANG_SLICES"]), int(told["WINDTUNNEL_GANG_SIZE"])
     places = [(slice, index) for slice in range(slices) for index in range(size)]
     with socket.create_server(("", int(port)), backlog=1024) as listener:
-        leading = Leader(listener, key, places)
-        leading.gather(PATIENCE)
-        code, result = leading.run(json.loads(told.get("WINDTUNNEL_SCENARIO", "null")), command, FOLDER)
-        leading.dismiss(code)
+        leader = Leader(listener, key, places)
+        leader.gather(PATIENCE)
+    code = FAILED
+    try:
+        code = serve(leader, given.tasks, given.command) if given.tasks else once(leader, given.command)
+    except Lost as error:
+        print(f"the gang is lost: {error}", file=sys.stderr)
+    finally:
+        leader.dismiss(code)
+    return code
+
+
+def once(leader: Leader, command: Sequence[str]) -> int:
+    """Have all run once, and print the result."""
+    scenario = json.loads(os.environ.get("WINDTUNNEL_SCENARIO", "null"))
+    code, result = leader.run(scenario, command, FOLDER, None)
     if result is not None:
         print(result, flush=True)
     return code
+
+
+def serve(leader: Leader, tasks: Path, command: Sequence[str]) -> int:
+    """Have all run as the courier says, until it hangs up."""
+    courier = call(tasks, PATIENCE)
+    courier.say(ready=True)
+    while True:
+        try:
+            heard = courier.hear()
+        except Lost:
+            return DONE
+        for order in heard:
+            if "model" in order:
+                leader.share(Path(order["model"]), str(order["name"]))
+            else:
+                code, result = leader.run(order["scenario"], command, FOLDER, order["patience"])
+                courier.say(exit=code, result=result)
+
+
+def call(tasks: Path, patience: float) -> Line:
+    """Look for the courier until it is there."""
+    until = time.monotonic() + patience
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(str(tasks))
+            return Line(connection)
+        except OSError as error:
+            connection.close()
+            if time.monotonic() > until:
+                raise Lost(f"there is no courier: {error}") from None
+            time.sleep(LOOK)
 
 
 def _stop(*_: object) -> NoReturn:

@@ -76,14 +76,10 @@ def image(cluster: Client) -> str:
     return made.reference
 
 
-def options(namespace: str) -> Options:
-    images = dataclasses.replace(OPTIONS.images, tag="")
+def options(namespace: str, image: str = "") -> Options:
+    """Return options that name the image that was imported, whatever became of the code meanwhile."""
+    images = dataclasses.replace(OPTIONS.images, tag=image.rpartition(":")[2])
     return dataclasses.replace(OPTIONS, namespace=namespace, images=images, pull_policy="Never")
-
-
-def of(launch: Launch, namespace: str) -> list[dict[str, Any]]:
-    """Return a launch's objects as they are where nobody serves a queue."""
-    return manifests.of(launch, options(namespace), ALL)
 
 
 def small(size: int, communication: str, program: str, **changes: Any) -> Launch:
@@ -102,9 +98,9 @@ class End:
     nodes: dict[str, list[str]]
 
 
-def played(cluster: Client, namespace: str, launch: Launch) -> End:
+def played(cluster: Client, namespace: str, image: str, launch: Launch) -> End:
     """Create a gang, wait for its end and take it away."""
-    objects = of(launch, namespace)
+    objects = manifests.of(launch, options(namespace, image), ALL)
     began = time.monotonic()
     cluster.apply(*reversed(objects))
     name = objects[0]["metadata"]["name"]
@@ -115,7 +111,7 @@ def played(cluster: Client, namespace: str, launch: Launch) -> End:
         found.update(cluster.get(path).get("status", {}))
         return any(one["type"] in {"Completed", "Failed"} and one["status"] == "True" for one in conditions(found))
 
-    cluster.until(ended, f"{name} ends")
+    cluster.until(ended, f"{name} ends", patience=90)
     seconds = time.monotonic() - began
     pods = cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
     nodes: dict[str, list[str]] = {}
@@ -182,20 +178,20 @@ def test_a_gang_finds_its_peers_by_name_and_is_done_when_its_leader_is(
     cluster: Client, namespace: str, image: str
 ) -> None:
     cluster.jobset()
-    end = played(cluster, namespace, small(3, "torch", SUM))
+    end = played(cluster, namespace, image, small(3, "torch", SUM))
     assert end.condition == "Completed", end
     assert json.loads(end.said) == {"sum": 3, "peers": 3}
 
 
 def test_a_killed_replica_fails_the_gang(cluster: Client, namespace: str, image: str) -> None:
     cluster.jobset()
-    end = played(cluster, namespace, small(3, "torch", KILLED))
+    end = played(cluster, namespace, image, small(3, "torch", KILLED))
     assert (end.condition, end.restarts) == ("Failed", 0), end
 
 
 def test_a_gang_begins_again_as_often_as_it_was_asked_to(cluster: Client, namespace: str, image: str) -> None:
     cluster.jobset()
-    end = played(cluster, namespace, small(2, "torch", KILLED, restarts=1))
+    end = played(cluster, namespace, image, small(2, "torch", KILLED, restarts=1))
     assert (end.condition, end.restarts) == ("Failed", 1), end
 
 
@@ -204,9 +200,10 @@ def test_each_slice_of_a_gang_has_a_domain_to_itself(own_cluster: Cluster, names
     own_cluster.grow(3)
     made = build.build(names.images()["python"], ROOT / "var" / "images")
     own_cluster.import_image(made.archive)
+    image = made.reference
     placement = Placement(cpu=0.01, memory=128 << 20, exclusive="topology.kubernetes.io/zone")
     check = "import os; assert os.environ['MEGASCALE_NUM_SLICES'] == '3' and os.environ['TPU_WORKER_ID'] in '01'"
-    end = played(own_cluster, namespace, small(2, "tpu", check, slices=3, placement=placement))
+    end = played(own_cluster, namespace, image, small(2, "tpu", check, slices=3, placement=placement))
     assert end.condition == "Completed", end
     slices = [nodes for nodes in end.nodes.values() if len(nodes) == 2]
     assert len(slices) == 3 and all(len(set(nodes)) == 1 for nodes in slices), end.nodes
