@@ -86,7 +86,7 @@ def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
     """A hundred thousand tasks of a millisecond, where pods can ask for them."""
     play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
     play |= {"params": {"sleep_ms": 1}}
-    packed = b"".join(playing.pack(datasets()["noop"].folder))
+    packed = playing.pack(datasets()["noop"].folder)
     host = own_cluster.host_address
     made = Drivers(tmp_path, total=100_000, play=play, model=MODEL, packed=packed, host=host)
     yield made
