@@ -45,7 +45,7 @@ from runtimes.harness.courier import (
 from runtimes.harness.posts import Posts
 from runtimes.harness.processes import Here, Kit, Spawner
 from runtimes.harness.surface import Credentials, Over, Surface, Unreachable, Unreadable
-from workers.deliveries import Deliveries
+from workers.deliveries import PLAY, Deliveries
 
 if TYPE_CHECKING:
     from datasets.cache import Near
@@ -82,7 +82,7 @@ def main() -> None:
 
 def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     """Run a courier to its end; return its exit code and why it ended."""
-    given = {"dataset": "", "sandbox": 0} | dict(document.get("kit") or {})
+    given: dict[str, Any] = {"dataset": "", "sandbox": 0} | dict(document.get("kit") or {})
     if posts is None and given["sandbox"] == 0:
         from runtimes.harness.sandbox import level  # where posts confine, nobody here needs it
 
@@ -96,7 +96,12 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
     described = Surface(credentials, threading.Event()).launch()
     known = {"format": described.get("model", {}).get("format"), "isolation": described["play"].get("isolation")}
-    kit = Kit.of(known | given)
+    folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
+    if not given["dataset"]:  # players need not wait for it in order to begin
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        world = {name: described["play"]["definition"].get(name) for name in ("simulator", "package")}
+        known |= {"within": folder, "world": world}
+    kit = Kit.of(known | given | {"dataset": given["dataset"] or f"{folder}/{PLAY}"})
     spawner: Spawner = Here(kit)
     if posts is not None:
         users = document.get("posts") or POSTS
@@ -105,12 +110,12 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     workers = int(document["workers"])
     courier = Courier(kit, workers, spawner)
     signal.signal(signal.SIGTERM, lambda *_: courier.interrupt())
-    folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
     cache = near(token.with_name(CACHE_TOKEN))
 
-    def bring(stop: threading.Event) -> tuple[str, str]:
+    def bring(stop: threading.Event) -> str:
         deliveries = Deliveries(credentials, stop, Path(folder), cache)
-        return deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=kit.dataset)
+        model, _ = deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=given["dataset"])
+        return model
 
     name = document.get("name", socket.gethostname())
     told = Told(credentials=credentials, workers=workers, name=f"{name}-" if name else "")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHUNK = 256 << 10
+#: What the dataset's folder is called among what was fetched.
+PLAY = "play"
 
 
 class Damaged(Hopeless):
@@ -144,7 +146,7 @@ class Deliveries:
         """Fetch the packed folder and unpack it; a player reads it, and nobody writes to it."""
         from datasets.archives.tar import files  # the launch may name a folder, and then nobody needs this
 
-        folder = self._folder / "play"
+        folder = self._folder / PLAY
         if folder.is_dir():
             return folder
         packed = self._object("play", file)

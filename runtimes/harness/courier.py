@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from .channel import receive_with_rights
@@ -41,8 +41,9 @@ PR_SET_DUMPABLE = 4
 class Told:
     """The launch, and this courier's part in it.
 
-    ``model`` is a file. ``bring``, where there is one, is asked for it and for the dataset's folder: it is given what
-    the drivers' surface says of the launch. ``name`` tells this courier's seats from those of other couriers.
+    ``described`` is what the drivers' surface says of it, where that was asked already. ``model`` is a file; ``bring``,
+    where there is one, returns another once it and the dataset's folder are there, or gives up when the event is set.
+    ``name`` tells this courier's seats from those of the launch's other couriers.
     """
 
     credentials: Credentials
@@ -51,7 +52,7 @@ class Told:
     cores: Sequence[int] = ()
     name: str = ""
     described: Mapping[str, Any] | None = None
-    bring: Callable[[threading.Event], tuple[str, str]] | None = None
+    bring: Callable[[threading.Event], str] | None = None
 
 
 class Staffed(Protocol):
@@ -132,7 +133,7 @@ class Courier(Staff):
         self._outputs = Outputs()
         self._living: set[Process] = set()
         self._players: Stock[Player] = Stock(
-            lambda name: spawn_player(self._kit, name, spawner), "player", workers if kit.dataset else 0, self._wake
+            lambda name: spawn_player(kit, name, spawner), "player", workers, self._wake
         )
         self._hosts: Stock[Host] = Stock(lambda name: spawn_host(kit, name, spawner), "host", workers + 1, self._wake)
         self._credentials: Credentials | None = None
@@ -287,8 +288,7 @@ class Courier(Staff):
         described = told.described or surface.launch()
         model = told.model
         if told.bring is not None:
-            model, dataset = told.bring(self._stop)
-            self._kit = replace(self._kit, dataset=dataset)  # from now on a seat that asks for a player gets one
+            model = told.bring(self._stop)
         play = described["play"]
         engagement = Engagement(
             setup=play | {"format": self._kit.format},

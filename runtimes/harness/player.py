@@ -132,7 +132,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     sealed = _confine(told.get("confinement"))
     dataset = Path(told["dataset"])
-    definition = json.loads((dataset / "dataset.json").read_bytes())
+    definition = told["world"] or json.loads((dataset / "dataset.json").read_bytes())
     kind = definition["simulator"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"no such simulator: {kind!r}")

@@ -23,6 +23,8 @@ class Kit:
 
     ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch".
     Memory is in bytes. Where posts start the processes, they bring interpreter, harness, packages and level themselves.
+    Where the dataset's folder is still to come, ``within`` is the one it will lie in, and ``world`` says what a player
+    may import meanwhile: as the dataset's description does.
     """
 
     dataset: str
@@ -35,6 +37,8 @@ class Kit:
     host_site: str = ""
     player_memory: int = 4 << 30
     host_memory: int = 4 << 30
+    within: str = ""
+    world: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Kit":
@@ -227,10 +231,10 @@ def spawn_player(kit: Kit, name: str, spawner: Spawner | None = None) -> Player:
     birth = Birth(
         name=name,
         module="player",
-        told={"dataset": kit.dataset},
+        told={"dataset": kit.dataset, "world": kit.world},
         confined=kit.sandbox is not None,
         memory=kit.player_memory,
-        readonly=(kit.dataset,),
+        readonly=(kit.within or kit.dataset,),
     )
     ours, theirs = socket.socketpair()
     page = Page()
