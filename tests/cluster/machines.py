@@ -41,7 +41,10 @@ exec "$2" pause
 
 
 class Machine:
-    """One machine; ``first`` is the program that plays its first process and reaps whatever is orphaned there."""
+    """One machine; ``first`` is the program that plays its first process and reaps whatever is orphaned there.
+
+    It and its programs live no longer than the thread that started them: start them from the tests' main thread.
+    """
 
     def __init__(self, name: str, folder: Path, first: Path) -> None:
         self.name, self.folder = name, folder

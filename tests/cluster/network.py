@@ -114,7 +114,8 @@ def connect_node(network: Network, control: Machine, index: int, node: Machine) 
     batch(f"link add node{index} netns {control.pid} type veth peer name eth0 netns {node.pid}")
     control.call("ip", "link", "set", f"node{index}", "master", "switch", "up")
     routes = [route for route in network.routes if network.pods_of(index) not in route]
-    node.call("sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
+    switches = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables")
+    node.call("sh", "-c", "; ".join(f"echo 1 >/proc/sys/{switch}" for switch in switches))
     node.call(
         "ip",
         "-batch",
