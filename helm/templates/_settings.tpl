@@ -106,6 +106,9 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- if hasPrefix "file:" ($s.objectStoreUrl | default "") -}}
 {{- fail "settings.objectStoreUrl: several pods share the object store, so it is s3://..., not a folder" -}}
 {{- end -}}
+{{- if not (or .Values.executors.cluster.enabled .Values.executors.others) -}}
+{{- fail "executors: name at least one place where launches run, or enable executors.cluster" -}}
+{{- end -}}
 {{- if and .Values.scs.zones (not .Values.scs.enabled) -}}
 {{- fail "scs.zones is given, but scs.enabled is false" -}}
 {{- end -}}

@@ -56,7 +56,10 @@ SAID: Mapping[str, Mapping[str, Any]] = {
     },
     "launches elsewhere": {
         "trial": True,
-        "executors": {"cluster": {"enabled": False}, "others": [{"name": "farm", "kind": "slurm", "options": {}}]},
+        "executors": {
+            "cluster": {"enabled": False},
+            "others": [{"name": "farm", "kind": "slurm", "cores": 9, "options": {}}],
+        },
     },
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from core.domain.contexts import parsed
 from core.settings import Settings
 from datasets.scs import config as scs_config
 from scripts import chart as schema
@@ -29,6 +30,7 @@ from tests.chart.rendering import (
     templates,
     tool,
 )
+from workers.executors.kubernetes import options as kubernetes
 
 pytestmark = pytest.mark.timeout(1000)  # helm and kubeconform are built from their sources, once
 
@@ -112,6 +114,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an ingress without a host": ({"trial": True, "ingress": {"enabled": True}}, "/ingress/hosts"),
     "a project with capitals": ({"trial": True, "projects": {"list": [{"name": "Red"}]}}, "/projects/list/0/name"),
+    "nowhere to run": (
+        {"trial": True, "executors": {"cluster": {"enabled": False}}},
+        "name at least one place where launches run",
+    ),
+    "a place of unknown size": (
+        {"trial": True, "executors": {"others": [{"name": "west", "kind": "kubernetes"}]}},
+        "missing property 'cores'",
+    ),
     "no database": ({}, "settings.databaseUrl is missing"),
     "no object store": (
         {"settings": {"databaseUrl": "postgresql+psycopg://db/w", "redisUrl": "redis://r"}},
@@ -185,6 +195,17 @@ def contexts(objects: Any) -> list[Object]:
     text = named(objects, "ConfigMap", "windtunnel-executors")["data"]["executors.json"]
     found: list[Object] = json.loads(text)["executors"]
     return found
+
+
+@SAYINGS
+def test_dispatch_can_read_where_launches_run(said: str) -> None:
+    text = named(rendered(said), "ConfigMap", "windtunnel-executors")["data"]["executors.json"]
+    places = parsed(json.loads(text))
+    assert places
+    for one in places:
+        if one.kind == "kubernetes":
+            options = kubernetes.parse(one.options)
+            assert options.drivers_url or one.name == "west"
 
 
 def test_launches_run_in_this_cluster_unless_the_values_say_otherwise() -> None:
