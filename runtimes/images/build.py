@@ -152,8 +152,10 @@ def _of(image: Image, part: str, lock: str) -> Any:
 
 def _machine() -> list[Any]:
     found = interpreter.needed()
-    paths = sorted({interpreter.executable(), *found.libraries.values(), Path(certifi.where())})
-    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths] + [shutil.which("strip")]
+    paths = sorted({interpreter.executable(), *found.libraries.values()})
+    trusted = hashlib.sha256(Path(certifi.where()).read_bytes()).hexdigest()
+    looks = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return [*looks, trusted, shutil.which("strip")]
 
 
 def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tuple[Layer, Facts]:

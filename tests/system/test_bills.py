@@ -1,0 +1,23 @@
+"""Bills of materials, against CycloneDX's own schema and against what is really in an image."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from runtimes.images import build, names
+
+OUT = Path(__file__).parents[2] / "var/images"
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.mark.parametrize("name", ["noop", "server"])
+def test_a_bill_lists_interpreter_libraries_and_packages_as_cyclonedx_wants_it(name: str) -> None:
+    built = build.build(names.images()[name], OUT)
+    text = built.archive.with_suffix(".sbom.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill = json.loads(text)
+    assert {"cpython", "numpy", "msgspec"} <= {one["name"] for one in bill["components"]}
+    assert f"{names.PREFIX}{name}:{bill['metadata']['component']['version']}" == built.reference

