@@ -387,15 +387,15 @@ def main(arguments: Sequence[str]) -> int:
     slices, size = int(told["WINDTUNNEL_GANG_SLICES"]), int(told["WINDTUNNEL_GANG_SIZE"])
     places = [(slice, index) for slice in range(slices) for index in range(size)]
     with socket.create_server(("", int(port)), backlog=1024) as listener:
-        leader = Leader(listener, key, places)
-        leader.gather(PATIENCE)
+        leading = Leader(listener, key, places)
+        leading.gather(PATIENCE)
     code = FAILED
     try:
-        code = serve(leader, given.tasks, given.command) if given.tasks else once(leader, given.command)
+        code = serve(leading, given.tasks, given.command) if given.tasks else once(leading, given.command)
     except Lost as error:
         print(f"the gang is lost: {error}", file=sys.stderr)
     finally:
-        leader.dismiss(code)
+        leading.dismiss(code)
     return code
 
 

@@ -143,6 +143,11 @@ def test_a_gangs_program_does_not_reach_the_drivers_service():
     assert not reaches(pod(GANG), service("drivers"), 8001)
 
 
+def test_a_gangs_courier_reaches_the_drivers_service_and_so_does_who_leads_beside_it():
+    assert reaches(pod(GANG, part="lead"), service("drivers"), 8001)
+    assert not reaches(pod(GANG, part="lead"), End("169.254.169.254"), 80)
+
+
 def test_nobody_from_outside_reaches_a_pod():
     assert not reaches(End("203.0.113.7"), pod(ONE), 8000)
     assert not reaches(service("drivers"), pod(ONE), 8000)

@@ -61,6 +61,12 @@ def leader(launch: Launch) -> str:
     return f"{name}-{LEADER}-0-0.{name}"
 
 
+def led(launch: Launch) -> bool:
+    """Tell whether a courier goes with it: an image of its own, or an operator's, runs its program once by itself."""
+    gang = of(launch)
+    return not gang.image and not gang.operator
+
+
 def hosts(launch: Launch, slice: str = "0") -> tuple[str, ...]:
     """Return the names of one slice's replicas, in order."""
     return tuple(host(launch, Place(slice=slice, index=str(index))) for index in range(of(launch).size))

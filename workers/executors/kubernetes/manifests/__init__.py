@@ -79,7 +79,7 @@ def _secret(launch: Launch, options: Options) -> Object:
     }
     content = {"launch.json": json.dumps(told, sort_keys=True), "token": launch.token}
     if launch.gang is not None:
-        content = {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}
+        content |= {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",

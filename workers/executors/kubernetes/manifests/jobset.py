@@ -43,7 +43,7 @@ def _gang(launch: Launch, options: Options) -> Object:
     """
     gang = gangs.of(launch)
     jobs = [_replicated(launch, gangs.WORKERS, gang.slices, job.replicas(launch, options), alone=True)]
-    led = gang.communication == "mpi" or not gang.image
+    led = gang.communication == "mpi" or gangs.led(launch)
     if led:
         leader = _replicated(launch, gangs.LEADER, 1, job.lead(launch, options), alone=False)
         jobs.append(leader | {"dependsOn": [{"name": gangs.WORKERS, "status": "Ready"}]})

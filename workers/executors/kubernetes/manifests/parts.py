@@ -1,7 +1,7 @@
 """The containers of a pod: who each runs as, what it runs, and what it sees of the others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 #: The group that all containers of a pod share, for the sockets between them.
 GROUP = 10000
@@ -55,3 +55,9 @@ PLAYER = Part(
 HOST = Part(name="host", user=10003, command=("python", "-m", "runtimes.harness.post", "host"), mounts=(_POSTS, _FILES))
 #: A gang's program: the user's own, so it holds nothing of ours.
 PROGRAM = Part(name="main", user=10003, command=())
+#: What leads a gang, beside its courier: it reads the model, to hand it on.
+LEADER = Part(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
+CONDUCTOR = replace(
+    COURIER,
+    command=("python", "-m", "workers.conductor", "--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path),
+)

@@ -23,7 +23,8 @@ TMP = "1Gi"
 #: What leading a gang takes.
 LIGHT = Share(cpu="100m", memory="512Mi")
 #: How the pods of a gang are led, and follow, where our own harness is in the image.
-LEAD, FOLLOW = ("python", "-m", "runtimes.harness.gang", "lead"), ("python", "-m", "runtimes.harness.gang", "follow")
+GANG = ("python", "-m", "runtimes.harness.gang")
+LEAD, FOLLOW = (*GANG, "--tasks", f"{table.RUN}/posts/gang.sock", "lead"), (*GANG, "follow")
 #: The same in an image that is not ours, for what ends with 5 while nobody listens yet.
 WAIT = (
     "sh",
@@ -59,7 +60,7 @@ def seat(launch: Launch, options: Options) -> Object:
         options,
         part="seat",
         containers=[
-            _courier(launch, options),
+            _courier(launch, options, table.COURIER),
             _container(
                 table.PLAYER,
                 image_of(player, options.images.prefix, options.images.tag),
@@ -99,11 +100,15 @@ def lead(launch: Launch, options: Options) -> Object:
     gang = gangs.of(launch)
     own = gangs.mpiexec(launch) if gang.communication == "mpi" else ()
     command, key = (own, []) if gang.image else ((*LEAD, *own), _key(launch))
-    main = _container(table.PROGRAM, _image(launch, options), options, LIGHT) | {
+    part = table.PROGRAM if gang.image else table.LEADER
+    main = _container(part, _image(launch, options), options, LIGHT) | {
         "command": list(command),
         "env": _env(gangs.environment(launch, gangs.Place())) + key,
     }
-    return _template(launch, options, part="lead", containers=[main], volumes=[_tmp(table.PROGRAM)])
+    if gang.image:
+        return _template(launch, options, part="lead", containers=[main], volumes=[_tmp(part)])
+    containers = [_courier(launch, options, table.CONDUCTOR), main]
+    return _template(launch, options, part="lead", containers=containers, volumes=_shared(launch, options, [part]))
 
 
 def operated(launch: Launch, options: Options, *, part: str, command: Sequence[str]) -> Object:
@@ -201,8 +206,8 @@ def _template(
     return {"metadata": metadata, "spec": spec}
 
 
-def _courier(launch: Launch, options: Options) -> Object:
-    courier = _container(table.COURIER, options.images.courier, options, options.courier)
+def _courier(launch: Launch, options: Options, part: table.Part) -> Object:
+    courier = _container(part, options.images.courier, options, options.courier)
     if options.scs.nodes:
         courier["env"] = courier["env"] + _env({"WINDTUNNEL_SCS_NODES": options.scs.nodes})
     return courier
@@ -244,7 +249,8 @@ def _container(part: table.Part, image: str, options: Options, share: Share, lau
 
 
 def _shared(launch: Launch, options: Options, others: Sequence[table.Part]) -> list[Object]:
-    sources: list[Object] = [{"secret": {"name": names.owner(launch.id)}}]
+    keys = [{"key": key, "path": key} for key in ("launch.json", "token")]
+    sources: list[Object] = [{"secret": {"name": names.owner(launch.id), "items": keys}}]
     if options.scs.nodes:
         token = {"audience": options.scs.audience, "expirationSeconds": 3600, "path": table.SCS_TOKEN}
         sources.append({"serviceAccountToken": token})

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from core.domain.launches import Launch
-from workers.executors.kubernetes import names
+from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import pods
 from workers.executors.kubernetes.options import Options
 
@@ -38,7 +38,11 @@ def policies(launch: Launch, options: Options) -> list[Object]:
         ingress=[{"from": peers}],
         egress=[{"to": peers}, _dns()],
     )
-    return [between]
+    lead = {"matchLabels": {**mine["matchLabels"], pods.PART: "lead"}}
+    calls = _policy(
+        launch, options, f"{names.owner(launch.id)}-lead", lead, ingress=[], egress=_services(launch, options)
+    )
+    return [between, calls] if gangs.led(launch) else [between]
 
 
 def _policy(
