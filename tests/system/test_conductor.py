@@ -1,0 +1,168 @@
+"""A gang and its courier against the real drivers' surface: every task has one result, whatever ends in between."""
+
+import contextlib
+import io
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.house import free_ports
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 90
+#: Every replica writes down that it was there; the first one answers.
+PROGRAM = """
+import json, os, pathlib, sys, time
+scenario = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
+rank = int(os.environ["WINDTUNNEL_GANG_INDEX"])
+import beside
+if scenario["index"] == 3 and rank == 1:
+    sys.exit(9)
+if scenario["index"] == 4:
+    sys.exit(0)
+if scenario["index"] == beside.SLOW and rank == 1:
+    time.sleep(600)
+if rank == 0:
+    json.dump({"square": scenario["index"] ** 2, "size": os.environ["WINDTUNNEL_GANG_SIZE"]},
+              open(os.environ["WINDTUNNEL_RESULT"], "w"))
+"""
+
+
+def packed(slow: int = -1) -> bytes:
+    """Return the program, in a zip with a module of its own."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("program.py", PROGRAM)
+        archive.writestr("beside.py", f"SLOW = {slow}\n")
+    return target.getvalue()
+
+
+class Company:
+    """The processes of a gang of two: its courier, who leads, and who follow."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        folder.mkdir()
+        self.folder = folder
+        [port] = free_ports(1)
+        told = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "WINDTUNNEL_GANG_KEY": secrets.token_hex()}
+        told |= {"WINDTUNNEL_GANG_LEADER": f"127.0.0.1:{port}", "WINDTUNNEL_GANG_SLICES": "1"}
+        self.told = told | {"WINDTUNNEL_GANG_SIZE": "2", "WINDTUNNEL_GANG_SLICE": "0"}
+        (folder / "token").write_text(TOKEN)
+        document: dict[str, Any] = {"id": LAUNCH, "url": url, "workers": 1, "token_file": str(folder / "token")}
+        document |= {"files": str(folder / "files"), "posts": {"player": -1, "host": os.getuid()}, "name": folder.name}
+        (folder / "launch.json").write_text(json.dumps(document))
+        socket = str(folder / "gang.sock")
+        self.courier = self._start("courier", ["-m", "workers.conductor", "--launch", str(folder / "launch.json")])
+        self.leader = self._start("leader", ["lead"], "--tasks", socket)
+        command = [sys.executable, "program.py"]
+        self.replicas = [self._start(f"replica-{n}", ["follow", *command], number=n) for n in range(2)]
+
+    def _start(self, name: str, arguments: list[str], *options: str, number: int = 0) -> "subprocess.Popen[str]":
+        if name == "courier":
+            arguments = [*arguments, "--posts", str(self.folder)]
+        else:
+            code = "import pathlib, signal, sys; from runtimes.harness import gang; "
+            code += "gang.FOLDER = pathlib.Path(sys.argv.pop(1)); signal.signal(15, gang._stop); "
+            code += "sys.exit(gang.main(sys.argv[1:]))"
+            arguments = ["-c", code, str(self.folder / name), *options, *arguments]
+        with open(self.folder / f"{name}.txt", "w") as said:
+            return subprocess.Popen(
+                [sys.executable, *arguments],
+                env=self.told | {"WINDTUNNEL_GANG_INDEX": str(number)},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def exits(self) -> tuple[int, int, list[int]]:
+        """Wait for all to end."""
+        exits = self.courier.wait(PATIENCE), self.leader.wait(PATIENCE), [one.wait(PATIENCE) for one in self.replicas]
+        return exits
+
+    def end(self) -> None:
+        """End what is left."""
+        for one in (self.courier, self.leader, *self.replicas):
+            one.kill()
+            one.wait()
+
+    @property
+    def said(self) -> str:
+        """What all of them printed."""
+        return "\n".join(f"{path.name}: {path.read_text()}" for path in sorted(self.folder.glob("*.txt")))
+
+
+Begin = Callable[..., tuple[Drivers, Callable[[], Company]]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Open a simulation for gangs; each company that is called to it ends with the test."""
+    with contextlib.ExitStack() as ending:
+
+        def make(total: int, slow: int = -1, **definition: Any) -> tuple[Drivers, Callable[[], Company]]:
+            drivers = Drivers(tmp_path, total=total, play={"definition": definition}, model=packed(slow))
+            ending.callback(drivers.close)
+            made: list[Company] = []
+
+            def company() -> Company:
+                made.append(Company(tmp_path / f"company-{len(made)}", drivers.url))
+                ending.callback(made[-1].end)
+                return made[-1]
+
+            return drivers, company
+
+        yield make
+
+
+def settled(drivers: Drivers, company: Company) -> tuple[int, int, list[int]]:
+    """See a company through while the dispatcher does its passes."""
+    until = time.monotonic() + PATIENCE
+    while company.courier.poll() is None and time.monotonic() < until:
+        drivers.settle()
+        time.sleep(0.1)
+    return company.exits()
+
+
+def test_a_gang_plays_every_task_once_and_what_fails_fails_alone(begin: Begin) -> None:
+    drivers, company = begin(8)
+    first = company()
+    assert settled(drivers, first) == (0, 0, [0, 0]), first.said
+    results = drivers.results()
+    assert [one["task"] for one in results] == list(range(8))
+    bad = {3: "crashed", 4: "invalid"}
+    assert [one["status"] for one in results] == [bad.get(task, "ok") for task in range(8)], first.said
+    assert results[7]["metrics"] == {"square": 49, "size": "2"}
+    assert "ended with 9" in results[3]["error"]
+
+
+def test_a_program_that_takes_too_long_is_ended_and_the_gang_goes_on(begin: Begin) -> None:
+    drivers, company = begin(3, slow=1, task_patience=2.0)
+    first = company()
+    assert settled(drivers, first) == (0, 0, [0, 0]), first.said
+    assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
+
+
+def test_a_gang_that_loses_a_replica_ends_and_the_next_one_goes_on_where_it_was(begin: Begin) -> None:
+    drivers, company = begin(3, slow=1, task_patience=10.0)
+    first = company()
+    at = first.folder / "replica-1" / "scenario.json"
+    until = time.monotonic() + PATIENCE
+    while not (at.exists() and json.loads(at.read_text() or "{}").get("index") == 1) and time.monotonic() < until:
+        time.sleep(0.02)
+    first.replicas[1].kill()
+    assert first.exits() == (77, 1, [0, -9]), first.said
+    drivers.give_back()
+    second = company()
+    assert settled(drivers, second) == (0, 0, [0, 0]), second.said
+    assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
