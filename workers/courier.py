@@ -96,12 +96,13 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
     described = Surface(credentials, threading.Event()).launch()
     known = {"format": described.get("model", {}).get("format"), "isolation": described["play"].get("isolation")}
+    named = given["dataset"]
     folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
-    if not given["dataset"]:  # players need not wait for it in order to begin
+    if not named:  # players need not wait for it in order to begin
         Path(folder).mkdir(parents=True, exist_ok=True)
         world = {name: described["play"]["definition"].get(name) for name in ("simulator", "package")}
-        known |= {"within": folder, "world": world}
-    kit = Kit.of(known | given | {"dataset": given["dataset"] or f"{folder}/{PLAY}"})
+        given |= {"dataset": f"{folder}/{PLAY}", "within": folder, "world": world}
+    kit = Kit.of(known | given)
     spawner: Spawner = Here(kit)
     if posts is not None:
         users = document.get("posts") or POSTS
@@ -114,7 +115,7 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
 
     def bring(stop: threading.Event) -> str:
         deliveries = Deliveries(credentials, stop, Path(folder), cache)
-        model, _ = deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=given["dataset"])
+        model, _ = deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=named)
         return model
 
     name = document.get("name", socket.gethostname())

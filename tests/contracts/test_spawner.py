@@ -1,0 +1,125 @@
+"""Where players and hosts come from, held to one contract: as our own children, and through a container's post."""
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runtimes.harness.posts import Posts
+from runtimes.harness.processes import Here, Host, Kit, Process, Spawner, spawn_host
+from tests.contracts.crew import SITE, kit
+
+ROOT = Path(__file__).parents[2]
+
+
+class Place:
+    """A spawner, what it waits for, and what it has lost."""
+
+    def __init__(self, spawner: Spawner, post: "subprocess.Popen[bytes] | None" = None) -> None:
+        self.spawner, self.post = spawner, post
+        self.lost: list[str] = []
+        self.selector = selectors.DefaultSelector()
+        spawner.register(self.selector, self.lost.append)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Serve the selector as a courier does."""
+        deadline = time.monotonic() + 60.0
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come about"
+            for key, _ in self.selector.select(0.1) if self.selector.get_map() else ():
+                key.data()
+
+
+@pytest.fixture(params=["here", "posts"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "here":
+        yield Place(Here(kit()))
+        return
+    posts = Posts.open(tmp_path)
+    posts.expect({os.geteuid(): "host"}, kit())
+    command = [sys.executable, "-m", "runtimes.harness.post", "host", "--posts", str(tmp_path), "--site", SITE]
+    post = subprocess.Popen(command, cwd=ROOT)
+    made = Place(posts, post)
+    try:
+        yield made
+    finally:
+        posts.close()
+        post.kill()
+        post.wait()
+
+
+def host(place: Place, given: Kit) -> Host:
+    place.until(lambda: place.spawner.ready("host"))
+    return spawn_host(given, "host-0", place.spawner)
+
+
+def ended(process: Process) -> bool:
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.end, selectors.EVENT_READ)
+        return bool(waiting.select(30.0))
+
+
+def output(process: Process) -> str:
+    os.set_blocking(process.output, True)
+    said = b""
+    while piece := os.read(process.output, 1 << 16):
+        said += piece
+    return said.decode()
+
+
+def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
+    one = host(place, kit(format="no format"))
+    said = output(one.process)
+    assert ended(one.process)
+    assert one.process.reap() == "it exited with code 1"
+    assert "no such format" in said
+    one.dismiss()
+    assert place.lost == []
+
+
+def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: Place) -> None:
+    one = host(place, kit())
+    one.socket.settimeout(30.0)
+    assert b"hello" in one.socket.recv(1 << 10)
+    one.socket.shutdown(socket.SHUT_RDWR)
+    assert ended(one.process)
+    assert one.process.reap() == "it exited with code 0"
+    one.dismiss()
+
+
+def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(place: Place) -> None:
+    one = host(place, kit())
+    one.process.kill()
+    one.process.kill()
+    assert ended(one.process)
+    assert one.process.reap().startswith("killed by SIGKILL")
+    assert one.process.wait(0.0) == one.process.how
+    one.dismiss()
+
+
+def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: Place) -> None:
+    one = host(place, kit())
+    if place.post is None:
+        one.process.kill()
+        one.process.reap()
+        one.dismiss()
+        return  # here there is nobody in between
+    place.post.kill()
+    assert ended(one.process)
+    assert one.process.reap() == "its container ended"
+    assert place.lost == ["the host's container ended"]
+    one.dismiss()
+
+
+def test_a_post_starts_nothing_but_its_own_module(place: Place) -> None:
+    if place.post is None:
+        assert place.spawner.ready("player")  # here all are
+    else:
+        place.until(lambda: place.spawner.ready("host"))
+        assert not place.spawner.ready("player")

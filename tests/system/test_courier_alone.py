@@ -1,0 +1,132 @@
+"""The courier that stands alone with children of its own, as on a batch system's node, against the real leases."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets import playing
+from datasets.catalogue import datasets
+from tests.contracts.crew import kit, play_of
+from tests.system.drivers import LAUNCH, TOKEN, Drivers
+
+ROOT = Path(__file__).parents[2]
+ZERO = (ROOT / "runtimes" / "baselines" / "zero.py").read_bytes()
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
+    made: list[Drivers] = []
+
+    def make(total: int, **params: Any) -> Drivers:
+        play = play_of("noop", select={"range": [0, total]}, params=params)
+        made.append(Drivers(tmp_path, total=total, play=play, model=ZERO, packed=packed()))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def packed() -> bytes:
+    """What a player sees, as the stager packs it."""
+    return playing.pack(datasets()["noop"].folder)
+
+
+@pytest.fixture
+def courier(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    made: list[subprocess.Popen[str]] = []
+
+    def start(url: str, *, token: str = TOKEN, **document: Any) -> "subprocess.Popen[str]":
+        (tmp_path / "token").write_text(token)
+        alone = kit(dataset="noop", sandbox=0).describe() | {"dataset": ""}
+        given = {"id": LAUNCH, "url": url, "token_file": str(tmp_path / "token"), "workers": 2, "kit": alone}
+        given["files"] = str(tmp_path / "files")
+        (tmp_path / "launch.json").write_text(json.dumps(given | document))
+        command = [sys.executable, "-m", "workers.courier", "--launch", str(tmp_path / "launch.json")]
+        made.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+        one.wait()
+        assert one.stdout is not None
+        one.stdout.close()
+
+
+def work_off(one: "subprocess.Popen[str]", drivers: Drivers) -> str:
+    """Play the dispatcher until the courier has ended; return what it said."""
+    deadline = time.monotonic() + 60.0
+    while one.poll() is None:
+        assert time.monotonic() < deadline, f"still at it: {drivers.asked[-20:]}"
+        drivers.settle()
+        time.sleep(0.05)
+    return one.communicate()[0]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_it_fetches_what_it_lacks_and_sees_its_launch_through(
+    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    at = drivers(2000)
+    one = courier(at.url)
+    assert "there is no more work (0)" in work_off(one, at)
+    assert one.returncode == 0
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(2000)]
+    assert "ended before it was used" not in at.logs()
+
+
+def test_what_it_is_told_it_does_not_fetch(
+    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    at = drivers(200)
+    (tmp_path / "model").write_bytes(ZERO)
+    one = courier(at.url, model=str(tmp_path / "model"), kit=kit(dataset="noop", sandbox=0).describe())
+    work_off(one, at)
+    assert one.returncode == 0
+    assert len(at.results()) == 200
+    assert not {"model", "play"} & set(at.asked)
+
+
+def test_told_to_stop_it_gives_back_what_it_has_not_played(
+    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    at = drivers(400, sleep_ms=20)
+    one = courier(at.url)
+    until(lambda: "report" in at.asked)
+    one.send_signal(signal.SIGTERM)
+    assert one.wait(30.0) == 143
+    assert at.held() == 0
+    assert "leave" in at.asked
+    assert "death" not in at.asked
+    following = courier(at.url)
+    work_off(following, at)
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
+
+
+def test_a_launch_that_is_over_before_it_begins_ends_it(
+    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    at = drivers(10)
+    assert courier(at.url, token="guessed").wait(30.0) == 0
+    assert at.results() == []
+
+
+def test_a_launch_that_cannot_be_read_says_so(courier: Callable[..., "subprocess.Popen[str]"]) -> None:
+    one = courier("http://127.0.0.1:9", token_file="/nowhere")
+    said, _ = one.communicate(timeout=30.0)
+    assert one.returncode == 76
+    assert "the launch cannot be read" in said
