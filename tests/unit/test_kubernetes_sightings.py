@@ -190,6 +190,36 @@ def test_a_launch_with_one_pod_that_can_go_on_is_not_hopeless() -> None:
     assert sighting(whole, [stuck, running], now=NOW, patience=PATIENCE).phase is Phase.RUNNING
 
 
+def left(phase: str = "Running", *, leaving: float | None = None, silent: float | None = None) -> Pod:
+    """Return a pod that was told to go, or that nobody has vouched for, so many seconds ago."""
+    conditions = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}]
+    if silent is not None:
+        conditions[1] |= {"status": "False", "lastTransitionTime": (NOW - timedelta(seconds=silent)).isoformat()}
+    metadata = {"deletionTimestamp": (NOW - timedelta(seconds=leaving)).isoformat()} if leaving is not None else {}
+    document = {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": phase, "conditions": conditions}}
+    return msgspec.convert(document, Pod)
+
+
+@pytest.mark.parametrize(
+    ("pods", "ended"),
+    [
+        ([left(leaving=16)], True),
+        ([left(leaving=-20)], False),  # its grace is not over
+        ([left(silent=121)], True),
+        ([left(silent=60)], False),  # the node may come back
+        ([left(silent=121), left()], False),  # somebody goes on
+        ([left(silent=121), left("Failed")], True),
+        ([], False),
+    ],
+)
+def test_a_launch_whose_nodes_have_all_left_it_has_ended(pods: list[Pod], ended: bool) -> None:
+    found = sighting(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
+    assert (found.phase is Phase.ENDED) is ended
+    assert not found.hopeless
+    if ended:
+        assert found.reason == "The node n1 does not answer any more. Its work is done again elsewhere."
+
+
 def test_a_courier_that_was_killed_is_told_by_the_signals_name() -> None:
     status = {"name": "courier", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})

@@ -140,8 +140,6 @@ class KubernetesExecutor:
     def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
         """List owners once; ask for pods and warnings only where something does not simply run."""
         asked = {id: None for id in ids if id not in self._gone}
-        if not asked:
-            return {}
         now = datetime.now(UTC)
         listed, owners = self._owners(asked)
         found = {id: one for id, one in owners.items() if id in asked}
@@ -229,14 +227,14 @@ class KubernetesExecutor:
 
     def cancel(self, launch_id: str) -> None:
         """Delete what was made of it, at once for all to see; the cluster sweeps up what that owned."""
-        self._gone[launch_id] = None
-        while len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
         places = [self._places[launch_id]] if launch_id in self._places else self._look.places(launch_id)
         for kind, namespace in places:
             self._unmake(names.owner(launch_id), namespace, [kind])
         self._places.pop(launch_id, None)
         self._made.pop(launch_id, None)
+        self._gone[launch_id] = None  # only now: until all is deleted it is still to be seen, and cancelled again
+        while len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
 
     def _unmake(self, name: str, namespace: str, owners: Iterable[Kind]) -> None:
         """Delete what has a launch's name in a namespace: what runs first, what shields it last."""

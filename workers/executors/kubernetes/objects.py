@@ -75,6 +75,7 @@ class Condition(Read, frozen=True):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: datetime | None = None
 
 
 class Group(Read, frozen=True):
@@ -175,6 +176,13 @@ class Pod(Read, frozen=True):
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    def has(self, type: str, status: str) -> Condition | None:
+        """Return this condition if it stands like this."""
+        for condition in self.status.conditions or ():
+            if (condition.type, condition.status) == (type, status):
+                return condition
+        return None
 
     @property
     def statuses(self) -> tuple[ContainerStatus, ...]:

@@ -12,6 +12,8 @@ from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, 
 #: Conditions by which the four kinds of owners say how they ended.
 DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)
 COURIER = "courier"
+#: Seconds after which a pod should be gone that was told to go, and all its grace is over.
+LATE = 15.0
 #: Whose end is a launch's own, and what people call it: a courier's, or where there is none a gang's program's.
 SPEAKERS = {COURIER: "its courier", "main": "its program"}
 #: Why a pod lies in state Failed, where no container of it is to blame.
@@ -79,6 +81,10 @@ def sighting(
     if any(pod.status.phase == "Running" for pod in pods):
         phase = Phase.RUNNING
     alive = [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
+    if alive and all(lost(pod, now, patience) for pod in alive):
+        one = note("NodeLost", what=", ".join(sorted({pod.spec.node_name or "" for pod in alive})))
+        notes[one.key] = one
+        return Sighting(id=id, phase=Phase.ENDED, reason=one.words, notes=tuple(notes.values()))
     hopeless = phase is Phase.STARTING and (barred or 0 < len(alive) <= stuck)
     reason = next((one.words for one in notes.values()), None) if hopeless else None
     return Sighting(id=id, phase=phase, notes=tuple(notes.values()), hopeless=hopeless, reason=reason)
@@ -120,6 +126,20 @@ def ending(state: Terminated, who: str) -> str:
     else:
         how = f"{who} ended with exit code {code}"
     return f"{how}: {clean(state.message)}" if state.message and clean(state.message) else how
+
+
+def lost(pod: Pod, now: datetime, patience: float) -> bool:
+    """Tell whether a pod's node has left it: nobody ends it, or nobody has vouched for it so long.
+
+    A Job replaces a pod only once somebody says that it ended, and of a node that is gone nobody does. What its kubelet
+    said last (that its containers are ready) then stands beside what the cluster says for it (that it is not).
+    """
+    leaving = pod.metadata.deletion_timestamp
+    if leaving is not None and (now - leaving).total_seconds() > LATE:
+        return True
+    silent = pod.has("Ready", "False")
+    since = silent.last_transition_time if silent is not None and pod.has("ContainersReady", "True") else None
+    return since is not None and (now - since).total_seconds() > patience
 
 
 def obstacles(pod: Pod) -> Iterator[tuple[str, Note]]:
