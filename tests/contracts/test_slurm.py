@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
 from core.errors import PlatformError, Unsupported
@@ -63,6 +65,12 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 def real(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
     """One whose jobs are real couriers."""
     return executor_on(slurm, tmp_path / "home", prepared())
+
+
+def done(drivers: Drivers) -> int:
+    """Return how many tasks have a result so far, in whatever order."""
+    with drivers.database.read() as c:
+        return int(c.execute(text("SELECT coalesce(sum(stop - start), 0) FROM segments")).scalar_one())
 
 
 def seen(executor: SlurmExecutor, id: str = ID) -> Sighting | None:
@@ -301,7 +309,8 @@ def test_couriers_play_a_simulation_to_its_end_at_the_width_they_are_given(
     real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url, workers=1))
     until(lambda: "report" in drivers.asked)
     real.resize(LAUNCH, 2)
-    until(lambda: len(drivers.results()) == TASKS)
+    until(lambda: done(drivers) == TASKS)
+    assert len(drivers.results()) == TASKS
     drivers.settle()
     assert comes(real, Phase.ENDED, LAUNCH) == Sighting(id=LAUNCH, phase=Phase.ENDED, exit=0)
     assert b"no more work" in b"".join(real.logs(LAUNCH, 0))
@@ -314,8 +323,25 @@ def test_a_courier_that_is_killed_costs_no_result(
     real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url))
     until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in drivers.asked)
     slurm.ask("scancel", "--signal=KILL", "--full", slurm.ask("squeue", "--noheader", "--format=%A").split()[0])
-    until(lambda: drivers.leases.expire() == [] and len(drivers.results()) == TASKS)
+    until(lambda: drivers.leases.expire() == [] and done(drivers) == TASKS)
     assert [line["task"] for line in drivers.results()] == list(range(TASKS))
     drivers.settle()
     assert comes(real, Phase.ENDED, LAUNCH).reason
     real.cancel(LAUNCH)
+
+
+def test_a_job_that_its_controller_starts_again_goes_on_unless_it_was_done(executor: Opened, tmp_path: Path) -> None:
+    """The script alone: Slurm itself waits for two minutes before it starts a job again."""
+    script = executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3")._script()
+    (tmp_path / "launch.json").write_text("{}")
+
+    def run(job: str) -> tuple[int, int]:
+        environ = {"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": "4"}
+        done = subprocess.run(["sh"], input=script, text=True, cwd=tmp_path, env=environ, timeout=60, check=False)
+        return done.returncode, (tmp_path / "runs").read_text().count("at work")
+
+    assert run("7") == (-signal.SIGKILL, 1)
+    assert run("8") == (0, 1)  # another submission
+    (tmp_path / "go").touch()
+    assert run("7") == (3, 2)
+    assert run("7") == (3, 2)  # it was done

@@ -160,13 +160,15 @@ class SlurmExecutor:
         }
 
     def _sbatch(self, launch_id: str, asked: Sequence[str], tasks: Iterable[int]) -> None:
-        folder = self._folders.of(launch_id)
-        script = self._template.substitute(
+        array = f"--array={array_of(tasks)}"
+        self._commands.sbatch(self._folders.of(launch_id), self._script(), [*asked, array])
+
+    def _script(self) -> str:
+        return self._template.substitute(
             python=shlex.quote(self._options.python or sys.executable),
             source=shlex.quote(str(SOURCE)),
             prolog=self._options.prolog,
         )
-        self._commands.sbatch(folder, script, [*asked, f"--array={array_of(tasks)}"])
 
     def _scancel(self, jobs: Iterable[Job]) -> None:
         if alive := living(jobs):

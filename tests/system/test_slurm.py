@@ -1,0 +1,35 @@
+"""A whole platform whose simulations run on a real Slurm."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm import Slurm, until
+from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
+from tests.system.conftest import Found
+from tests.system.house import Platform
+
+STREETS: dict[str, Any] = {"dataset": "car_street", "model": "idm", "runtime": "python"}
+
+
+@pytest.fixture
+def platform(found: Found, own_slurm: Slurm, tmp_path: Path) -> Platform:
+    context = {"name": "hpc", "kind": "slurm", "cores": 2, "options": {"conf": str(own_slurm.conf), "patience": 5}}
+    (tmp_path / "executors.json").write_text(json.dumps({"executors": [context]}))
+    return found(executors=tmp_path / "executors.json")
+
+
+def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(platform: Platform, own_slurm: Slurm) -> None:
+    id = platform.submit(**STREETS, scenarios={"sample": 40, "seed": 4})["id"]
+    until(lambda: platform.get(id)["state"] == "running", 120)
+    own_slurm.stop("slurmctld")
+    time.sleep(2)
+    own_slurm.start("slurmctld")
+    ended = platform.ended(id, 240)
+    assert ended["state"] == "succeeded", platform.said()
+    assert len(platform.results(id)) == 40
+    until(lambda: own_slurm.ask("squeue", "--noheader", "--states=RUNNING,PENDING,COMPLETING") == "")
+    assert ended["attempt"] == 1
