@@ -1,0 +1,145 @@
+"""How much a cluster is asked, counted at a server that says what a cluster would."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.domain.launches import Phase
+from core.errors import PlatformError
+from tests.contracts.kubernetes_server import Server, says
+from tests.contracts.test_executor import launch_of
+from workers.executors.kubernetes.access import of_kubeconfig
+from workers.executors.kubernetes.client import Client
+from workers.executors.kubernetes.executor import KubernetesExecutor
+from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.options import parse
+
+VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1", "kueue.x-k8s.io": "v1beta1"}
+GROUPS = [
+    {"name": name, "versions": [{"groupVersion": f"{name}/{one}"}], "preferredVersion": {"version": one}}
+    for name, one in VERSIONS.items()
+]
+
+
+class Cluster:
+    """Lists what it is given, by plural; notes which lists were asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lists: dict[str, list[Any]] = {}
+        self.refused: dict[str, int] = {}
+        self.server = Server()
+        self.server.answers = [self.answer]
+        cluster = {"name": "c", "cluster": {"server": self.server.url}}
+        context = {"name": "x", "context": {"cluster": "c"}}
+        (folder / "kubeconfig").write_text(
+            yaml.safe_dump({"current-context": "x", "contexts": [context], "clusters": [cluster]})
+        )
+        self.client = Client(of_kubeconfig(folder / "kubeconfig"), time_out=10)
+        self.executor = KubernetesExecutor("west", self.client, parse({"cores": 8}), Measures("west"))
+
+    def answer(self, asked: BaseHTTPRequestHandler) -> None:
+        path = asked.path.partition("?")[0]
+        what = path.rpartition("/")[2]
+        if path == "/apis":
+            says(200, {"groups": GROUPS})(asked)
+        elif status := self.refused.get(what):
+            says(status, {"message": f"{what} is forbidden: cannot", "reason": "Forbidden"})(asked)
+        elif asked.command == "POST":
+            says(201, {"metadata": {"uid": "u"}})(asked)
+        else:
+            says(200, {"items": self.lists.get(what, [])})(asked)
+
+    def asked(self) -> list[str]:
+        """Return what was asked for since the last time, but for what is served."""
+        paths = [path.partition("?")[0] for _, path, _, _ in self.server.asked]
+        self.server.asked.clear()
+        return [path.rpartition("/")[2] for path in paths if path != "/apis"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.client.close()
+    made.server.close()
+
+
+def jobset(id: str, *, ready: int, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": f"wt-{id}", "namespace": "ns", "labels": {"windtunnel/launch": id}}
+    status = {"replicatedJobsStatus": [{"name": "w", "ready": ready}]}
+    return {"metadata": metadata, "spec": {"replicatedJobs": [{"name": "w", "replicas": 1}], **spec}, "status": status}
+
+
+def test_launches_that_run_cost_one_list_however_many(cluster: Cluster) -> None:
+    cluster.lists["jobsets"] = [jobset(f"a{number}", ready=1) for number in range(200)]
+    seen = cluster.executor.observe([f"a{number}" for number in range(200)])
+    assert {one.phase for one in seen.values()} == {Phase.RUNNING} and len(seen) == 200
+    assert cluster.asked() == ["jobsets"]
+
+
+def test_launches_that_start_cost_one_question_about_pods_and_one_about_warnings(cluster: Cluster) -> None:
+    cluster.lists["jobsets"] = [jobset(f"a{number}", ready=0) for number in range(200)]
+    cluster.executor.observe([f"a{number}" for number in range(200)])
+    asked = [path for _, path, _, _ in cluster.server.asked if "/pods?" in path]
+    assert len(asked) == 1 and asked[0].count("%2C") == 49
+    assert sorted(cluster.asked()) == ["events", "jobsets", "pods"]
+    cluster.executor.observe(["a1"])
+    assert set(cluster.asked()) <= {"jobsets"}, "at once, nobody looks at pods again"
+
+
+def test_a_launch_that_is_not_there_is_looked_for_among_the_others_and_has_vanished(cluster: Cluster) -> None:
+    assert cluster.executor.observe(["gone"]) == {}
+    assert cluster.asked() == ["jobsets", "jobs", "trainjobs"]
+
+
+def test_what_an_owner_makes_is_no_launch_of_its_own(cluster: Cluster) -> None:
+    child = jobset("a", ready=1)
+    child["metadata"]["ownerReferences"] = [{"kind": "TrainJob", "name": "wt-a"}]
+    cluster.lists["jobsets"] = [child]
+    metadata = {"name": "wt-a", "namespace": "ns", "labels": {"windtunnel/launch": "a"}}
+    status = {"conditions": [{"type": "Complete", "status": "True"}]}
+    cluster.lists["trainjobs"] = [{"metadata": metadata, "status": status}]
+    assert cluster.executor.observe(["a"])["a"].phase is Phase.ENDED
+
+
+def test_one_that_waits_in_the_clusters_queue_says_what_for(cluster: Cluster) -> None:
+    cluster.lists["jobsets"] = [jobset("a", ready=0, suspend=True)]
+    reference = {"kind": "JobSet", "name": "wt-a"}
+    condition = {"type": "QuotaReserved", "status": "False", "message": "no room in queue gold"}
+    metadata = {"name": "jobset-wt-a-1", "namespace": "ns", "ownerReferences": [reference]}
+    cluster.lists["workloads"] = [{"metadata": metadata, "status": {"conditions": [condition]}}]
+    seen = cluster.executor.observe(["a"])["a"]
+    assert seen.phase is Phase.SUSPENDED and "no room in queue gold" in seen.notes[0].words
+
+
+def test_what_may_not_be_listed_is_an_oserror_that_says_so(cluster: Cluster) -> None:
+    cluster.refused["jobsets"] = 403
+    with pytest.raises(PermissionError, match="may not list jobsets"):
+        cluster.executor.observe(["a"])
+
+
+def test_a_launch_is_made_shield_first_and_all_of_it_hangs_on_that(cluster: Cluster) -> None:
+    cluster.executor.submit(launch_of("http://10.0.0.1:1"))
+    made = [json.loads(body) for verb, _, _, body in cluster.server.asked if verb == "POST"]
+    assert [one["kind"] for one in made] == ["NetworkPolicy", "Secret", "JobSet"]
+    assert made[0]["metadata"]["ownerReferences"] == []
+    owners = [one["metadata"]["ownerReferences"][0] for one in made[1:]]
+    assert {(one["kind"], one["name"], one["uid"]) for one in owners} == {
+        ("NetworkPolicy", made[0]["metadata"]["name"], "u")
+    }
+    assert {one["metadata"]["namespace"] for one in made} == {"windtunnel-default"}
+    seen = cluster.executor.observe([made[0]["metadata"]["labels"]["windtunnel/launch"]])
+    assert [one.phase for one in seen.values()] == [Phase.STARTING], "the server's cache may be behind"
+
+
+def test_a_launch_that_is_refused_leaves_nothing_it_can_delete(cluster: Cluster) -> None:
+    cluster.refused["jobsets"] = 422
+    with pytest.raises(PlatformError):
+        cluster.executor.submit(launch_of("http://10.0.0.1:1"))
+    deleted = [path.split("/")[-2] for verb, path, _, _ in cluster.server.asked if verb == "DELETE"]
+    assert deleted == ["jobsets", "secrets", "networkpolicies"]
