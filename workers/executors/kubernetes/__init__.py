@@ -24,3 +24,6 @@ def open(name: str, options: Mapping[str, Any], here: "Here") -> KubernetesExecu
     return KubernetesExecutor(
         name, Client(access, time_out=chosen.time_out, observer=measures.called), chosen, measures
     )
+
+
+__all__ = ["OWN_ENVIRONMENTS", "KubernetesExecutor", "open"]

@@ -1,6 +1,7 @@
 """The executor of a Kubernetes cluster: launches become objects there, and what is seen of them becomes sightings."""
 
 import contextlib
+import itertools
 import math
 import threading
 import time
@@ -248,13 +249,21 @@ class KubernetesExecutor:
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
         """Follow what the replica's courier says, or its program where it has none; nothing once it is gone."""
+        told, of = 0, ""
         while (pod := self._pod(launch_id, replica)) is not None:
+            if of != pod.metadata.uid:  # another took its place
+                told, of = 0, pod.metadata.uid
             parts = [one.name for one in pod.spec.containers]
             container = COURIER if COURIER in parts else parts[0]
             path = path_of(POD.api, POD.plural, pod.metadata.namespace, pod.metadata.name, "log")
             try:
-                yield from self._client.lines(path, quiet=SILENCE, container=container, follow="true")
+                lines = self._client.lines(path, quiet=SILENCE, container=container, follow="true")
+                for line in itertools.islice(lines, told, None):
+                    told += 1
+                    yield line
                 return
+            except TimeoutError:
+                continue  # it is silent: perhaps its node is gone, and another pod there
             except Refused as refused:
                 if refused.status not in (400, 404):  # 400: its container is not made yet
                     raise PermissionError(str(error_of(refused, pod.metadata.namespace))) from None
