@@ -1,0 +1,97 @@
+"""A gang that speaks MPI, with a real MPICH: no ssh, task after task, and a rank that dies costs only its task."""
+
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtimes.harness.gang import Line
+from tests.stores import tool
+from tests.system.house import free_ports
+from tests.unit.launch_samples import gang
+from workers.executors.kubernetes import gangs
+from workers.executors.kubernetes.gangs import Place
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60
+SUM = """
+import json, os, sys
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank)
+task = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))["index"]
+if task == 1 and world.rank == 1:
+    os.kill(os.getpid(), 9)
+if task == 2 and world.rank == 3:
+    raise ValueError("on purpose")
+world.Barrier()
+if world.rank == 0:
+    json.dump({"sum": total, "size": world.size, "task": task}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+"""
+#: As a container runs it, but in a folder of its own.
+BOOT = """
+import pathlib, signal, sys
+from runtimes.harness import gang
+gang.FOLDER = pathlib.Path(sys.argv.pop(1))
+signal.signal(signal.SIGTERM, gang._stop)
+sys.exit(gang.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def courier(tmp_path: Path) -> Iterator[Line]:
+    """A gang of two replicas with two ranks each, as its courier sees it."""
+    python = tool("mpich")
+    program = tmp_path / "program.py"
+    program.write_text(SUM)
+    launch = gang(2, "mpi", slots=2, command=("python", "-m", "mpi4py", str(program)))
+    orders, control = free_ports(2)
+    # Pods have names of their own; here two names of this machine stand for them.
+    here = {name: place for name, place in zip(gangs.hosts(launch), ("localhost", "127.0.0.1"), strict=True)}
+    here |= {gangs.leader(launch): "localhost", str(gangs.MPI): str(control), str(gangs.ORDERS): str(orders)}
+
+    def moved(word: str) -> str:
+        for name, place in here.items():
+            word = word.replace(name, place)
+        return word
+
+    told = {"PATH": f"{Path(python).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    told["WINDTUNNEL_GANG_KEY"] = secrets.token_hex()
+    path = tmp_path / "gang.sock"
+    commands = {"leader": ["--tasks", str(path), "lead", *gangs.mpiexec(launch)]}
+    places = {"leader": Place(), "0": Place(), "1": Place(index="1")}
+    commands |= {index: ["follow", *gangs.proxy(launch, Place(index=index))] for index in ("0", "1")}
+    running = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        listener.settimeout(PATIENCE)
+        for name, command in commands.items():
+            environ = {key: moved(value) for key, value in gangs.environment(launch, places[name]).items()}
+            own = {"WINDTUNNEL_GANG_SLICE": "0", "WINDTUNNEL_GANG_INDEX": places[name].index}
+            arguments = [python, "-c", BOOT, str(tmp_path / name), *map(moved, command)]
+            running.append(subprocess.Popen(arguments, env=told | environ | own, stdin=subprocess.DEVNULL))
+        try:
+            line = Line(listener.accept()[0])
+            line.connection.settimeout(PATIENCE)
+            assert line.hear() == [{"ready": True}]
+            yield line
+            line.connection.close()
+            assert [one.wait(PATIENCE) for one in running] == [0, 0, 0]
+        finally:
+            for one in running:
+                one.kill()
+                one.wait()
+
+
+def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(courier: Line) -> None:
+    said = []
+    for task in range(5):
+        courier.say(scenario={"index": task}, patience=PATIENCE / 2)
+        said += courier.hear()
+    assert [one["exit"] == 0 for one in said] == [True, False, False, True, True], said
+    assert [one["result"] for one in said[3:]] == [f'{{"sum": 6, "size": 4, "task": {task}}}' for task in (3, 4)]
