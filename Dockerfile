@@ -36,6 +36,7 @@ COPY --from=parts /image/environments/ /
 COPY --from=parts /image/code/ /
 ENV PATH=/opt/windtunnel/python/bin \
     PYTHONPATH=/opt/windtunnel/src:/opt/windtunnel/site \
+    PYTHONSAFEPATH=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
@@ -43,7 +44,7 @@ ENV PATH=/opt/windtunnel/python/bin \
     SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 LABEL org.opencontainers.image.title="windtunnel-$IMAGE" \
       org.opencontainers.image.version="$TAG"
-WORKDIR /tmp
+WORKDIR /opt/windtunnel/src
 USER 10001:10001
 ENTRYPOINT ["/opt/windtunnel/python/bin/python"]
 

@@ -24,10 +24,11 @@ from runtimes.images.names import Image
 #: What Go, and so every registry, calls machines.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 PYTHON = "/opt/windtunnel/python/bin/python"
-#: Of every image. Bytecode is in it already, and nothing may be written.
+#: Of every image. Bytecode is in it already; nothing may be written, and nothing is imported from where one stands.
 ENVIRON = {
     "PATH": "/opt/windtunnel/python/bin",
     "PYTHONPATH": "/opt/windtunnel/src:/opt/windtunnel/site",
+    "PYTHONSAFEPATH": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
     "HOME": "/tmp",
@@ -66,7 +67,7 @@ def config(image: Image, tag: str) -> dict[str, Any]:
         "User": USER,
         "Env": [f"{key}={value}" for key, value in environ.items()],
         "Entrypoint": [PYTHON, "-m", "workers"] if server else [PYTHON],
-        "WorkingDir": "/tmp",
+        "WorkingDir": "/opt/windtunnel/src",
         "Labels": {
             "org.opencontainers.image.title": f"{names.PREFIX}{image.name}",
             "org.opencontainers.image.version": tag,

@@ -152,7 +152,9 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         listed = json.load(blob(json.load(index)["manifests"][0]["digest"]))
         for one in listed["layers"]:
             with tarfile.open(fileobj=blob(one["digest"]), mode="r|*") as inner:
-                inner.extractall(folder, filter="tar")
+                # By this name, because Python 3.11.2 has neither the filter nor the argument.
+                inner.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _: member)
+                inner.extractall(folder)
         config: dict[str, Any] = json.load(blob(listed["config"]["digest"]))["config"]
         return config
 
