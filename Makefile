@@ -27,8 +27,18 @@ tools: setup  ## Build the servers and clients that tests meet (MinIO, Swift, tu
 test: tools  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
 	@$(PY) -m pytest tests --ignore tests/cluster
 
-cluster: setup  ## Tests against a real Kubernetes API server, built from its sources on first use.
-	@scripts/tools/kubernetes >/dev/null && $(PY) -m pytest tests/cluster
+images: setup  ## Build every image, without Docker, into var/images.
+	@$(PY) -m scripts.images
+
+cluster: tools  ## Tests on a real Kubernetes, built from its sources on first use; KUBECONFIG names another.
+	@for tool in node kubernetes coredns jobset trainer kwok; do scripts/tools/$$tool >/dev/null || exit 1; done
+	@$(PY) -m pytest tests/cluster
+
+cluster-up: setup  ## Bring up such a cluster and keep it; `make cluster-down` ends it.
+	@scripts/cluster up --jobset
+
+cluster-down: setup  ## End it, and leave nothing.
+	@scripts/cluster down
 
 unit: setup  ## The tests without I/O: seconds.
 	@$(PY) -m pytest tests/unit
@@ -39,10 +49,13 @@ lint: setup  ## ruff, mypy --strict, import-linter, openapi.yaml and docs/states
 openapi: setup  ## Write openapi.yaml from the code.
 	@$(PY) -m scripts.openapi
 
+bench-cluster: setup  ## Measure on a real Kubernetes, fake nodes by the thousand.
+	@$(PY) -m benchmarks cluster
+
 bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.md.
 	@$(PY) -m benchmarks
 
 clean:    ## Remove what running leaves behind; environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs tools test cluster unit lint openapi bench clean
+.PHONY: help setup demo run run-s3 scs tools test images cluster cluster-up cluster-down unit lint openapi bench-cluster bench clean

