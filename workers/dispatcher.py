@@ -158,7 +158,7 @@ class Dispatcher:
         if site.due_for_combing:
             # Asked for now, not from the snapshot: a launch is written down before it is submitted.
             for id in site.executor.strays(self._dispatch.living(site.name)):
-                logger.warning("%s: launch %s is nobody's; cancelled", site.name, id)
+                logger.info("%s: launch %s is over; cleared away", site.name, id)
                 site.executor.cancel(id)
             site.combed()
 
