@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -41,8 +42,10 @@ def main() -> int:
 
 def hold(asked: argparse.Namespace) -> int:
     """Bring one up and keep it until a signal; everything of it dies with this process, however that ends."""
-    wanted = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    told = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # not blocked and waited for: pods would be born deaf to them
+        signal.signal(number, lambda *_: told.set())
     cluster = Cluster(nodes=asked.nodes)
     with cluster:
         for archive in asked.image:
@@ -54,7 +57,7 @@ def hold(asked: argparse.Namespace) -> int:
         if asked.kwok:
             cluster.kwok(asked.kwok)
         cluster.say(ready=True, held=True)
-        signal.sigwait(wanted)
+        told.wait()
     return 0
 
 
