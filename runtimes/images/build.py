@@ -41,6 +41,10 @@ USER = "10001:10001"
 #: How often an image is made anew because our code was changed meanwhile.
 TRIES = 5
 DRAFT = ".draft-"
+#: What decides what a layer holds, beside what it is made of.
+MADE_BY = tuple(
+    f"{names.RECIPE}/{name}.py" for name in ("facts", "interpreter", "layers", "libraries", "packages", "parts", "sbom")
+)
 
 
 class CannotBuild(Exception):
@@ -124,7 +128,7 @@ def _layers(image: Image, lock: str, out: Path, packed: bool) -> list[Layer]:
     kept = out / "layers"
     kept.mkdir(exist_ok=True)
     made: list[Layer] = []
-    beneath = names.digest((names.RECIPE,))
+    beneath = names.digest(MADE_BY)
     with tempfile.TemporaryDirectory(prefix=DRAFT, dir=out) as draft:
         for part in parts.PARTS:
             if part == "environments" and not image.brings:
