@@ -2,20 +2,24 @@
 
 import dataclasses
 import json
+import platform
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.domain.launches import Launch, Placement
-from runtimes.images import build, names
+from core.domain.launches import Placement
+from runtimes.images import build, layers, names
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
+from tests.stores import tool
+from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
 from workers.executors.kubernetes import manifests
-from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.options import Cache, Options
 
 ROOT = Path(__file__).parents[2]
 #: What the samples name and a cluster has to have before it takes them.
@@ -60,6 +64,26 @@ else:
     line.sendall(str(index).encode())
     assert int(line.recv(16)) == size * (size - 1) // 2
 """
+MPI = """
+import json, os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank)
+if world.rank == 0:
+    json.dump({"sum": total, "size": world.size}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+"""
+SLICED = """
+import json, os
+assert os.environ["TPU_WORKER_ID"] in "01" and len(os.environ["TPU_WORKER_HOSTNAMES"].split(",")) == 2
+json.dump({"slices": os.environ["MEGASCALE_NUM_SLICES"]}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+"""
+#: Ends its container's first process, as a node's end would.
+LOST = """
+import os, time
+if os.environ["NODE_RANK"] == "1":
+    os.kill(1, 15)
+time.sleep(600)
+"""
 KILLED = """
 import os, time
 if os.environ["NODE_RANK"] == "1":
@@ -69,38 +93,92 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def image(cluster: Client) -> str:
-    """The image that a gang of Python runs in."""
-    made = build.build(names.images()["python"], ROOT / "var" / "images")
-    cluster.import_image(made.archive)
-    return made.reference
+def tag(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Bring an image to the cluster, and tell how it is called there."""
+    made: dict[str, str] = {}
+
+    def bring(name: str) -> str:
+        if name == "mpi" and name not in made:
+            made[name] = mpi(tmp_path_factory.mktemp("mpi"))
+            own_cluster.import_image(tmp_path_factory.getbasetemp() / "mpi.tar")
+        if name not in made:
+            built = build.build(names.images()[name], ROOT / "var" / "images")
+            own_cluster.import_image(built.archive)
+            made[name] = built.reference
+        return made[name]
+
+    yield bring
 
 
-def options(namespace: str, image: str = "") -> Options:
-    """Return options that name the image that was imported, whatever became of the code meanwhile."""
-    images = dataclasses.replace(OPTIONS.images, tag=image.rpartition(":")[2])
-    return dataclasses.replace(OPTIONS, namespace=namespace, images=images, pull_policy="Never")
+def mpi(folder: Path) -> str:
+    """Write an image of the one for Python with MPICH in it, as a site might have it; return what it is called."""
+    base = build.build(names.images()["python"], ROOT / "var" / "images")
+    config = layers.unpack(base.archive, folder)
+    made = Path(tool("mpich")).parents[1]
+    shutil.copytree(made / "lib", folder / "opt" / "mpi" / "lib", symlinks=True)
+    (folder / "opt" / "mpi" / "bin").mkdir()
+    for program in ("mpiexec.hydra", "hydra_pmi_proxy"):
+        shutil.copy(made / "bin" / program, folder / "opt" / "mpi" / "bin")
+    more = {"PATH": "/opt/mpi/bin", "PYTHONPATH": "/opt/mpi/lib/python3.11/site-packages"}
+    told = dict(one.split("=", 1) for one in config["Env"])
+    told |= {name: f"{told[name]}:{value}" for name, value in more.items()} | {"LD_LIBRARY_PATH": "/opt/mpi/lib"}
+    config["Env"] = [f"{name}={value}" for name, value in told.items()]
+    layer = layers.write(folder, folder.with_suffix(".layer"), packed=False)
+    manifest, configured = layers.manifest([layer], config, build.MACHINES[platform.machine()])
+    reference = f"windtunnel-python:mpi-{layer.digest[:12]}"
+    layers.archive(folder.parent / "mpi.tar", reference, [layer], manifest, configured)
+    shutil.rmtree(folder)
+    return reference
 
 
-def small(size: int, communication: str, program: str, **changes: Any) -> Launch:
-    placement = changes.pop("placement", Placement(cpu=0.01, memory=128 << 20))
-    return gang(size, communication, placement, command=("python", "-c", program), **changes)
+def options(namespace: str, server: str = "", program: str = "") -> Options:
+    """Return options that name the images that were imported, whatever became of the code meanwhile."""
+    images = dataclasses.replace(OPTIONS.images, courier=server, tag=program.rpartition(":")[2])
+    return dataclasses.replace(
+        OPTIONS, namespace=namespace, images=images, pull_policy="Never", drivers_url="", scs=Cache()
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """How a JobSet ended, and what its pods said and where they were."""
+    """How a JobSet ended, what it left behind, and where its pods were."""
 
     condition: str
-    said: str
+    results: list[dict[str, Any]]
     restarts: int
     seconds: float
     nodes: dict[str, list[str]]
 
 
-def played(cluster: Client, namespace: str, image: str, launch: Launch) -> End:
+Play = Callable[..., End]
+
+
+@pytest.fixture
+def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_path: Path) -> Iterator[Play]:
+    """Have a gang play a simulation whose drivers' surface is a process of this machine."""
+    server = tag("server")
+    own_cluster.jobset()
+    opened: list[Drivers] = []
+
+    def played(size: int, communication: str, model: str, total: int = 2, **changes: Any) -> End:
+        host = own_cluster.host_address
+        drivers = Drivers(tmp_path, total=total, play={"definition": {}}, model=model.encode(), host=host)
+        opened.append(drivers)
+        placement = changes.pop("placement", Placement(cpu=0.01, memory=128 << 20))
+        command = ("python", *(["-m", "mpi4py"] if communication == "mpi" else []), "model.py")
+        made = gang(size, communication, placement, command=command, **changes)
+        launch = dataclasses.replace(made, id=LAUNCH, url=drivers.url, token=TOKEN)
+        program = tag("mpi" if communication == "mpi" else "python")
+        objects = manifests.of(launch, options(namespace, server, program), ALL)
+        return followed(own_cluster, namespace, objects, drivers)
+
+    yield played
+    for drivers in opened:
+        drivers.close()
+
+
+def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], drivers: Drivers) -> End:
     """Create a gang, wait for its end and take it away."""
-    objects = manifests.of(launch, options(namespace, image), ALL)
     began = time.monotonic()
     cluster.apply(*reversed(objects))
     name = objects[0]["metadata"]["name"]
@@ -108,20 +186,23 @@ def played(cluster: Client, namespace: str, image: str, launch: Launch) -> End:
     found: dict[str, Any] = {}
 
     def ended() -> bool:
-        found.update(cluster.get(path).get("status", {}))
+        drivers.settle()
+        found.update((cluster.get(path) or {}).get("status", {}))
         return any(one["type"] in {"Completed", "Failed"} and one["status"] == "True" for one in conditions(found))
 
-    cluster.until(ended, f"{name} ends", patience=90)
+    try:
+        cluster.until(ended, f"{name} ends", patience=100)
+    except RuntimeError as error:
+        said = cluster.kubectl("logs", "-n", namespace, "-l", "windtunnel/launch", "--all-containers", "--prefix")
+        raise RuntimeError(f"{error}\n{said}") from None
     seconds = time.monotonic() - began
-    pods = cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
     nodes: dict[str, list[str]] = {}
-    for pod in pods:
+    for pod in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
         nodes.setdefault(pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], []).append(pod["spec"]["nodeName"])
-    leader = "jobset.sigs.k8s.io/replicatedjob-name=l"
-    said = cluster.kubectl("logs", "-n", namespace, "-l", leader, "--tail=-1")
     cluster.kubectl("delete", "-n", namespace, "jobset", name)
     [condition] = [one["type"] for one in conditions(found) if one["type"] in {"Completed", "Failed"}]
-    return End(condition, said, int(found.get("restarts", 0)), seconds, nodes)
+    print(f"{name}: {condition} after {seconds:.1f} s")
+    return End(condition, drivers.results(), int(found.get("restarts", 0)), seconds, nodes)
 
 
 def conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
@@ -174,37 +255,35 @@ def test_a_real_api_server_takes_every_object_as_it_is(cluster: Client, namespac
         assert said.count("created (server dry run)") == len(objects), (name, said)
 
 
-def test_a_gang_finds_its_peers_by_name_and_is_done_when_its_leader_is(
-    cluster: Client, namespace: str, image: str
-) -> None:
-    cluster.jobset()
-    end = played(cluster, namespace, image, small(3, "torch", SUM))
+def test_a_gang_finds_its_peers_by_name_and_is_done_when_its_leader_is(play: Play) -> None:
+    end = play(3, "torch", SUM)
     assert end.condition == "Completed", end
-    assert json.loads(end.said) == {"sum": 3, "peers": 3}
+    assert [one["metrics"] for one in end.results] == [{"sum": 3, "peers": 3}] * 2
 
 
-def test_a_killed_replica_fails_the_gang(cluster: Client, namespace: str, image: str) -> None:
-    cluster.jobset()
-    end = played(cluster, namespace, image, small(3, "torch", KILLED))
-    assert (end.condition, end.restarts) == ("Failed", 0), end
+def test_ranks_of_mpi_meet_without_ssh(play: Play) -> None:
+    end = play(2, "mpi", MPI, slots=2)
+    assert end.condition == "Completed", end
+    assert [one.get("metrics") for one in end.results] == [{"sum": 6, "size": 4}] * 2, end
 
 
-def test_a_gang_begins_again_as_often_as_it_was_asked_to(cluster: Client, namespace: str, image: str) -> None:
-    cluster.jobset()
-    end = played(cluster, namespace, image, small(2, "torch", KILLED, restarts=1))
+def test_a_killed_rank_fails_its_task_and_not_the_gang(play: Play) -> None:
+    end = play(3, "torch", KILLED)
+    assert end.condition == "Completed", end
+    assert [one["status"] for one in end.results] == ["crashed", "crashed"]
+
+
+def test_a_gang_that_loses_a_pod_fails_and_begins_again_as_often_as_it_was_asked_to(play: Play) -> None:
+    end = play(2, "torch", LOST, total=1, restarts=1)
     assert (end.condition, end.restarts) == ("Failed", 1), end
 
 
-def test_each_slice_of_a_gang_has_a_domain_to_itself(own_cluster: Cluster, namespace: str) -> None:
-    own_cluster.jobset()
+def test_each_slice_of_a_gang_has_a_domain_to_itself(own_cluster: Cluster, play: Play) -> None:
     own_cluster.grow(3)
-    made = build.build(names.images()["python"], ROOT / "var" / "images")
-    own_cluster.import_image(made.archive)
-    image = made.reference
     placement = Placement(cpu=0.01, memory=128 << 20, exclusive="topology.kubernetes.io/zone")
-    check = "import os; assert os.environ['MEGASCALE_NUM_SLICES'] == '3' and os.environ['TPU_WORKER_ID'] in '01'"
-    end = played(own_cluster, namespace, image, small(2, "tpu", check, slices=3, placement=placement))
+    end = play(2, "tpu", SLICED, total=1, slices=3, placement=placement)
     assert end.condition == "Completed", end
+    assert end.results[0]["metrics"] == {"slices": "3"}
     slices = [nodes for nodes in end.nodes.values() if len(nodes) == 2]
     assert len(slices) == 3 and all(len(set(nodes)) == 1 for nodes in slices), end.nodes
     assert {nodes[0] for nodes in slices} == {"node-0", "node-1", "node-2"}
