@@ -68,7 +68,7 @@ def test_a_misspelt_field_deep_in_a_pod_is_seen():
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_token_is_in_the_secret_of_the_courier_alone(name):
     about, _ = SAMPLES[name]
-    owner, secret, *others = made(name)
+    owner, _, *others = made(name)
     assert about.token not in json.dumps([owner, *others])
     for pod in pods(owner):
         for container in pod["spec"]["containers"]:
@@ -147,6 +147,13 @@ def test_what_waits_in_a_queue_comes_suspended_with_its_label():
         owner = manifests.of(about, OPTIONS, ALL)[0]
         assert owner["spec"]["suspend"] is True
         assert owner["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "simulations"
+
+
+def test_the_queues_that_the_documentation_shows_are_taken_by_kueue():
+    text = (Path(__file__).parents[2] / "docs" / "gangs.md").read_text()
+    shown = [one for part in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(part.split("```")[0])]
+    assert {one["kind"] for one in shown} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
+    assert [complaint for one in shown for complaint in complaints(one)] == []
 
 
 def test_the_leader_begins_when_all_replicas_are_ready_and_its_success_is_that_of_all():
