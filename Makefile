@@ -31,7 +31,7 @@ images: setup  ## Build every image, without Docker, into var/images.
 	@$(PY) -m scripts.images
 
 cluster: tools  ## Tests on a real Kubernetes, built from its sources on first use; KUBECONFIG names another.
-	@for tool in node kubernetes coredns jobset trainer kwok; do scripts/tools/$$tool >/dev/null || exit 1; done
+	@for tool in node probe kubernetes coredns jobset trainer kwok; do scripts/tools/$$tool >/dev/null || exit 1; done
 	@$(PY) -m pytest tests/cluster
 
 cluster-up: setup  ## Bring up such a cluster and keep it; `make cluster-down` ends it.
