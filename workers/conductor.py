@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from runtimes.harness.courier import BROKEN, DONE, TASK_PATIENCE, UNREACHABLE
-from runtimes.harness.gang import LATE, Line, Lost
+from runtimes.harness.gang import LATE
 from runtimes.harness.lines import Lines, Played
+from runtimes.harness.peers import Line, Lost
 from runtimes.harness.surface import Answer, Credentials, Lease, Over, Surface, Unreachable, Unreadable
 from runtimes.harness.tasks import Plan
 from workers.courier import CACHE_TOKEN, FILES, POSTS, near, say
@@ -85,11 +86,13 @@ class Conductor:
             try:
                 played = self._perform(task)
             except Lost as error:
+                if len(lines):
+                    self._report(lease, lines, following=False)
                 self._mourn(lease, task, str(error))
                 raise
             lines.add(self._plan.locate(task), {}, played)
             stop = self._end(stop)
-            due = lines.to >= stop or task < lease.careful or time.monotonic() - since > FLUSH or lines.full
+            due = lines.to >= stop or task <= lease.careful or time.monotonic() - since > FLUSH or lines.full
             if not due:
                 continue
             answer = self._report(lease, lines)
@@ -116,9 +119,15 @@ class Conductor:
             heard = self._leader.hear()
         return judged(heard[0], self._patience, time.monotonic() - began)
 
-    def _report(self, lease: Lease, lines: Lines) -> Answer:
+    def _report(self, lease: Lease, lines: Lines, *, following: bool = True) -> Answer:
         batch = lines.take()
-        head = {"driver": self._name, "stage": lease.stage, "start": lease.start, "fence": lease.fence, "next": True}
+        head = {
+            "driver": self._name,
+            "stage": lease.stage,
+            "start": lease.start,
+            "fence": lease.fence,
+            "next": following,
+        }
         head |= {"from": batch["from"], "to": batch["to"], "lines": len(batch["lines"]), "rate": None}
         head |= {"artifacts": [], "sketch": batch["sketch"]}
         return self._surface.report(head, memoryview(batch["lines"]), memoryview(b""))[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.gang import Line
+from runtimes.harness.peers import Line
 from tests.stores import tool
 from tests.system.house import free_ports
 from tests.unit.launch_samples import gang
