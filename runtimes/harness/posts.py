@@ -5,6 +5,7 @@ descriptors that a process gets, and one end of its leash: the post writes there
 the other end is let go of. So nothing has a number, and whoever dies takes along what hung on it.
 """
 
+import contextlib
 import json
 import os
 import selectors
@@ -35,7 +36,8 @@ class Ward(Process):
         self._bereaved = bereaved
 
     def _kill(self) -> None:
-        self._leash.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # it has ended, and so has nobody at the other end any more
+            self._leash.shutdown(socket.SHUT_WR)
 
     def _await(self) -> str:
         try:
