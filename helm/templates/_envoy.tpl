@@ -48,7 +48,15 @@ static_resources:
                             # An object may be large; what stalls is ended by the idle time.
                             timeout: 0s
                             hash_policy: [{header: {header_name: ":path"}}]
-                            retry_policy: {retry_on: connect-failure, num_retries: 1}
+                            # Whoever stands in for a node that is away; without the predicate the key leads back to it.
+                            retry_policy:
+                              retry_on: connect-failure
+                              num_retries: 1
+                              host_selection_retry_max_attempts: 5
+                              retry_host_predicate:
+                                - name: envoy.retry_host_predicates.previous_hosts
+                                  typed_config:
+                                    "@type": type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate
                 http_filters:
                   - name: envoy.filters.http.router
                     typed_config:
@@ -78,7 +86,6 @@ static_resources:
   clusters:
     - name: scs
       type: STRICT_DNS
-      dns_refresh_rate: 5s
       connect_timeout: 1s
       lb_policy: MAGLEV
       maglev_lb_config: {table_size: {{ $v.envoy.tableSize }}}
@@ -87,9 +94,19 @@ static_resources:
       health_checks:
         - timeout: 2s
           interval: 5s
+          # Else a cluster that was quiet when it was first looked at is looked at once a minute.
+          no_traffic_interval: 5s
           unhealthy_threshold: 2
           healthy_threshold: 1
           http_health_check: {path: /readyz}
+      # A node that does not even answer the door is left alone before its next check; what nodes say ejects nobody.
+      outlier_detection:
+        split_external_local_origin_errors: true
+        consecutive_local_origin_failure: 3
+        enforcing_consecutive_5xx: 0
+        enforcing_success_rate: 0
+        base_ejection_time: 10s
+        max_ejection_percent: 50
       circuit_breakers:
         thresholds: [{max_connections: 8192, max_pending_requests: 8192, max_requests: 16384}]
       typed_extension_protocol_options:

@@ -1,0 +1,193 @@
+"""The chart's bootstrap in a real Envoy, before three real cache nodes: keys arrive as they were sent, and stay put."""
+
+import copy
+import json
+import os
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import SAID, named, of_kind, rendered, tool
+from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, Line, told
+from tests.system.house import die_with, free_ports, until
+
+pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, and Envoy is brought along, once
+
+NODES = 3
+#: Keys that a proxy which tidies up would take for one another, or for others.
+KEYS = (
+    "a.b",
+    "a%2eb",
+    "x//y",
+    "x/y",
+    "x/./y",
+    "x/../y",
+    "a%2Fb",
+    "a/b",
+    "A%2fb",
+    "q?a=1",
+    "q",
+    "file://tmp/x.bin",
+    "k;v",
+)
+
+
+def at_home(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: int) -> Any:
+    """Return the chart's bootstrap with this machine's addresses in place of the cluster's."""
+    changed = copy.deepcopy(bootstrap)
+    resources = changed["static_resources"]
+    for listener in resources["listeners"]:
+        place = {"scs": port, "looking": looking}[listener["name"]]
+        listener["address"] = address(place)
+    for cluster in resources["clusters"]:
+        ports = nodes if cluster["name"] == "scs" else [admin]
+        cluster["load_assignment"]["endpoints"] = [
+            {"lb_endpoints": [{"endpoint": {"address": address(one)}} for one in ports]}
+        ]
+    changed["admin"]["address"] = address(admin)
+    return changed
+
+
+def address(port: int) -> Any:
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+class House:
+    """Cache nodes and the Envoy before them."""
+
+    def __init__(self, nodes: list[Cache], port: int, looking: int) -> None:
+        self.nodes, self.port, self.looking = nodes, port, looking
+        self.up = list(nodes)
+
+    def stop(self, node: Cache) -> None:
+        """Stop a node; harmless twice."""
+        if node in self.up:
+            self.up.remove(node)
+            node.stop()
+
+    def ask(self, method: str, key: str, body: bytes = b"", *, headers: str = AUTHORIZED) -> Answer:
+        """Send a request through Envoy, its target as it is."""
+        length = f"Content-Length: {len(body)}\r\n" if method == "PUT" else ""
+        line = Line(self.port)
+        try:
+            target = f"/v1/objects/private/{key}"
+            line.send(f"{method} {target} HTTP/1.1\r\nHost: here\r\n{length}{headers}\r\n".encode() + body)
+            return line.answer()
+        finally:
+            line.close()
+
+    def holders(self, key: str) -> list[int]:
+        """Return the nodes that have an object, asked one by one."""
+        return [number for number, node in enumerate(self.nodes) if node.get(key).status == 200]
+
+    def see(self, path: str) -> tuple[int, str]:
+        """Ask the page for probes; its length is not announced, so the connection's end is the answer's."""
+        with socket.create_connection(("127.0.0.1", self.looking), timeout=30) as line:
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+            text = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode()
+        return int(text.split()[1]), text
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """Three nodes and an Envoy."""
+    folder, parent = tmp_path_factory.mktemp("envoy"), os.getpid()
+    port, looking, admin = free_ports(3)
+    with ExitStack() as stack:
+        nodes = [Cache(told(folder / str(number))) for number in range(NODES)]
+        made = House(nodes, port, looking)
+        for node in nodes:
+            stack.callback(made.stop, node)
+        bootstrap = json.loads(named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"])
+        file = folder / "envoy.json"
+        file.write_text(json.dumps(at_home(bootstrap, [one.port for one in nodes], port, looking, admin)))
+        log = stack.enter_context(open(folder / "log", "wb"))
+        arguments = ["-c", str(file), "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
+        process = subprocess.Popen(
+            [tool("envoy"), *arguments], stdout=log, stderr=log, preexec_fn=lambda: die_with(parent)
+        )
+        try:
+            until(lambda: well(made), 60, "Envoy serves")
+            yield made
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def well(house: House) -> bool:
+    """Tell whether Envoy is up and has found all nodes well."""
+    try:
+        status, text = house.see("/stats/prometheus")
+    except OSError:
+        return False
+    wanted = f'envoy_cluster_membership_healthy{{envoy_cluster_name="scs"}} {NODES}'
+    return status == 200 and wanted in text
+
+
+def test_a_key_reaches_the_cache_as_it_was_sent(house: House) -> None:
+    for key in KEYS:
+        assert house.ask("PUT", key, key.encode()).status == 201, key
+    for key in KEYS:
+        answer = house.ask("GET", key)
+        assert (answer.status, answer.body) == (200, key.encode())
+        assert len(house.holders(key)) == 1, key
+
+
+def test_keys_spread_evenly_and_each_stays_with_its_node(house: House) -> None:
+    keys = [f"sha256/{number:064x}" for number in range(90)]
+    for key in keys:
+        assert house.ask("PUT", key, b"x").status == 201
+    counts = Counter(number for key in keys for number in house.holders(key))
+    assert sum(counts.values()) == len(keys), "each lies on one node"
+    assert min(counts.values()) > len(keys) / NODES / 2
+    for _ in range(3):
+        assert all(house.ask("GET", key).status == 200 for key in keys[:10])
+
+
+def test_what_the_cache_refuses_is_refused_as_it_says(house: House) -> None:
+    assert house.ask("GET", "nothing-here").status == 404
+    assert house.ask("GET", "a.b", headers="").status == 401
+    assert house.ask("PUT", "b", b"x", headers="Authorization: Bearer stranger\r\n").status == 403
+
+
+def test_a_large_body_passes_whole(house: House) -> None:
+    body = os.urandom(8 << 20)
+    assert house.ask("PUT", "large", body).status == 201
+    assert house.ask("GET", "large").body == body
+
+
+def test_probes_see_its_health_and_its_figures_and_nothing_else(house: House) -> None:
+    assert house.see("/ready")[0] == 200
+    for path in ("/quitquitquit", "/config_dump", "/clusters", "/"):
+        assert house.see(path)[0] == 404, path
+
+
+def test_a_read_of_a_node_that_is_gone_is_a_miss_of_another(house: House) -> None:
+    keys = [f"gone/{number}" for number in range(30)]
+    for key in keys:
+        assert house.ask("PUT", key, b"x").status == 201
+    held = {key: house.holders(key)[0] for key in keys}
+    victim = Counter(held.values()).most_common(1)[0][0]
+    house.stop(house.nodes[victim])
+    assert {house.ask("GET", key).status for key in keys} <= {200, 404}, "no read fails, from the first on"
+    assert {house.ask("PUT", key, b"y").status for key in keys} == {201}, "others take its keys"
+    theirs = [key for key in keys if held[key] != victim]
+    stayed = [key for key in theirs if house.nodes[held[key]].get(key).body == b"y"]
+    assert len(stayed) > 0.7 * len(theirs), "what others had stays with them, but for the few that Maglev moves"
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_envoy_itself_takes_every_bootstrap(said: str, tmp_path: Path) -> None:
+    for number, one in enumerate(of_kind(rendered(said), "ConfigMap")):
+        if "envoy.json" in one["data"]:
+            file = tmp_path / f"{number}.json"
+            file.write_text(one["data"]["envoy.json"])
+            command = [tool("envoy"), "--mode", "validate", "--disable-hot-restart", "-c", str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0 and "eprecated" not in done.stderr, done.stderr
