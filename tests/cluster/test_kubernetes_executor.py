@@ -55,7 +55,9 @@ Open = Callable[..., KubernetesExecutor]
 def images(own_cluster: Cluster) -> dict[str, str]:
     """What a launch of these tests runs in, made from the code at hand."""
     own_cluster.jobset()
+    wanted = {names.image_of(name) for name in ("python", "noop")}
     made = {name: build.build(names.images()[name], ROOT / "var/images") for name in ("server", "python", "noop")}
+    assert wanted <= {one.reference for one in made.values()}, "the sources changed while images were made of them"
     for one in made.values():
         own_cluster.import_image(one.archive)
     return {"courier": made["server"].reference}

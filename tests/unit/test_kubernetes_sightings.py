@@ -220,6 +220,17 @@ def test_a_launch_whose_nodes_have_all_left_it_has_ended(pods: list[Pod], ended:
         assert found.reason == "The node n1 does not answer any more. Its work is done again elsewhere."
 
 
+def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> None:
+    for pods, ended in (
+        ([left("Failed", leaving=46)], True),
+        ([left("Failed", leaving=20)], False),  # a follower may be on its way
+        ([left("Failed", leaving=46), left("Pending")], False),
+    ):
+        found = sighting(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
+        assert (found.phase is Phase.ENDED) is ended
+        assert not ended or "none can follow" in str(found.reason)
+
+
 def test_a_courier_that_was_killed_is_told_by_the_signals_name() -> None:
     status = {"name": "courier", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})

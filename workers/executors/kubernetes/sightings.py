@@ -14,6 +14,8 @@ DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)
 COURIER = "courier"
 #: Seconds after which a pod should be gone that was told to go, and all its grace is over.
 LATE = 15.0
+#: Seconds for which nobody replaces pods that were deleted: their namespace is being deleted, too.
+BARREN = 45.0
 #: Whose end is a launch's own, and what people call it: a courier's, or where there is none a gang's program's.
 SPEAKERS = {COURIER: "its courier", "main": "its program"}
 #: Why a pod lies in state Failed, where no container of it is to blame.
@@ -78,6 +80,10 @@ def sighting(
             notes.setdefault(one.key, one)
             age = now - (owner.metadata.creation_timestamp or now)
             barred |= not pods and SAYINGS[fact].lasting and age.total_seconds() > patience
+    if pods and all(barren(pod, now) for pod in pods):
+        one = note("PodsDeleted")
+        notes[one.key] = one
+        return Sighting(id=id, phase=Phase.ENDED, reason=one.words, notes=tuple(notes.values()))
     if any(pod.status.phase == "Running" for pod in pods):
         phase = Phase.RUNNING
     alive = [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
@@ -140,6 +146,16 @@ def lost(pod: Pod, now: datetime, patience: float) -> bool:
     silent = pod.has("Ready", "False")
     since = silent.last_transition_time if silent is not None and pod.has("ContainersReady", "True") else None
     return since is not None and (now - since).total_seconds() > patience
+
+
+def barren(pod: Pod, now: datetime) -> bool:
+    """Tell whether a pod was deleted, has ended, and still lies there.
+
+    In a namespace that is being deleted no pod can follow it, so a Job with a back-off for each index keeps it, and the
+    namespace waits for it: for ever, unless the Job is deleted.
+    """
+    leaving = pod.metadata.deletion_timestamp
+    return pod.status.phase == "Failed" and leaving is not None and (now - leaving).total_seconds() > BARREN
 
 
 def obstacles(pod: Pod) -> Iterator[tuple[str, Note]]:
