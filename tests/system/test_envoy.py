@@ -156,6 +156,11 @@ def test_what_the_cache_refuses_is_refused_as_it_says(house: House) -> None:
     assert house.ask("PUT", "b", b"x", headers="Authorization: Bearer stranger\r\n").status == 403
 
 
+def test_a_key_with_a_fragment_is_refused_and_never_cut_short(house: House) -> None:
+    assert house.ask("PUT", "cut", b"x").status == 201
+    assert house.ask("GET", "cut#short").status == 400
+
+
 def test_a_large_body_passes_whole(house: House) -> None:
     body = os.urandom(8 << 20)
     assert house.ask("PUT", "large", body).status == 201
