@@ -64,8 +64,9 @@ def images(own_cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.fixture
-def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_path: Path) -> Open:
+def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_path: Path) -> Iterator[Open]:
     """Open an executor whose pods run in this test's namespace."""
+    made: list[KubernetesExecutor] = []
     here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, drivers_url="")
 
     def make(**options: Any) -> KubernetesExecutor:
@@ -78,9 +79,12 @@ def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_pat
             "cores": 2,
             **{part: SMALL for part in ("courier", "player", "host")},
         }
-        return kubernetes.open("west", given | options, here)
+        made.append(kubernetes.open("west", given | options, here))
+        return made[-1]
 
-    return make
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture
@@ -357,8 +361,11 @@ def test_while_the_api_server_is_away_nothing_is_known_and_then_all_is_as_it_was
 
 def test_a_change_rings(opened: Open) -> None:
     executor, rung, stop = opened(), threading.Event(), threading.Event()
-    threading.Thread(target=executor.watch, args=(rung.set, stop), daemon=True).start()
+    watcher = threading.Thread(target=executor.watch, args=(rung.set, stop), daemon=True)
+    watcher.start()
     executor.submit(idle())
     assert rung.wait(60)
     stop.set()
     executor.cancel(LAUNCH)
+    watcher.join(60)
+    assert not watcher.is_alive()

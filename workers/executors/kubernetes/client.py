@@ -50,6 +50,7 @@ class Client:
     def __init__(self, access: Access, *, time_out: float = 10.0, observer: Observer = lambda *_: None) -> None:
         self._access, self._time_out, self._observer = access, time_out, observer
         self._own = threading.local()
+        self._kept: list[http.client.HTTPConnection] = []
 
     def get(self, path: str, kind: type[T], **query: str) -> T:
         """Read an object or a list of them as this type; fields it does not name are skipped."""
@@ -87,9 +88,8 @@ class Client:
                 yield line
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if connection is not None:
+        """Close every thread's connection; who asks again gets a new one."""
+        for connection in self._kept:
             connection.close()
 
     def _ask(
@@ -118,8 +118,10 @@ class Client:
         """Ask on this thread's connection. One that was kept may have been closed meanwhile: then once more."""
         kept: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         fresh = kept is None or kept.sock is None
-        connection = self._connect(self._time_out) if kept is None else kept
-        self._own.connection = connection
+        if kept is None:
+            self._own.connection = kept = self._connect(self._time_out)
+            self._kept.append(kept)
+        connection = kept
         headers = {"Accept-Encoding": "gzip", **({"Content-Type": content} if body is not None else {})}
         try:
             answer = self._begin(connection, method, path, body, headers, query)

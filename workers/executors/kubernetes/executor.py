@@ -70,6 +70,10 @@ class KubernetesExecutor:
         self._listed: tuple[float, float, dict[str, tuple[Kind, Owner]]] = (float("-inf"), 0.0, {})
         self._glance = Glance(self._look)
 
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
     # -- begin
 
     def submit(self, launch: Launch) -> None:
