@@ -21,8 +21,8 @@ run-s3: setup  ## The same on a real S3 server (MinIO, built on first use).
 scs: setup  ## Serve the cache alone on port 5080, as a laptop's configuration says.
 	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
 
-tools: setup  ## Build the servers and clients that tests meet (MinIO, Swift, Slurm, tus-js-client), where they are not there yet.
-	@for tool in minio swift tus-js-client slurm; do scripts/tools/$$tool >/dev/null || exit 1; done
+tools: setup  ## Build the servers and clients that tests meet (MinIO, Slurm, helm, Envoy, ...), where they are not there yet.
+	@for tool in minio swift tus-js-client slurm helm kubeconform envoy-check monitor-check envoy; do scripts/tools/$$tool >/dev/null || exit 1; done
 
 test: tools  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
 	@$(PY) -m pytest tests --ignore tests/cluster
