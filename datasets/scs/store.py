@@ -62,7 +62,8 @@ class Store:
         self._used: dict[bytes, float] = {}
         for part in ("temp", "processes", *(f"{number:02x}" for number in range(256))):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
+        if self.folder.stat().st_uid == os.geteuid():
+            self.folder.chmod(0o700)  # a volume's own root is the kubelet's, and seen by this pod alone
         with open(self.folder / "gate", "w") as gate:
             fcntl.flock(gate, fcntl.LOCK_EX)  # one process opens at a time, so that the first knows that it is
             self._alive = open(self.folder / "alive", "w")  # held until close()

@@ -16,7 +16,7 @@ START = """#!/bin/sh
 set -e
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
     echo "$POSTGRES_PASSWORD" > /tmp/password
-    /pg/bin/initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile=/tmp/password -A scram-sha-256 --no-sync >/dev/null
+    /pg/bin/initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile=/tmp/password -A scram-sha-256 -E UTF8 --no-sync >/dev/null
     echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
     echo "create database $POSTGRES_DB" | /pg/bin/postgres --single -D "$PGDATA" postgres >/dev/null
 fi
