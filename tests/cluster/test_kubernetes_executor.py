@@ -243,10 +243,11 @@ def test_a_missing_namespace_is_named_or_made(own_cluster: Cluster, opened: Open
 def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
     own_cluster: Cluster, opened: Open, namespace: str
 ) -> None:
-    own_cluster.apply(*refusing(namespace), failing(namespace))
+    own_cluster.apply(failing(namespace))
     try:
         own_cluster.until(lambda: "failed calling webhook" in str(refusal(opened)), "the webhook is asked")
         own_cluster.kubectl("delete", "validatingwebhookconfiguration", namespace)
+        own_cluster.apply(*refusing(namespace))
         own_cluster.until(lambda: isinstance(refusal(opened), LaunchRefused), "the policy is asked")
         assert "no simulations on Sundays" in str(refusal(opened))
     finally:
