@@ -194,6 +194,8 @@ class Courier(Staff):
         self._selector.register(process.end, selectors.EVENT_READ, lambda: self._ended(process))
 
     def _printed(self, process: Process) -> None:
+        if process not in self._living:
+            return  # it was seen to end a moment ago, and its descriptors may be somebody else's by now
         if not self._outputs.collect(process.output):
             self._selector.unregister(process.output)
 

@@ -127,7 +127,7 @@ def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
     until(lambda: "report" in at.asked)
     getattr(one, name).send(signal.SIGKILL)
     codes = {container.name: container.wait() for container in one.containers}
-    assert codes.pop("courier") == BEREFT
+    assert codes.pop("courier") == BEREFT, one.courier.said
     assert f"the {name}'s container ended" in one.courier.said
     del codes[name]
     assert list(codes.values()) == [DONE]  # the third has gone with its courier
