@@ -2,7 +2,7 @@
 
 ``python -m workers.conductor --launch FILE --posts FOLDER``
 
-It reads the document that workers/courier.py does, and listens on ``gang.sock`` in FOLDER for the leader
+It reads the document that workers/courier.py does (and its ``format``), and listens on ``gang.sock`` in FOLDER for the leader
 (runtimes/harness/gang.py), in the container beside it. It leases nothing before all replicas are there, so that no
 lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges a
 program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its
@@ -223,7 +223,7 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
         cache = near(token.with_name(CACHE_TOKEN))
         # A gang's program is its own world: it is handed no dataset's folder.
         path, _ = Deliveries(credentials, threading.Event(), folder, cache).bring(files, model=None, dataset="none")
-        name = "model.py" if described.get("model", {}).get("format") == "python" else "model"
+        name = "model.py" if document.get("format") == "python" else "model"
         leader.say(model=path, name=name)
     Conductor(credentials, described, leader, document.get("name") or socket.gethostname()).run()
     return DONE, "there is no more work"

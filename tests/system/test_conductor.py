@@ -58,7 +58,13 @@ class Company:
         told |= {"WINDTUNNEL_GANG_LEADER": f"127.0.0.1:{port}", "WINDTUNNEL_GANG_SLICES": "1"}
         self.told = told | {"WINDTUNNEL_GANG_SIZE": "2", "WINDTUNNEL_GANG_SLICE": "0"}
         (folder / "token").write_text(TOKEN)
-        document: dict[str, Any] = {"id": LAUNCH, "url": url, "workers": 1, "token_file": str(folder / "token")}
+        document: dict[str, Any] = {
+            "id": LAUNCH,
+            "url": url,
+            "workers": 1,
+            "format": "python",
+            "token_file": str(folder / "token"),
+        }
         document |= {"files": str(folder / "files"), "posts": {"player": -1, "host": os.getuid()}, "name": folder.name}
         (folder / "launch.json").write_text(json.dumps(document))
         socket = str(folder / "gang.sock")

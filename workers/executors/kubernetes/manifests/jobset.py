@@ -69,7 +69,7 @@ def _disruptions(restarts: int) -> list[Object]:
 
 
 def _replicated(launch: Launch, name: str, count: int, spec: Object, *, alone: bool) -> Object:
-    """``alone``: no other launch in its domain of the topology. A leader has no part in that: it would take one."""
+    """``alone``: no other job in its domain of the topology, the gang's leader among them: it goes elsewhere."""
     template: Object = {"spec": spec}
     if alone and launch.placement.exclusive:
         template["metadata"] = {"annotations": {EXCLUSIVE: launch.placement.exclusive}}
