@@ -2,11 +2,11 @@
 
 ``python -m workers.conductor --launch FILE --posts FOLDER``
 
-It reads the document that workers/courier.py does (and its ``format``), and listens on ``gang.sock`` in FOLDER for the leader
-(runtimes/harness/gang.py), in the container beside it. It leases nothing before all replicas are there, so that no
-lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges a
-program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its
-task is played again by the next gang until it has cost three.
+It reads the document that workers/courier.py does, and its ``format``. It listens on ``gang.sock`` in FOLDER for the
+leader (runtimes/harness/gang.py), in the container beside it, and leases nothing before all replicas are there: no
+lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges a program
+but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its task is
+played again by the next gang until it has cost three.
 """
 
 import argparse
