@@ -48,11 +48,12 @@ def courier(tmp_path: Path) -> Iterator[Line]:
     python = tool("mpich")
     program = tmp_path / "program.py"
     program.write_text(SUM)
-    launch = gang(2, "mpi", slots=2, command=("python", "-m", "mpi4py", str(program)))
+    launch = gang(2, "mpi", slots=2, command=("python", "-m", "mpi4py", program.name))
     orders, control = free_ports(2)
     # Pods have names of their own; here two names of this machine stand for them.
     here = {name: place for name, place in zip(gangs.hosts(launch), ("localhost", "127.0.0.1"), strict=True)}
     here |= {gangs.leader(launch): "localhost", str(gangs.MPI): str(control), str(gangs.ORDERS): str(orders)}
+    here[gangs.MODEL] = str(tmp_path)
 
     def moved(word: str) -> str:
         for name, place in here.items():

@@ -19,6 +19,8 @@ WORKERS, LEADER = "w", "l"
 RENDEZVOUS, TENSORFLOW, MPI, MEGASCALE = 29500, 2222, 26000, 8080
 #: Where the leader tells the others what to run.
 ORDERS = 26001
+#: Where our harness lays the model out on each replica; ranks would begin where their launcher does.
+MODEL = "/tmp/windtunnel/model"
 #: Those that know groups of replicas; to the others every gang is one group.
 SLICED = frozenset({"tpu", "none"})
 
@@ -97,6 +99,7 @@ def mpiexec(launch: Launch) -> tuple[str, ...]:
         *("mpiexec.hydra", "-launcher", "manual", "-localhost", leader(launch), "-hosts", ",".join(hosts(launch))),
         *("-ppn", str(gang.slots), "-n", str(gang.size * gang.slots), "-disable-hostname-propagation"),
         *("-genvlist", "PATH,LD_LIBRARY_PATH,PYTHONPATH,UCX_TLS,MPIR_CVAR_CH4_CMA_ENABLE"),
+        *(() if gang.image else ("-wdir", MODEL)),
         *("-print-all-exitcodes", *gang.command),
     )
 
