@@ -163,7 +163,12 @@ class Dispatcher:
             site.combed()
 
     def _lose(self, site: Site, launch: Lent) -> None:
-        """A place has not answered for too long: what ran there is taken up elsewhere, and removed when it is back."""
+        """A place has not answered for too long: what ran there is taken up elsewhere, and removed when it is back.
+
+        But for launches whose couriers live: they reach us, if we do not reach their place.
+        """
+        if launch.state in LIVE and self._dispatch.beating(launch):
+            return
         site.comb_soon()
         if launch.state in LIVE:
             words = f"{site.name} has not answered for {site.context.grace:g} s: {site.said}"

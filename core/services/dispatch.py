@@ -185,6 +185,11 @@ class Dispatch:
             timeout=one.timeout,
         )
 
+    def beating(self, launch: Lent) -> bool:
+        """Tell whether a courier of a launch holds a lease that is alive, whatever its executor says or does not say."""
+        with self._database.read() as c:
+            return ranges.beating(c, launch.simulation, launch.id, self._database.now(c))
+
     def living(self, executor: str) -> set[str]:
         """Return the launches of one executor that are not over, as of now."""
         with self._database.read() as c:

@@ -98,6 +98,10 @@ _LAPSED = text(
     "SELECT r.stage_id, r.start, r.fence FROM ranges r JOIN stages t ON t.id=r.stage_id"
     " WHERE t.state='open' AND r.state='leased' AND r.beat_at + r.ttl < :now"
 )
+_BEATING = text(
+    "SELECT 1 FROM ranges WHERE launch_id=:l AND beat_at + ttl >= :now AND stage_id IN"
+    " (SELECT id FROM stages WHERE simulation_id=:i) LIMIT 1"
+)
 _OF_LAUNCH = text(
     "SELECT r.stage_id, r.start, r.fence FROM ranges r JOIN stages t ON t.id=r.stage_id"
     " WHERE t.simulation_id=:i AND r.state='leased' AND r.launch_id=:l"
@@ -334,6 +338,11 @@ def lapsed(c: Connection, now: float) -> list[tuple[str, int, str]]:
 def of_launch(c: Connection, simulation: str, launch: str) -> list[tuple[str, int, str]]:
     """Return (stage, start, fence) of what a launch holds."""
     return [(row.stage_id, row.start, row.fence) for row in c.execute(_OF_LAUNCH, {"i": simulation, "l": launch})]
+
+
+def beating(c: Connection, simulation: str, launch: str, now: float) -> bool:
+    """Tell whether a launch holds a lease that lives, or has just finished one."""
+    return c.execute(_BEATING, {"i": simulation, "l": launch, "now": now}).first() is not None
 
 
 def close(c: Connection, stage: str) -> bool:

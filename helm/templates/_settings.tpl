@@ -65,7 +65,8 @@ WINDTUNNEL_{{ snakecase . | upper }}
     "WINDTUNNEL_OBJECT_STORE_SECRET_KEY" $password -}}
 {{- $found = mergeOverwrite $trial $found -}}
 {{- end -}}
-{{- if not (or .Values.existingSecret (hasKey $found "WINDTUNNEL_TOKEN")) -}}
+{{- $open := has (toString .Values.settings.anonymous) (list "true" "yes") -}}
+{{- if not (or $open .Values.existingSecret (hasKey $found "WINDTUNNEL_TOKEN")) -}}
 {{- if not (hasKey .Release "drawnToken") -}}
 {{- $_ := set .Release "drawnToken" (get $kept "WINDTUNNEL_TOKEN" | b64dec | default (randAlphaNum 40)) -}}
 {{- end -}}

@@ -30,6 +30,7 @@ def test_the_oldest_promise_is_kept_through_the_service(platform: Installed) -> 
     command = ["curl", "-sS", "--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-X", "POST"]
     command += ["http://karrozzeria:5000/1.0/simluation/tests", "-d", PROMISE]
     answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    assert "id" in answer, answer
     ended = platform.ended(answer["id"], 400.0)
     assert (ended["state"], ended["executor"]) == ("succeeded", "cluster"), ended["reason"]
     results = platform.results(answer["id"])

@@ -209,6 +209,29 @@ def test_what_ran_in_a_place_that_went_away_goes_on_elsewhere_and_counts_once(ho
     assert house.sites[place.name].well
 
 
+def test_a_launch_whose_couriers_reach_us_is_not_lost_with_the_place_that_does_not_answer(house: House) -> None:
+    id = house.submit()
+    place, launch = house.launch(id)
+    known = house.platform.leases.authenticate(launch.id, launch.token)
+    lease = house.platform.leases.lease(known, "d", None)
+    assert not isinstance(lease, Ended | Later)
+    place.away = True
+    site = house.sites[place.name]
+    until = time.monotonic() + 3 * site.context.grace
+    while time.monotonic() < until or not site.lost:
+        house.platform.leases.beat(known, [(lease.stage, lease.start, lease.fence, -1)])
+        house.dispatcher.step()
+        time.sleep(0.02)
+    place.away = False
+    lines = b"".join(line(task) for task in range(lease.mark, lease.stop))
+    report = Report("d", lease.stage, lease.start, lease.fence, lease.mark, lease.stop, lines)
+    assert house.platform.leases.report(known, report).taken
+    house.until(lambda: house.sites[place.name].well)
+    house.play(launch)
+    house.end(id)
+    assert house.platform.simulations.get(id).attempt == 1
+
+
 def test_a_place_that_does_not_answer_is_asked_less_and_less(house: House) -> None:
     house.east.away = True
     asked: list[float] = []
