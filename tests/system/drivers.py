@@ -42,13 +42,15 @@ class _Understudied(Leases):
     def describe(self, launch: Known) -> dict[str, Any]:
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
-        play = {"definition": {"task_patience": 1.0}} | json.loads(row.provenance)["play"]
+        provenance = json.loads(row.provenance)
+        play = {"definition": {"task_patience": 1.0}} | provenance["play"]
         files = {}
         for name in ("model", "play"):
             with contextlib.suppress(NotFound):  # most of these tests need none
                 parcel = self.parcel(launch, name)
                 files[name] = {"digest": parcel.digest, "size": parcel.size}
-        return {"launch": launch.id, "workers": launch.peers, "play": play, "files": files}
+        model = {"digest": row.digest} | provenance["model"]
+        return {"launch": launch.id, "workers": launch.peers, "play": play, "model": model, "files": files}
 
 
 class Drivers:
