@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.house import Installed
 from tests.cluster.tools import BUILDING, tool
 
 AUDIENCE = "scs"
@@ -54,6 +55,18 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def control_plane(own_cluster: Cluster) -> ControlPlane:
     """The API server, as those know it that need no pods."""
     return own_cluster.control_plane
+
+
+@pytest.fixture(scope="session")
+def platform(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """The chart, installed as a trial, with everything a simulation needs."""
+    own_cluster.jobset()
+    installed = Installed(own_cluster, tmp_path_factory.mktemp("platform"))
+    try:
+        installed.install()
+        yield installed
+    finally:
+        installed.uninstall()
 
 
 @pytest.fixture

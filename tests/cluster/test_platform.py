@@ -2,26 +2,10 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 
-import pytest
-
-from tests.cluster.cluster import Cluster
 from tests.cluster.house import Installed
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
-
-
-@pytest.fixture(scope="module")
-def platform(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """The chart, installed as a trial."""
-    own_cluster.jobset()
-    installed = Installed(own_cluster, tmp_path_factory.mktemp("platform"))
-    try:
-        installed.install()
-        yield installed
-    finally:
-        installed.uninstall()
 
 
 def test_the_oldest_promise_is_kept_through_the_service(platform: Installed) -> None:
