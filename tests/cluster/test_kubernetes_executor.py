@@ -236,8 +236,24 @@ def test_a_missing_namespace_is_named_or_made(own_cluster: Cluster, opened: Open
     own_cluster.kubectl("delete", "namespace", mine, "--wait=false")
     with pytest.raises(ClusterFull, match="is being deleted"):
         executor.submit(idle(id="s1x1x1", project="p1"))
-    until(lambda: LAUNCH not in executor.observe([LAUNCH]), 120)
+    # The namespace waits for the pods, these for followers that it lets in no more: the launch has to be cancelled.
+    until(lambda: ended(executor.observe([LAUNCH]).get(LAUNCH)), 150)
     executor.cancel(LAUNCH)
+    until(lambda: taken(executor, idle(id="s1x1x1", project="p1")), 120)
+    executor.cancel("s1x1x1")
+    own_cluster.kubectl("delete", "namespace", mine, "--wait=false")
+
+
+def ended(found: Sighting | None) -> bool:
+    return found is None or found.phase is Phase.ENDED
+
+
+def taken(executor: KubernetesExecutor, launch: Launch) -> bool:
+    try:
+        executor.submit(launch)
+    except ClusterFull:
+        return False
+    return True
 
 
 def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
