@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
     from core.services.platform import build
-    from workers.executors.contexts import apart, contexts_of
+    from workers.executors.contexts import apart, contexts_of, gangs
     from workers.queue import RedisBell, embedded
 
     contexts = contexts_of(settings.executors, settings.cores)
@@ -38,6 +38,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         home=settings.home.resolve(),
         contexts=contexts,
         apart=apart(contexts),
+        gangs=gangs(contexts),
         sandbox=confinement,
         streams=settings.streams,
         lease_ttl=settings.lease_ttl.total_seconds(),

@@ -226,7 +226,7 @@ def dispatch(settings: Settings) -> int:
     from app import confinement_here, open_platform
     from core.services.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
-    from workers.executors.contexts import Here, contexts_of, open_executors
+    from workers.executors.contexts import Here, contexts_of, gangs, open_executors
     from workers.site import Site
 
     stop = _told_to_stop()
@@ -241,7 +241,13 @@ def dispatch(settings: Settings) -> int:
     platform = open_platform(settings, confinement_here(settings))
     Dispatcher(
         platform,
-        Dispatch(platform.database, platform.bell, contexts=contexts, drivers_url=settings.couriers_ask),
+        Dispatch(
+            platform.database,
+            platform.bell,
+            contexts=contexts,
+            drivers_url=settings.couriers_ask,
+            gangs=gangs(contexts),
+        ),
         [Site(context, executors[context.name]) for context in contexts],
         run_dir=settings.run_dir,
         ttl=settings.lease_ttl.total_seconds(),

@@ -81,6 +81,29 @@ class PlacementSchema(Strict):
     )
 
 
+class GangSchema(Strict):
+    """Replicas that run one program together, once for each task; `dataset` is then `program`."""
+
+    size = Whole(1, 4096, required=True, metadata={"description": "Replicas, in each slice."})
+    command = fields.List(
+        Text(longest=4000, shortest=0),
+        required=True,
+        validate=validate.Length(1, 200),
+        metadata={"description": "What each replica runs.", "example": ["python", "model.py"]},
+    )
+    communication = Choice(
+        "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "What replicas are told."}
+    )
+    slots = Whole(1, 1024, metadata={"description": "Processes in a replica; 1 when left out."})
+    slices = Whole(1, 512, metadata={"description": "Groups of `size` replicas; 1 when left out."})
+    restarts = Whole(0, 100, metadata={"description": "How often it begins again when a pod is lost."})
+    operator = Choice("", "trainer", "mpi-operator", metadata={"description": "A TrainJob or an MPIJob instead."})
+    image = Text(r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "An image of one's own."})
+    runtime_ref = Text(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "A ClusterTrainingRuntime."}
+    )
+
+
 class SubmissionSchema(Strict):
     """What is to be simulated: a model, on a dataset, with a runtime. Only the dataset must be named."""
 
@@ -130,6 +153,9 @@ class SubmissionSchema(Strict):
     max_failures = Whole(allow_none=True, metadata={"description": "It fails as soon as more tasks than this did."})
     dry_run = Flag(metadata={"description": "Only check that the model loads and fits, by one real step."})
     placement = fields.Nested(PlacementSchema, metadata={"description": "What it asks of the place it runs in."})
+    gang = fields.Nested(
+        GangSchema, allow_none=True, metadata={"description": "Replicas that run a program together (docs/gangs.md)."}
+    )
 
 
 class SubmissionOfUpload(SubmissionSchema):

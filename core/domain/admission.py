@@ -10,7 +10,7 @@ from core.domain.contexts import Context
 class Waiting:
     """A queued simulation. ``wanted``: pairs at work at once, None for all there are; ``executor``: where, if it says.
 
-    ``brief`` is a moment's work that need not wait its turn.
+    ``brief`` is a moment's work that need not wait its turn. ``among``: the places that could run it; None: all.
     """
 
     id: str
@@ -19,6 +19,11 @@ class Waiting:
     not_before: float = 0.0
     brief: bool = False
     executor: str = ""
+    among: frozenset[str] | None = None
+
+    def may_run(self, place: str) -> bool:
+        """Tell whether it could run in a place."""
+        return self.executor in {"", place} and (self.among is None or place in self.among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ def admit(queue: Iterable[Waiting], rooms: Iterable[Room], now: float) -> Iterat
     free = {room.context.name: room.free for room in well}
     blocked: set[str] = set()
     for item in sorted(queue, key=lambda item: (item.submitted_at, item.id)):
-        places = [name for name in free if item.executor in {"", name}]
+        places = [name for name in free if item.may_run(name)]
         if item.not_before > now or not places:
             continue
         if item.brief:

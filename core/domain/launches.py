@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +23,11 @@ class Gang:
     operator: str = ""
     image: str = ""
     runtime_ref: str = ""
+
+
+def replicas(gang: Mapping[str, Any]) -> int:
+    """Return how many replicas a gang has in all, by its JSON form."""
+    return int(gang["size"]) * int(gang.get("slices", 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

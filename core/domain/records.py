@@ -43,6 +43,7 @@ class Submission:
     max_failures: int | None = None
     dry_run: bool = False
     placement: Mapping[str, Any] = field(default_factory=dict)  # launches.Placement
+    gang: Mapping[str, Any] | None = None  # launches.Gang
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,11 +13,17 @@ def checked_params(declared: Mapping[str, Mapping[str, Any]], given: Mapping[str
     """Return the defaults overlaid with what was given, each value of its declared type and range."""
     values = {name: spec["default"] for name, spec in declared.items() if spec.get("default") is not None}
     for name, value in given.items():
-        if name not in declared:
-            known = ", ".join(sorted(declared)) or "none"
-            raise Invalid(f"The dataset {dataset} has no parameter {name!r}; it has: {known}.")
-        values[name] = checked_value(name, declared[name], value)
+        values[name] = checked_value(name, _spec(declared, name, dataset), value)
     return values
+
+
+def _spec(declared: Mapping[str, Mapping[str, Any]], name: str, dataset: str) -> Mapping[str, Any]:
+    """Return what is said of a parameter; `*` stands for all those that are not named."""
+    spec = declared.get(name, declared.get("*"))
+    if spec is None:
+        known = ", ".join(sorted(declared)) or "none"
+        raise Invalid(f"The dataset {dataset} has no parameter {name!r}; it has: {known}.")
+    return spec
 
 
 def checked_value(name: str, spec: Mapping[str, Any], value: Any) -> Any:
@@ -28,6 +34,7 @@ def checked_value(name: str, spec: Mapping[str, Any], value: Any) -> Any:
         "int": isinstance(value, int) and not isinstance(value, bool),
         "float": isinstance(value, int | float) and not isinstance(value, bool),
         "string": isinstance(value, str),
+        "any": isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 1000),
     }.get(kind, True)
     if not fits:
         raise Invalid(f"The parameter {name!r} takes a value of type {kind}, not {value!r:.80}.")
@@ -45,14 +52,12 @@ def checked_sweep(
     """Return the sweep with every value checked."""
     result = {}
     for name, values in sweep.items():
-        if name not in declared:
-            known = ", ".join(sorted(declared)) or "none"
-            raise Invalid(f"The dataset {dataset} has no parameter {name!r} to sweep; it has: {known}.")
+        spec = _spec(declared, name, dataset)
         if not isinstance(values, list) or not values:
             raise Invalid(f"The sweep of {name!r} is a list of at least one value.")
         if len(values) > LARGEST:
             raise TooManyTasks()
-        result[name] = [checked_value(name, declared[name], value) for value in values]
+        result[name] = [checked_value(name, spec, value) for value in values]
     return result
 
 

@@ -2,14 +2,14 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from core.domain.contexts import Context
 from core.domain.ids import hashed, new_token
-from core.domain.launches import Launch, Note, Placement
+from core.domain.launches import Gang, Launch, Note, Placement, replicas
 from core.domain.states import State
 from core.domain.statistics import merged, sketched
 from core.errors import Conflict
@@ -32,11 +32,20 @@ HOPELESS = 8
 class Dispatch:
     """The dispatcher's hands. Every write checks that it still leads."""
 
-    def __init__(self, database: Database, bell: Bell, *, contexts: Sequence[Context], drivers_url: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        bell: Bell,
+        *,
+        contexts: Sequence[Context],
+        drivers_url: str,
+        gangs: Collection[str] = (),
+    ) -> None:
         self._database = database
         self._bell = bell
         self._contexts = {one.name: one for one in contexts}
         self._url = drivers_url
+        self._gangs = frozenset(gangs)  # the executors that can start some
         self.epoch: int | None = None
         self._progress: dict[str, Progress] = {}
         self._told: dict[str, set[str]] = {}
@@ -71,6 +80,10 @@ class Dispatch:
     def _busy(self, row: Any, now: float) -> Busy:
         spec = json.loads(row.spec)
         wanted = 1 if row.dry_run else spec.get("workers")
+        among = None
+        if gang := spec.get("gang"):
+            wanted = replicas(gang)
+            among = frozenset(name for name in self._gangs if self._contexts[name].share(wanted) == wanted)
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._contexts:
             executor = ""
@@ -80,6 +93,7 @@ class Dispatch:
             row.attempt,
             executor,
             (spec.get("placement") or {}).get("executor") or "",
+            among,
             wanted,
             self._contexts[executor].share(wanted) if executor else 1,
             bool(row.dry_run),
@@ -181,12 +195,13 @@ class Dispatch:
             play_key=packed["play"]["key"] if packed else "",
             play_digest=packed["play"]["digest"] if packed else "",
             play_size=packed["play"]["size"] if packed else 0,
+            gang=msgspec.convert(one.spec["gang"], Gang) if one.spec.get("gang") else None,
             placement=msgspec.convert(one.spec.get("placement") or {}, Placement),
             timeout=one.timeout,
         )
 
     def beating(self, launch: Lent) -> bool:
-        """Tell whether a courier of a launch holds a lease that is alive, whatever its executor says or does not say."""
+        """Tell whether a courier of a launch holds a lease that lives, whatever its executor says."""
         with self._database.read() as c:
             return ranges.beating(c, launch.simulation, launch.id, self._database.now(c))
 

@@ -63,6 +63,7 @@ def build(
     contexts: Sequence[Context],
     sandbox: Mapping[str, Any],
     apart: Collection[str] = (),
+    gangs: Collection[str] = (),
     streams: int = 1000,
     lease_ttl: float = 10.0,
     upload_ttl: float = 86_400.0,
@@ -73,14 +74,16 @@ def build(
     """Put the services together.
 
     ``contexts`` are where simulations may run; those ``apart`` bring their own environments and share no folder with
-    this machine. ``sandbox`` is what provenance says of this machine's.
+    this machine; those in ``gangs`` can start some. ``sandbox`` is what provenance says of this machine's.
     """
     hub = Hub(database, bell, slots=streams)
     models = Models(database, store, home / "scratch")
     uploads = Uploads(database, store, ttl=upload_ttl, largest=max_resumable)
     sources = Sources(store, connections)
     datasets = Datasets(database, store, bell, uploads, sources)
-    simulations = Simulations(database, store, models, datasets, bell, hub, contexts=contexts, sandbox=sandbox)
+    simulations = Simulations(
+        database, store, models, datasets, bell, hub, contexts=contexts, sandbox=sandbox, gangs=gangs
+    )
     results = Results(database, store, hub)
     return Platform(
         database=database,

@@ -4,7 +4,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 from core.domain.admission import why_waiting
 from core.domain.contexts import Context
 from core.domain.ids import new_id
-from core.domain.launches import Placement
+from core.domain.launches import Gang, Placement, replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.domain.states import CANCELLABLE, FINAL, State
@@ -25,6 +25,7 @@ from core.errors import (
     NotFinished,
     TooManyTasks,
     UnknownFormat,
+    Unsupported,
 )
 from core.services.bells import Bell
 from core.services.datasets import Datasets
@@ -59,6 +60,7 @@ class Simulations:
         *,
         contexts: Sequence[Context],
         sandbox: Mapping[str, Any],
+        gangs: Collection[str] = (),
     ) -> None:
         self._database = database
         self._store = store
@@ -68,6 +70,7 @@ class Simulations:
         self._hub = hub
         self._contexts = {one.name: one for one in contexts}
         self._sandbox = sandbox
+        self._gangs = frozenset(gangs)  # the executors that can start some
 
     # -- submit
 
@@ -90,6 +93,7 @@ class Simulations:
             return replayed, True
         self._check_place(submission)
         dataset = self._datasets.find(submission.dataset)
+        self._check_gang(submission, dataset)
         runtime, model = self._resolve(submission, model, dataset)
         plan = self._plan(submission, dataset)
         total = 1 if submission.dry_run else count(plan)
@@ -148,6 +152,31 @@ class Simulations:
             raise Invalid(f"`placement`: {error}") from None
         if placement.executor and placement.executor not in self._contexts:
             raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self._contexts)}.")
+
+    def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
+        """Refuse a gang where none is played, or none could be, and a gang's dataset without one."""
+        if submission.gang is None:
+            if dataset.definition.get("gang"):
+                raise Invalid(f"{dataset.name} is played by gangs; say how many: `gang`: {{`size`, `command`}}.")
+            return
+        if not dataset.definition.get("gang"):
+            raise Invalid(f"{dataset.name} is no dataset for gangs; `program` is.")
+        try:
+            gang = msgspec.convert(submission.gang, Gang)
+        except msgspec.ValidationError as error:
+            raise Invalid(f"`gang`: {error}") from None
+        if submission.dry_run or submission.workers is not None:
+            raise Invalid("A gang has neither a dry run nor `workers`; its `size` says how wide it is.")
+        if not gang.command:
+            raise Invalid("`gang.command` says what each replica runs, in the folder of the model.")
+        count = replicas(submission.gang)
+        named = submission.placement.get("executor")
+        able = [self._contexts[name] for name in self._gangs if named in {None, "", name}]
+        if not able:
+            raise Invalid("No executor here starts gangs; a Kubernetes does.")
+        if all(one.share(count) < count for one in able):
+            most = max(one.share(None) for one in able)
+            raise Invalid(f"A gang of {count} replicas fits nowhere here; {most} are the most.")
 
     def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
         with self._database.read() as c:
@@ -300,7 +329,7 @@ class Simulations:
         spec = json.loads(row.spec)
         asked = (spec.get("placement") or {}).get("executor")
         place = self._contexts.get(row.executor or "") or self._contexts.get(asked or "")
-        wanted = spec.get("workers")
+        wanted = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
         workers = place.share(wanted) if place else max(one.share(wanted) for one in self._contexts.values())
         reason = row.reason
         if position is not None:
@@ -363,6 +392,8 @@ class Simulations:
             row = store.find(c, id)
             if State(row.state) in FINAL:
                 raise IllegalTransition(f"The simulation has {row.state} already; it has no width any more.")
+            if json.loads(row.spec).get("gang"):
+                raise Unsupported("A gang keeps its size. Cancel it and submit it anew.")
             store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
             store.say(c, id, "width", {"workers": workers}, self._database.now(c))
 

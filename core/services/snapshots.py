@@ -17,6 +17,7 @@ class Busy:
     attempt: int
     executor: str  # where it runs; empty while it waits
     asked: str  # where it asked to
+    among: frozenset[str] | None  # the places that could run it; None: all
     wanted: int | None  # pairs at work at once; None: all there are
     cores: int  # what it gets where it runs
     dry_run: bool
@@ -56,7 +57,7 @@ class Snapshot:
     def queue(self) -> list[Waiting]:
         """What waits to be admitted."""
         return [
-            Waiting(one.id, one.wanted, one.created_at, one.not_before, one.dry_run, one.asked)
+            Waiting(one.id, one.wanted, one.created_at, one.not_before, one.dry_run, one.asked, one.among)
             for one in self.busy
             if one.state is State.QUEUED
         ]

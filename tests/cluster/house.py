@@ -58,6 +58,7 @@ class Installed:
         self.folder = folder
         self.port = free_ports(1)[0]
         self._forward: subprocess.Popen[bytes] | None = None
+        self._values: dict[str, Any] = {}
 
     # -- life
 
@@ -91,10 +92,15 @@ class Installed:
         restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": restricted}}
         self.cluster.apply(space)
-        self.helm("upgrade", "--install", RELEASE, str(CHART), "--values", "-", given=values(server, **changes))
+        self._values = values(server, **changes)
+        self.upgrade()
         for deployment in ("api", "drivers", "dispatch", "jobs"):
             self.cluster.rolled_out(NAMESPACE, f"{RELEASE}-{deployment}")
         self.until(lambda: self.ready, "the API answers")
+
+    def upgrade(self) -> None:
+        """Bring the release to what it was told, also where somebody has taken some of it away."""
+        self.helm("upgrade", "--install", RELEASE, str(CHART), "--values", "-", given=self._values)
 
     def uninstall(self) -> None:
         """Take it away, and everything it had made."""

@@ -3,6 +3,8 @@
 import json
 import subprocess
 
+import httpx
+
 from tests.cluster.house import Installed
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
@@ -20,4 +22,47 @@ def test_the_oldest_promise_is_kept_through_the_service(platform: Installed) -> 
     results = platform.results(answer["id"])
     assert [one["task"] for one in results] == list(range(ended["tasks"]["total"])) and len(results) == 288
     assert {one["status"] for one in results} == {"ok"}
+    platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+RING = """
+import json, os, socket
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+task = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
+if rank == 0:
+    server = socket.create_server(("", int(os.environ["MASTER_PORT"])))
+    total = task["params"]["first"]
+    for _ in range(size - 1):
+        peer, _ = server.accept()
+        total += int(peer.recv(64))
+        peer.close()
+    json.dump({"total": total, "index": task["index"]}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+else:
+    while True:
+        try:
+            master = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 5)
+            break
+        except OSError:
+            continue
+    master.sendall(str(rank).encode())
+    master.close()
+"""
+
+
+def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(platform: Installed) -> None:
+    assert platform.ready
+    gang = {"size": 2, "communication": "torch", "command": ["python", "model.py"]}
+    form = {
+        "dataset": "program",
+        "gang": json.dumps(gang),
+        "scenarios": '{"range": [0, 4]}',
+        "sweep": '{"first": [10]}',
+    }
+    model = {"model": ("model.py", RING.encode())}
+    answer = httpx.post(f"{platform.url}/v1/simulations", data=form, files=model, timeout=60.0)
+    assert answer.status_code == 201, answer.text
+    ended = platform.ended(answer.json()["id"], 240.0)
+    assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
+    found = [(one["status"], one["metrics"]) for one in platform.results(ended["id"])]
+    assert found == [("ok", {"total": 11, "index": index}) for index in range(4)]
     platform.until(lambda: not platform.left(), "nothing is left of it")

@@ -39,6 +39,11 @@ def apart(contexts: Iterable[Context]) -> frozenset[str]:
     return frozenset(one.name for one in contexts if _module(one).OWN_ENVIRONMENTS)
 
 
+def gangs(contexts: Iterable[Context]) -> frozenset[str]:
+    """Return those that can start gangs."""
+    return frozenset(one.name for one in contexts if getattr(_module(one), "GANGS", False))
+
+
 def open_executors(contexts: Iterable[Context], here: Here) -> dict[str, Executor]:
     """Open each of them. Raise ValueError where the options of one cannot be."""
     return {one.name: _module(one).open(one.name, one.options, here) for one in contexts}

@@ -11,6 +11,8 @@ from workers.executors.kubernetes.options import parse
 
 #: Images bring what a launch runs in.
 OWN_ENVIRONMENTS = True
+#: Pods that belong together are started together, and find each other.
+GANGS = True
 
 if TYPE_CHECKING:
     from workers.executors.contexts import Here

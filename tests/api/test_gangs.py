@@ -1,0 +1,108 @@
+"""Gangs: asked for where they are played, refused in words where they could not be."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+import app as root
+from core.domain.contexts import Context
+from core.domain.launches import Gang
+from core.services.bells import LocalBell
+from core.services.dispatch import Dispatch
+from core.services.platform import Platform, build
+from core.settings import Settings
+from core.store.database import Database
+from core.store.migrate import migrate
+from datasets.stores import open_store
+from tests.api.answers import MODEL
+
+CLUSTER = Context(name="cluster", kind="kubernetes", cores=4)
+LAPTOP = Context(name="laptop", kind="local", cores=64)
+
+
+@pytest.fixture
+def platform(settings: Settings) -> Iterator[Platform]:
+    """One with two places, of which one starts gangs."""
+    settings.home.mkdir()
+    database = Database(settings.database)
+    migrate(database)
+    yield build(
+        database,
+        open_store(settings.objects),
+        LocalBell(),
+        home=settings.home,
+        contexts=[LAPTOP, CLUSTER],
+        sandbox={"level": 3},
+        apart=["cluster"],
+        gangs=["cluster"],
+    )
+    database.close()
+
+
+@pytest.fixture
+def client(platform: Platform, settings: Settings) -> FlaskClient:
+    platform.models.add((MODEL,), filename="model.py", name="mine")
+    return root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
+
+
+def ask(client: FlaskClient, **changes: Any) -> Any:
+    gang = {"size": 2, "command": ["python", "model.py"], "communication": "torch"}
+    asked = {"dataset": "program", "model": "mine", "scenarios": {"range": [0, 3]}, "gang": gang}
+    return client.post("/v1/simulations", json=asked | changes)
+
+
+def test_a_gang_is_started_where_gangs_can_be_and_nowhere_else(client: FlaskClient, platform: Platform) -> None:
+    answer = ask(client, params={"steps": 5, "mesh": "fine"}, sweep={"dt": [0.1, 0.2]})
+    assert answer.status_code == 201, answer.json
+    assert (answer.json["tasks"]["total"], answer.json["workers"]) == (6, 2)
+    dispatch = Dispatch(
+        platform.database, platform.bell, contexts=[LAPTOP, CLUSTER], drivers_url="http://x", gangs=["cluster"]
+    )
+    (waiting,) = dispatch.snapshot().queue
+    assert waiting.may_run("cluster") and not waiting.may_run("laptop")
+    (busy,) = dispatch.snapshot().busy
+    assert dispatch.admit(busy, "cluster", ready=True)
+    launch = dispatch.launch(dispatch.snapshot().busy[0])
+    assert launch is not None and launch.workers == 2
+    assert launch.gang == Gang(size=2, command=("python", "model.py"), communication="torch")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gang": None}, "played by gangs"),
+        ({"dataset": "noop"}, "no dataset for gangs"),
+        ({"workers": 2}, "neither a dry run nor"),
+        ({"dry_run": True}, "neither a dry run nor"),
+        (
+            {"gang": {"size": 3, "slices": 2, "command": ["x"]}},
+            "A gang of 6 replicas fits nowhere here; 4 are the most",
+        ),
+        ({"placement": {"executor": "laptop"}}, "No executor here starts gangs"),
+        ({"params": {"mesh": [1, 2]}}, "takes a value of type any"),
+    ],
+)
+def test_what_no_gang_could_play_is_refused_in_words(client: FlaskClient, changes: dict[str, Any], words: str) -> None:
+    refused = ask(client, **changes)
+    assert refused.status_code == 422 and words in refused.json["detail"], refused.json
+
+
+@pytest.mark.parametrize(
+    "gang",
+    [
+        {"size": 2},
+        {"size": 0, "command": ["x"]},
+        {"size": 2, "command": []},
+        {"size": 2, "command": ["x"], "colour": 1},
+    ],
+)
+def test_a_gang_that_is_none_is_refused(client: FlaskClient, gang: dict[str, Any]) -> None:
+    assert ask(client, gang=gang).status_code == 422
+
+
+def test_a_gang_keeps_its_size(client: FlaskClient) -> None:
+    id = ask(client).json["id"]
+    refused = client.patch(f"/v1/simulations/{id}", json={"workers": 3})
+    assert (refused.status_code, refused.json["type"]) == (409, "/problems/unsupported")

@@ -1,0 +1,131 @@
+"""What breaks under a running simulation on a cluster costs time, and never a result: each ends as if undisturbed."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import NAMESPACE, PROJECT, Installed, untimed
+
+#: Some ten seconds of work for two pods of one pair each.
+LOAD: dict[str, Any] = {
+    "dataset": "noop",
+    "runtime": "python",
+    "scenarios": {"range": [0, 400]},
+    "params": {"sleep_ms": 50},
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(platform: Installed) -> list[Any]:
+    """What comes of the load when nobody disturbs it, timing apart."""
+    id = platform.submit(**LOAD)
+    assert platform.ended(id)["state"] == "succeeded"
+    return untimed(platform.results(id))
+
+
+@pytest.fixture
+def running(platform: Installed, undisturbed: list[Any]) -> Iterator[str]:
+    """A simulation that is at work on the cluster; it must end as if nothing had happened, and leave nothing."""
+    id = platform.submit(**LOAD)
+    platform.until(lambda: platform.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "results come")
+    yield id
+    ended = platform.ended(id, 240.0)
+    assert ended["state"] == "succeeded", (ended["reason"], platform.messages(id))
+    assert untimed(platform.results(id)) == undisturbed
+    platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+def pod_of(platform: Installed, id: str) -> Any:
+    """Return one of a simulation's pods that run."""
+    pods = platform.pods(f"windtunnel/simulation={id}")
+    return next(pod for pod in pods if pod["status"]["phase"] == "Running")
+
+
+@pytest.mark.parametrize("container", ["courier", "player", "host"])
+def test_a_container_is_killed(own_cluster: Cluster, platform: Installed, running: str, container: str) -> None:
+    pod = pod_of(platform, running)
+    status = next(one for one in pod["status"]["containerStatuses"] if one["name"] == container)
+    own_cluster.node(0).kill(status["containerID"].removeprefix("containerd://"))
+
+
+def test_a_pod_is_deleted(platform: Installed, running: str) -> None:
+    name = pod_of(platform, running)["metadata"]["name"]
+    platform.cluster.kubectl("delete", "pod", "-n", PROJECT, name, "--wait=false")
+
+
+def test_all_of_a_launch_is_deleted_behind_our_back(platform: Installed, running: str) -> None:
+    platform.cluster.kubectl("delete", "jobsets", "-n", PROJECT, "--all", "--wait=false")
+
+
+def test_both_dispatchers_die(platform: Installed, running: str) -> None:
+    chosen = ["-n", NAMESPACE, "-l", "app.kubernetes.io/component=dispatch"]
+    platform.cluster.kubectl("delete", "pods", *chosen, "--force", "--grace-period=0", "--wait=false")
+
+
+def test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_was(
+    platform: Installed, running: str
+) -> None:
+    seen: list[int] = []
+
+    def read() -> None:
+        while len(seen) < 400:
+            try:
+                address = f"{platform.url}/v1/simulations/{running}/results?follow=true&skip={len(seen)}"
+                with httpx.stream("GET", address, timeout=30.0) as answer:
+                    seen.extend(json.loads(line)["task"] for line in answer.iter_lines() if line)
+            except httpx.HTTPError:
+                time.sleep(0.3)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    platform.until(lambda: seen, "the client reads")
+    chosen = ["-n", NAMESPACE, "-l", "app.kubernetes.io/component=api"]
+    platform.cluster.kubectl("delete", "pods", *chosen, "--force", "--grace-period=0", "--wait=false")
+    reader.join(240.0)
+    assert sorted(seen) == list(range(400))
+
+
+def test_the_api_server_is_away_for_longer_than_the_grace(
+    own_cluster: Cluster, platform: Installed, running: str
+) -> None:
+    own_cluster.control_plane.stop("kube-apiserver")
+    time.sleep(30.0)  # the grace is 20 s; the couriers work on, and their leases show it
+    own_cluster.control_plane.resume("kube-apiserver")
+    own_cluster.control_plane.wait()
+
+
+def test_etcd_is_restarted(own_cluster: Cluster, platform: Installed, running: str) -> None:
+    own_cluster.control_plane.stop("etcd")
+    time.sleep(3.0)
+    own_cluster.control_plane.resume("etcd")
+    own_cluster.control_plane.wait()
+
+
+def test_the_projects_namespace_is_deleted_and_made_again(platform: Installed, running: str) -> None:
+    platform.cluster.kubectl("delete", "namespace", PROJECT, timeout=120)
+    platform.until(lambda: platform.messages(running) or gone(platform, running), "it is told")
+    platform.upgrade()
+
+
+def gone(platform: Installed, id: str) -> bool:
+    """Tell whether a simulation waits for a place that is not there."""
+    reason = platform.get(f"/v1/simulations/{id}")["reason"] or ""
+    return PROJECT in reason or "namespace" in reason
+
+
+def test_its_width_changes_while_it_runs(platform: Installed, running: str) -> None:
+    def pods() -> list[Any]:
+        return [one for one in platform.pods(f"windtunnel/simulation={running}") if one["status"]["phase"] == "Running"]
+
+    assert len(pods()) == 2
+    first = {one["metadata"]["name"] for one in pods()}
+    answer = httpx.patch(f"{platform.url}/v1/simulations/{running}", json={"workers": 1}, timeout=30.0)
+    assert answer.status_code == 200, answer.text
+    platform.until(lambda: len(pods()) == 1, "one pod is left")
+    assert {one["metadata"]["name"] for one in pods()} < first, "it is one of those there were"
