@@ -370,7 +370,14 @@ def test_while_the_api_server_is_away_nothing_is_known_and_then_all_is_as_it_was
     finally:
         plane.resume("kube-apiserver")
         plane.wait()
-    assert bench.executor.observe([LAUNCH, "s1x1x1"]).keys() == {LAUNCH}
+
+    def answers() -> bool:
+        try:
+            return bench.executor.observe([LAUNCH, "s1x1x1"]).keys() == {LAUNCH}
+        except OSError:  # it is up, and its cache is not yet
+            return False
+
+    until(answers)
     bench.finish()
     until(lambda: bench.phase() is Phase.ENDED, 120)
     bench.executor.cancel(LAUNCH)
