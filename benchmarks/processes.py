@@ -20,6 +20,14 @@ PARTS = (
     ("courier", r"harness\.courier"),
     ("player", r"harness\.player"),
     ("host", r"harness\.host"),
+    ("API server", r"^[^\x00]*/kube-apiserver\x00"),
+    ("etcd", r"^[^\x00]*/etcd\x00"),
+    ("controllers", r"^[^\x00]*/kube-controller-manager\x00"),
+    ("scheduler", r"^[^\x00]*/kube-scheduler\x00"),
+    ("JobSet", r"^/manager\x00"),
+    ("KWOK", r"^[^\x00]*/kwok[^\x00/]*\x00"),
+    ("kubelet", r"^[^\x00]*/kubelet\x00"),
+    ("containerd", r"^[^\x00]*/?containerd"),
 )
 
 

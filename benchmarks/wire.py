@@ -15,16 +15,17 @@ class Unexpected(Exception):
 
 
 class Wire:
-    """Talks to the platform on one port of this machine."""
+    """Talks to the platform on one port, of this machine unless another is named."""
 
-    def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.connection = http.client.HTTPConnection(host, port, timeout=300)
 
     def open(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
         """Send a request and return its answer, unread."""
-        self.connection.request(method, path, body=body, headers=dict(headers or {}))
+        # by the name that every installation answers to, whatever its address
+        self.connection.request(method, path, body=body, headers={"Host": "localhost", **(headers or {})})
         answer = self.connection.getresponse()
         if answer.status >= 400:
             raise Unexpected(f"{method} {path}: {answer.status} {answer.read(2000).decode(errors='replace')}")

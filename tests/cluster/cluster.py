@@ -127,9 +127,9 @@ class Cluster(Client):
         self.jobset()
         self.install("trainer", self._install_trainer)
 
-    def kwok(self, count: int) -> None:
-        """See to it that there are this many played nodes at least, all ready."""
-        self.install("kwok", self._install_kwok)
+    def kwok(self, count: int, *, lasting: bool = False) -> None:
+        """See to it that there are this many played nodes at least, all ready; see `kwok.stages` for ``lasting``."""
+        self.install("kwok", lambda: self._install_kwok(lasting))
         if count > self._played:
             self.kubectl("create", "-f", "-", given=kwok.nodes(self._played, count), timeout=600)
             self._played = count
@@ -167,9 +167,9 @@ class Cluster(Client):
         self._customise(operators.trainer(self._fresh("trainer")))
         self.rolled_out("kubeflow-system", "kubeflow-trainer-controller-manager")
 
-    def _install_kwok(self) -> None:
+    def _install_kwok(self, lasting: bool) -> None:
         settings = self.folder / "kwok.yaml"
-        settings.write_text(kwok.stages())
+        settings.write_text(kwok.stages(lasting=lasting))
         admin = self.control_plane.authority.kubeconfig(self.control_plane.server, "kwok", group="system:masters")
         self._control.run("kwok", *kwok.arguments(admin, settings, self.network.fakes))
 

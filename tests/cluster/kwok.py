@@ -14,11 +14,11 @@ RACK = 64
 _STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 
 
-def stages() -> str:
-    """Return KWOK's own description of what nodes and pods go through."""
+def stages(*, lasting: bool = False) -> str:
+    """Return KWOK's own description of what nodes and pods go through; ``lasting``: a job's pods are never done."""
     source = tool("source", "kwok", "sigs.k8s.io/kwok")
     files = [path for stage in _STAGES for path in sorted((source / "kustomize" / "stage" / stage).glob("[np]o*.yaml"))]
-    return "\n---\n".join(path.read_text() for path in files)
+    return "\n---\n".join(path.read_text() for path in files if not (lasting and path.stem == "pod-complete"))
 
 
 def arguments(kubeconfig: Path, settings: Path, pods: str) -> list[object]:

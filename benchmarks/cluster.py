@@ -1,0 +1,135 @@
+"""A cluster under measure: size on played nodes, a thousand at once, POST to first result, and episodes a second."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cluster_driving, cluster_first, cluster_size
+from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import Installed
+
+#: Seconds that a silent node is borne with: thousands of played ones on a small machine need minutes.
+GRACE = 300
+#: What the process is called that measures, and in which the executor runs.
+OURS = "the executor"
+
+
+def measure() -> dict[str, Any]:
+    """Measure with pods that run on one cluster, and with played nodes on another, which would be in the way there."""
+    with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="windtunnel-bench-") as folder:
+        cluster.jobset()
+        installed = Installed(cluster, Path(folder))
+        began = time.perf_counter()
+        installed.install()
+        found: dict[str, Any] = {"install": time.perf_counter() - began}
+        found["first"] = cluster_first.measure(cluster, installed)
+        found["driving"] = cluster_driving.measure(cluster)
+    with Cluster(grace=GRACE) as cluster:
+        cluster.jobset()
+        played = cluster_size.Played(cluster)
+        found["large"] = cluster_size.large(played)
+        found["many"] = cluster_size.many(played)
+    return found
+
+
+def section(found: Figures) -> str:
+    """Show all four."""
+    return "\n\n".join(
+        [*_large(found["large"]), *_many(found["many"]), *_first(found["first"]), *_driving(found["driving"])]
+    )
+
+
+def _large(found: Figures) -> list[str]:
+    rows, shares = [], []
+    for row in found["rows"]:
+        ours, theirs = row["ours"], row.get("kubectl")
+        shares.append(ours["submit"] / ours["seconds"])
+        spent = sum(ours["cpu"].values())
+        rows.append(
+            [
+                f"{ours['pods']:,}",
+                f"{ours['seconds']:.1f} s" if ours["whole"] else f"{ours['running']:,} after {ours['seconds']:.0f} s",
+                milliseconds(ours["submit"]),
+                f"{shares[-1]:.2%}",
+                f"{ours['cpu'].get(OURS, 0.0) / spent:.1%}",
+                f"{1000 * spent / ours['pods']:.0f} ms",
+                f"{theirs['seconds']:.1f} s" if theirs and theirs["whole"] else "",
+                f"{ours['seconds'] / theirs['seconds']:.2f}" if theirs and theirs["whole"] else "",
+                f"{ours['cleared']:.1f} s",
+                f"{ours['others']:.0%}",
+            ]
+        )
+    head = ["pods", "all run after", "our call", "its share", "our share of processor time"]
+    head += ["processor time a pod", "by kubectl", "ratio", "cleared away in", "others"]
+    last = found["rows"][-1]["ours"]
+    parts = sorted(last["mib"].items(), key=lambda item: -item[1])
+    said = ", ".join(f"{name} {mib:,.0f}" for name, mib in parts)
+    stopped = (
+        "" if last["whole"] else f" It was given up after {found['patience']:.0f} s: the processors are the limit."
+    )
+    return [
+        "**One JobSet, a job of 64 pods for each rack of 64 played nodes** (KWOK), which it has to itself, one pod a "
+        "node: from our call until every pod runs. Meanwhile we look twice a second, as a dispatcher does; *by "
+        "kubectl*: the same objects through `kubectl apply`, and nobody looks.",
+        table(head, rows),
+        f"MiB of PSS with {last['pods']:,} pods: {said}. *{OURS}* is this process, the measure with it.{stopped}",
+        aim("our own share of the time under 5 %", max(shares) < 0.05),
+    ]
+
+
+def _many(found: Figures) -> list[str]:
+    spent = sum(found["cpu"].values())
+    ours = found["cpu"].get(OURS, 0.0)
+    state = (
+        f"all run after {found['seconds']:.1f} s"
+        if found["whole"]
+        else f"{found['running']:,} run after {found['seconds']:.0f} s, when it was given up"
+    )
+    call, look, spun = found["submit"], found["look"], found["look_cpu"]
+    return [
+        f"**{found['count']:,} simulations at once**, a JobSet of one pod each, made one after the other by one "
+        f"thread: made in {found['created']:.1f} s (a call p50 {milliseconds(call['p50'])}, p99 "
+        f"{milliseconds(call['p99'])}), {state}; our share of all processor time {ours / spent:.1%}. One look at all "
+        f"of them: p50 {milliseconds(look['p50'])}, p90 {milliseconds(look['p90'])}, of which we spin "
+        f"{milliseconds(spun['p50'])}; the list is {found['bytes'] / 1e6:.1f} MB, {found['bytes_packed'] / 1e3:.0f} KB "
+        f"packed. Cancelled in {found['cancelled']:.1f} s, {found['strays']} left to be seen then; the cluster had "
+        f"swept up all of it {found['cleared']:.1f} s later. Others {found['others']:.0%}.",
+    ]
+
+
+def _first(found: Figures) -> list[str]:
+    rows, before = [], 0.0
+    for step, each in found["steps"].items():
+        rows.append([step, milliseconds(each["p50"]), milliseconds(each["p90"]), milliseconds(each["p50"] - before)])
+        before = each["p50"]
+    for name, title in (("job", "*a bare Job's line*"), ("jobset", "*the last line of a bare JobSet's pod*")):
+        rows.append([title, milliseconds(found[name]["p50"]), milliseconds(found[name]["p90"]), ""])
+    for name, title in (("beyond_job", "**beyond the bare Job**"), ("beyond_jobset", "**beyond the bare JobSet**")):
+        rows.append([title, milliseconds(found[name]["p50"]), milliseconds(found[name]["p90"]), ""])
+    return [
+        "**POST to first result on a real node**, the platform installed by its chart on it, images there: one POST "
+        f"for 10 tasks of noop, to the first line of results; {found['job']['runs']} runs, in turn with a bare Job "
+        "(one container of the same image that prints one line) and a bare JobSet (a pod with the containers, "
+        "volumes, secret and policy of a simulation's, whose programs print one line each). *Beyond* is by pairs. "
+        f"Others {found['others']:.0%}.",
+        table(["step", "p50", "p90", "since the one before"], rows),
+        aim("under 300 ms beyond the bare Job's own start", found["beyond_job"]["p50"] < 0.3),
+    ]
+
+
+def _driving(found: Figures) -> list[str]:
+    rows = [
+        ["laptop", spanned(found["laptop"]), spanned(found["whole_laptop"])],
+        ["pod", spanned(found["pod"]), spanned(found["whole_pod"])],
+        ["ratio", spanned(found["ratio"], lambda value: f"{value:.2f}"), ""],
+    ]
+    return [
+        f"**car_street in a pod against a laptop's executor**, one worker each, {found['episodes']:,} episodes with "
+        f"the yardstick `{found['model']}`, in turn. *Rate*: between the first results and the last durable one, so "
+        f"that a pod's start is no part of it. Others {found['others']:.0%}.",
+        table(["", "episodes/s", "seconds from the POST"], rows),
+        aim("at least 0.95 of the laptop's", found["ratio"]["median"] >= 0.95)
+        + f" (The best pod run is {number(found['pod']['max'] / found['laptop']['max'])} times the best laptop run.)",
+    ]

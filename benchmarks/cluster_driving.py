@@ -1,0 +1,63 @@
+"""car_street in a pod against the executor of a laptop on the same machine: the same model, scenarios and workers."""
+
+import time
+from typing import Any
+
+from benchmarks.cluster_first import service
+from benchmarks.driving import MODEL, SCENARIOS
+from benchmarks.figures import busy, spread
+from benchmarks.house import house
+from benchmarks.wire import Wire
+from tests.cluster.cluster import Cluster
+
+REPEAT = 3
+RUNS = 4
+
+
+def drive(wire: Wire, repeat: int) -> dict[str, float]:
+    """Return episodes a second between the first results and the last durable one, and seconds from the POST to it."""
+    began = time.perf_counter()
+    asked = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": 1}
+    id = wire.submit(asked)["id"]
+    some = None
+    while True:
+        found = wire.get(f"/v1/simulations/{id}")
+        at, done, total = time.perf_counter(), found["tasks"]["done"], found["tasks"]["total"]
+        if some is None and done:
+            some = (at, done)
+        if some is not None and done == total:
+            break
+        if at - began > 240:
+            raise RuntimeError(f"{id} is {found['state']} after 240 s: {found['tasks']}, {found['reason']}")
+        time.sleep(0.1)
+    wire.until(id)
+    ended = wire.get(f"/v1/simulations/{id}")
+    if ended["tasks"]["failed"]:
+        raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; a rate of failures says nothing")
+    return {"rate": (total - some[1]) / (at - some[0]), "whole": at - began}
+
+
+def measure(cluster: Cluster, repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
+    """Take pod and laptop in turn, so that a slow minute of the machine meets both."""
+    pods: list[dict[str, float]] = []
+    laptops: list[dict[str, float]] = []
+    others = busy(1.0)
+    with house(workers="1") as laptop:
+        near, far = laptop.wire(), service(cluster)
+        for wire in (near, far):
+            drive(wire, 1)
+        for _ in range(runs):
+            laptops.append(drive(near, repeat))
+            pods.append(drive(far, repeat))
+            print(f"pod {pods[-1]['rate']:.1f}, laptop {laptops[-1]['rate']:.1f} episodes/s", flush=True)
+    ratios = [pod["rate"] / here["rate"] for pod, here in zip(pods, laptops, strict=True)]
+    return {
+        "episodes": SCENARIOS * repeat,
+        "model": MODEL,
+        "pod": spread(run["rate"] for run in pods),
+        "laptop": spread(run["rate"] for run in laptops),
+        "ratio": spread(ratios),
+        "whole_pod": spread(run["whole"] for run in pods),
+        "whole_laptop": spread(run["whole"] for run in laptops),
+        "others": others,
+    }

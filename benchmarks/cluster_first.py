@@ -1,0 +1,188 @@
+"""POST to first result in a pod on a real node, step by step, beside the bare Job and the bare JobSet of such a pod."""
+
+import copy
+import json
+import os
+import re
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster_size import launch
+from benchmarks.figures import busy, tail
+from benchmarks.wire import Wire
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import NAMESPACE, PROJECT, SHARE, Installed
+from workers.executors.kubernetes import manifests
+from workers.executors.kubernetes.access import open_access
+from workers.executors.kubernetes.client import Client
+from workers.executors.kubernetes.options import parse
+
+RUNS = 10
+ASKED = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}, "workers": 1}
+#: What the programs of a bare pod do: say when they began, by the clock that all of this machine share.
+PRINT = "import time; print(time.clock_gettime(time.CLOCK_BOOTTIME))"
+#: What tells a pod's processes apart, looked for in their command lines.
+PROCESSES = {
+    "courier's program begins": r"workers\.courier",
+    "player's post begins": r"harness\.post\x00player",
+    "host's post begins": r"harness\.post\x00host",
+    "player is born": r"harness\.player import",
+    "host is born": r"harness\.host import",
+}
+#: Seconds between two looks for processes.
+GLANCE = 0.02
+
+
+def now() -> float:
+    """Return the time since the machine began, which processes' ages are told by as well."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def service(cluster: Cluster) -> Wire:
+    """Open a connection to the API's service, without a forward in between."""
+    address = cluster.kubectl("get", "service", "-n", NAMESPACE, "windtunnel-api", "-o", "jsonpath={.spec.clusterIP}")
+    return Wire(5000, address)
+
+
+class Steps:
+    """Notes when each step of a launch was first seen: objects by a watch, processes in /proc by their cgroup."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.seen: dict[str, float] = {}
+        self._cgroup = cluster._record.cgroup
+        self._client = Client(open_access(str(cluster.kubeconfig)), time_out=30.0)
+        self._over = threading.Event()
+        jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets"
+        watches = ((jobsets, lambda _: ["JobSet is made"]), (f"/api/v1/namespaces/{PROJECT}/pods", _of_pod))
+        self._threads = [threading.Thread(target=self._watch, args=each, daemon=True) for each in watches]
+        self._threads.append(threading.Thread(target=self._glance, daemon=True))
+
+    @contextmanager
+    def noted(self) -> Iterator[dict[str, float]]:
+        """Note them while the block runs."""
+        self._old = {pid for pid in os.listdir("/proc") if pid.isdigit()}
+        for thread in self._threads:
+            thread.start()
+        time.sleep(0.3)  # the watches are open
+        self.seen.clear()
+        try:
+            yield self.seen
+        finally:
+            self._over.set()
+            self._threads[-1].join()
+
+    def _watch(self, path: str, steps: Callable[[dict[str, Any]], list[str]]) -> None:
+        for line in self._client.lines(path, quiet=60, watch="1", timeoutSeconds="20"):
+            if self._over.is_set():
+                return
+            for step in steps(json.loads(line)["object"]):
+                self.seen.setdefault(step, now())
+
+    def _glance(self) -> None:
+        while not self._over.wait(GLANCE):
+            for pid in os.listdir("/proc"):
+                if pid.isdigit() and pid not in self._old:
+                    self._look(Path("/proc") / pid)
+
+    def _look(self, process: Path) -> None:
+        try:
+            if self._cgroup not in (process / "cgroup").read_text():
+                return
+            command = (process / "cmdline").read_text(errors="replace")
+        except OSError:
+            return  # it has ended
+        for step, pattern in PROCESSES.items():
+            if re.search(pattern, command):
+                self.seen.setdefault(step, now())
+
+
+def _of_pod(pod: dict[str, Any]) -> list[str]:
+    placed = ["pod is placed"] if pod["spec"].get("nodeName") else []
+    return ["pod is made", *placed]
+
+
+def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
+    """Submit and stay on the line; return seconds to each step."""
+    steps = Steps(cluster)
+    with steps.noted() as seen:
+        began = now()
+        lines = wire.lines(ASKED)
+        next(lines)
+        seen["first result"] = now()
+        for _ in lines:
+            pass
+        seen["last result"] = now()
+    return {step: at - began for step, at in seen.items()}
+
+
+def bare(cluster: Cluster, server: str, id: str, *, alone: bool) -> float:
+    """Make a bare Job of one container, or the JobSet of a whole pod; return seconds until all of it has begun."""
+    given = {"images": {"courier": server}, "pull_policy": "Never", "player": SHARE, "host": SHARE}
+    given |= {"namespace": PROJECT, "installation": "bare", "courier": SHARE | {"memory": "256Mi"}}
+    objects = copy.deepcopy(manifests.of(launch(id), parse(given), manifests.Served()))
+    owner, *others = objects
+    spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
+    pod = spec["template"]["spec"]
+    for container in pod["containers"]:
+        container["command"] = ["python", "-c", PRINT]
+    if alone:
+        pod["containers"] = [pod["containers"][0]]
+        pod["containers"][0]["volumeMounts"] = []
+        pod["volumes"] = []
+        spec = {"template": spec["template"], "backoffLimit": 0}
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": owner["metadata"], "spec": spec}
+        others = []
+    paths = {
+        "Job": f"/apis/batch/v1/namespaces/{PROJECT}/jobs",
+        "JobSet": f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets",
+        "Secret": f"/api/v1/namespaces/{PROJECT}/secrets",
+        "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{PROJECT}/networkpolicies",
+    }
+    for one in others:
+        cluster.control_plane.request("POST", paths[one["kind"]], one)
+    began = now()
+    cluster.control_plane.request("POST", paths[owner["kind"]], owner)
+    selector = f"windtunnel/launch={id}"
+
+    def done() -> bool:
+        phase = cluster.kubectl("get", "pods", "-n", PROJECT, "-l", selector, "-o", "jsonpath={.items[*].status.phase}")
+        return phase == "Succeeded"
+
+    cluster.until(done, f"{id} is done", 60.0)
+    said = cluster.kubectl("logs", "-n", PROJECT, "-l", selector, "--all-containers", "--prefix=false").split()
+    for one in (owner, *others):
+        cluster.control_plane.request("DELETE", f"{paths[one['kind']]}/{one['metadata']['name']}")
+    return max(map(float, said)) - began
+
+
+def measure(cluster: Cluster, installed: Installed, server: str, runs: int = RUNS) -> dict[str, Any]:
+    """Take ours, the bare Job and the bare JobSet in turn, so that a slow minute of the machine meets all."""
+    wire = service(cluster)
+    first(cluster, wire)
+    taken: list[dict[str, float]] = []
+    jobs, jobsets, others = [], [], []
+    for run in range(runs):
+        cluster.until(lambda: not installed.left(), "nothing is left of the last one")
+        others.append(busy(1.0))
+        taken.append(first(cluster, wire))
+        cluster.until(lambda: not installed.left(), "nothing is left of it")
+        jobs.append(bare(cluster, server, f"j{run}", alone=True))
+        jobsets.append(bare(cluster, server, f"s{run}", alone=False))
+        print(f"{taken[-1]['first result']:.2f} s, Job {jobs[-1]:.2f} s, JobSet {jobsets[-1]:.2f} s", flush=True)
+    wire.close()
+    steps = {step for run in taken for step in run}
+    spans = {step: tail([run[step] for run in taken if step in run]) for step in steps}
+    firsts = [run["first result"] for run in taken]
+    return {
+        "steps": dict(sorted(spans.items(), key=lambda item: item[1]["p50"])),
+        "job": tail(jobs),
+        "jobset": tail(jobsets),
+        "beyond_job": tail([ours - job for ours, job in zip(firsts, jobs, strict=True)]),
+        "beyond_jobset": tail([ours - jobset for ours, jobset in zip(firsts, jobsets, strict=True)]),
+        "others": statistics.median(others),
+    }
