@@ -87,6 +87,8 @@ class Settings:
     anonymous: bool = False
     #: ``auto``: the strongest the machine allows, refusing code where that is weak; ``none``: no sandbox at all.
     sandbox: str = "auto"
+    #: Where dispatch tells Prometheus how executors answer; 0: nowhere. The API's own are at its ``/metrics``.
+    metrics_port: int = 0
     #: How long a lease lives without a beat.
     lease_ttl: timedelta = timedelta(seconds=10)
     #: How often the dispatcher looks when no bell rings.

@@ -226,6 +226,7 @@ def dispatch(settings: Settings) -> int:
     from app import confinement_here, open_platform
     from core.services.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
+    from workers.executors.base import Measured
     from workers.executors.contexts import Here, contexts_of, gangs, open_executors
     from workers.site import Site
 
@@ -238,6 +239,10 @@ def dispatch(settings: Settings) -> int:
         drivers_url=settings.couriers_ask,
     )
     executors = open_executors(contexts, here)
+    if settings.metrics_port:
+        from workers.figures import tell
+
+        tell(settings.metrics_port, [one.registry for one in executors.values() if isinstance(one, Measured)])
     platform = open_platform(settings, confinement_here(settings))
     Dispatcher(
         platform,

@@ -7,19 +7,21 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 from core.domain.admission import Room, admit
 from core.domain.launches import Note, Phase, Sighting
 from core.domain.states import LIVE, State
-from core.errors import OriginFailed, PlatformError, StoreUnavailable
+from core.errors import ClusterFull, OriginFailed, PlatformError, StoreUnavailable
 from core.services.dispatch import Dispatch
 from core.services.platform import Platform
 from core.services.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
 from workers import heart
+from workers.executors.base import Watched
 from workers.site import Site
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ TICK = 0.5
 GRACE = 15.0
 #: Seconds an absent leader is waited for.
 TERM = 10.0
+#: Seconds until a launch is tried again that a place has no room for.
+FULL = 5.0
 #: Seconds between two sweeps of what has expired.
 SWEEP = 60.0
 
@@ -65,6 +69,9 @@ class Dispatcher:
         """Lead, then pass after pass until told to stop. A failed pass is logged, not fatal."""
         if not self._lead(stop):
             return
+        for site in self._sites.values():
+            if isinstance(site.executor, Watched):
+                self._watch(site.executor, stop)
         self._expire_from = time.monotonic() + self._ttl  # whoever could not beat while we were away gets a whole term
         while not stop.is_set():
             try:
@@ -75,8 +82,13 @@ class Dispatcher:
                 stop.wait(self._interval)
             self._platform.bell.wait("dispatch", self._pause())
 
+    def _watch(self, executor: Watched, stop: Event) -> None:
+        """Have a place ring for us; it is looked at by the clock as well."""
+        ring = partial(self._platform.bell.ring, "dispatch")
+        Thread(target=executor.watch, args=(ring, stop), name="watch", daemon=True).start()
+
     def _pause(self) -> float:
-        return TICK if self._working or not all(site.well for site in self._sites.values()) else self._interval
+        return TICK if self._working or not all(site.takes for site in self._sites.values()) else self._interval
 
     def _lead(self, stop: Event) -> bool:
         """Wait to be the one: a lock file where there is one machine (freed by kill -9).
@@ -183,7 +195,7 @@ class Dispatcher:
                 "kind": site.context.kind,
                 "cores": site.context.cores,
                 "held": snapshot.held(site.name),
-                "well": int(site.well),
+                "well": int(site.well and site.said is None),
                 "said": site.said,
             }
             for site in self._sites.values()
@@ -271,12 +283,16 @@ class Dispatcher:
             site.executor.submit(launch)
         except (StoreUnavailable, OriginFailed) as error:  # what it needs may be back in a moment
             self._dispatch.again(lent, error.detail or "a store does not answer")
+        except ClusterFull as error:  # as soon as others have let go of what it needs
+            self._dispatch.again(lent, error.detail or "there is no room", counted=False, pause=FULL)
         except PlatformError as error:
             self._dispatch.end_launch(lent)
             self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched")
-        except OSError as error:  # it is away: another place may take it, or this one later
-            site.failed(error)
-            self._dispatch.again(lent, f"{site.name} does not answer: {error}")
+        except OSError as error:  # another place may take it, or this one later
+            site.refused(error)
+            self._dispatch.again(lent, f"{site.name} did not take it: {error}", counted=False)
+        else:
+            site.took()
 
     def _admit(self) -> None:
         snapshot = self._dispatch.snapshot()
@@ -284,7 +300,7 @@ class Dispatcher:
         if not queued:
             return
         rooms = [
-            Room(site.context, site.context.cores - snapshot.held(site.name), site.well)
+            Room(site.context, site.context.cores - snapshot.held(site.name), site.takes)
             for site in self._sites.values()
         ]
         for item, executor in list(admit(snapshot.queue, rooms, snapshot.now)):

@@ -31,6 +31,8 @@ class Site:
         self._failures = 0
         self._try_at = 0.0
         self._comb_at = 0.0
+        self._refusals = 0
+        self._shut_until = 0.0
         self._thread = ThreadPoolExecutor(1, f"site-{context.name}")
         self._at_work: Future[None] | None = None
 
@@ -42,6 +44,11 @@ class Site:
     def well(self) -> bool:
         """Whether it answered when last asked."""
         return self._failing_since is None
+
+    @property
+    def takes(self) -> bool:
+        """Whether it may be given launches: it answers, and has not just failed to take one."""
+        return self.well and time.monotonic() >= self._shut_until
 
     @property
     def lost(self) -> bool:
@@ -90,7 +97,8 @@ class Site:
         if self._failing_since is not None:
             logger.warning("%s answers again", self.name)
             self.comb_soon()  # what was given up in the meantime may still run there
-        self._failing_since, self._failures, self._try_at, self.said = None, 0, 0.0, None
+            self.said = None
+        self._failing_since, self._failures, self._try_at = None, 0, 0.0
 
     def failed(self, error: OSError) -> None:
         """It has not answered: it is asked again later, and later each time."""
@@ -101,6 +109,19 @@ class Site:
         pause = min(LONGEST, SHORTEST * 2.0**self._failures)
         self._failures += 1
         self._try_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
+
+    def took(self) -> None:
+        """It has taken a launch."""
+        self._refusals, self._shut_until = 0, 0.0
+        self.said = None
+
+    def refused(self, error: OSError) -> None:
+        """It answers, but could not take a launch, as when one of a cluster's webhooks is away: none for a while."""
+        logger.warning("%s takes no launch: %s", self.name, error)
+        self.said = str(error)[:500] or type(error).__name__
+        self._refusals += 1
+        self._shut_until = time.monotonic() + min(LONGEST, SHORTEST * 2.0**self._refusals)
+        self.comb_soon()  # it may have taken it all the same
 
     def close(self) -> None:
         """End its thread once it is done."""

@@ -257,9 +257,14 @@ class Dispatch:
 
         self._write(end)
 
-    def again(self, launch: Lent, reason: str) -> None:
-        """A launch vanished while there was work: queue again, later each time nothing came of it, at last give up."""
+    def again(self, launch: Lent, reason: str, *, counted: bool = True, pause: float = 0.0) -> None:
+        """A launch vanished while there was work: queue again, later each time nothing came of it, at last give up.
+
+        One that was not taken is not counted: the simulation waits for as long as its place needs.
+        """
         self.end_launch(launch)
+        if not counted:
+            self._write(lambda c: launches.discount(c, launch.id))
 
         def requeue(c: Connection) -> None:
             now = self._database.now(c)
@@ -270,10 +275,8 @@ class Dispatch:
                 words = f"{barren} attempts in a row came to nothing; the last: {reason}"
                 simulations.move(c, launch.simulation, launch.state, State.ERRORED, now, reason=words)
             else:
-                pause = 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren)
-                simulations.move(
-                    c, launch.simulation, launch.state, State.QUEUED, now, reason=reason, not_before=now + pause
-                )
+                later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
+                simulations.move(c, launch.simulation, launch.state, State.QUEUED, now, reason=reason, not_before=later)
 
         try:
             self._write(requeue)

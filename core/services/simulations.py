@@ -32,7 +32,7 @@ from core.services.datasets import Datasets
 from core.services.hub import Hub
 from core.services.models import PROJECT, Models
 from core.services.retries import Inheritance, inherit
-from core.store import ranges
+from core.store import executors, ranges
 from core.store import simulations as store
 from core.store.database import Connection, Database
 from datasets.catalogue import Dataset
@@ -332,7 +332,9 @@ class Simulations:
         wanted = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
         workers = place.share(wanted) if place else max(one.share(wanted) for one in self._contexts.values())
         reason = row.reason
-        if position is not None:
+        if position is not None and (away := self._away(c, asked)) is not None:
+            reason = away
+        elif position is not None:
             reason = why_waiting(position, workers, row.not_before - self._database.now(c), row.reason)
         dataset, model = provenance["dataset"], provenance["model"]
         return Simulation(
@@ -361,6 +363,14 @@ class Simulations:
             retry_of=row.retry_of,
             dry_run=bool(row.dry_run),
         )
+
+    def _away(self, c: Connection, asked: str | None) -> str | None:
+        """Say which place a queued simulation waits for, if every one that it could run in takes nothing now."""
+        ill = {row.name: row.said for row in executors.all(c) if not row.well}
+        able = [asked] if asked else list(self._contexts)
+        if not all(name in ill for name in able):
+            return None
+        return "; ".join(f"waits for {name}: {ill[name] or 'it does not answer'}" for name in able)
 
     # -- change
 

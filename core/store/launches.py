@@ -8,6 +8,9 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from core.store.tables import launches, simulations
 
+#: Results there were before a launch that nobody took.
+UNTAKEN = -1
+
 
 def add(c: Connection, values: Mapping[str, Any]) -> None:
     """Insert a launch; its row commits before the executor is asked."""
@@ -61,8 +64,17 @@ def tries(c: Connection, simulation: str) -> int:
     return int(c.scalar(query) or 0)
 
 
+def discount(c: Connection, id: str) -> None:
+    """Note that a launch was never taken: nothing could have come of it."""
+    row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
+    if row is not None:
+        resources = json.dumps(json.loads(row.resources) | {"done": UNTAKEN})
+        c.execute(update(launches).where(launches.c.id == id).values(resources=resources))
+
+
 def barren(c: Connection, simulation: str, done: int) -> int:
     """Count the newest launches in a row that began with as many results as there are now: nothing came of them."""
     query = select(launches.c.resources).where(launches.c.simulation_id == simulation)
-    history = [json.loads(resources)["done"] for resources in c.scalars(query.order_by(launches.c.created_at.desc()))]
+    told = (json.loads(resources)["done"] for resources in c.scalars(query.order_by(launches.c.created_at.desc())))
+    history = [before for before in told if before != UNTAKEN]
     return next((at for at, before in enumerate(history) if before != done), len(history))

@@ -93,10 +93,30 @@ class Installed:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": restricted}}
         self.cluster.apply(space)
         self._values = values(server, **changes)
-        self.upgrade()
+        with self.only("node-0"):  # a trial's stores go with their node, and tests cut the others' power
+            self.upgrade()
+            self._settle()
+        self.until(lambda: self.ready, "the API answers")
+
+    def _settle(self) -> None:
         for deployment in ("api", "drivers", "dispatch", "jobs"):
             self.cluster.rolled_out(NAMESPACE, f"{RELEASE}-{deployment}")
-        self.until(lambda: self.ready, "the API answers")
+
+    @contextlib.contextmanager
+    def only(self, name: str) -> Iterator[None]:
+        """Let new pods go to one node alone for a while."""
+        others = [one for one in self.nodes() if one != name]
+        for other in others:
+            self.cluster.kubectl("cordon", other)
+        try:
+            yield
+        finally:
+            for other in others:
+                self.cluster.kubectl("uncordon", other)
+
+    def nodes(self) -> list[str]:
+        """Return the names of the nodes."""
+        return [one.removeprefix("node/") for one in self.cluster.kubectl("get", "nodes", "-o", "name").split()]
 
     def upgrade(self) -> None:
         """Bring the release to what it was told, also where somebody has taken some of it away."""
@@ -110,6 +130,13 @@ class Installed:
         self.helm("uninstall", RELEASE)
         for namespace in (PROJECT, NAMESPACE):
             self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", timeout=180)
+
+    def settle(self) -> None:
+        """See to it that JobSet is there: whatever stopped the API server has stopped it, and it comes back slowly."""
+        path = "/apis/apps/v1/namespaces/jobset-system/deployments/jobset-controller-manager"
+        if not (self.cluster.get(path) or {}).get("status", {}).get("availableReplicas"):
+            self.cluster.kubectl("delete", "pods", "-n", "jobset-system", "--all", "--force", "--grace-period=0")
+        self.cluster.rolled_out("jobset-system", "jobset-controller-manager")
 
     # -- what a user does
 

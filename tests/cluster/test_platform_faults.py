@@ -29,16 +29,33 @@ def undisturbed(platform: Installed) -> list[Any]:
     return untimed(platform.results(id))
 
 
+def at_work(platform: Installed) -> str:
+    """Submit the load and wait until it is at work."""
+    platform.settle()
+    id = platform.submit(**LOAD)
+    platform.until(lambda: platform.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "results come")
+    return id
+
+
 @pytest.fixture
 def running(platform: Installed, undisturbed: list[Any]) -> Iterator[str]:
     """A simulation that is at work on the cluster; it must end as if nothing had happened, and leave nothing."""
-    id = platform.submit(**LOAD)
-    platform.until(lambda: platform.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "results come")
+    id = at_work(platform)
     yield id
+    ends_as(platform, id, undisturbed)
+
+
+def ends_as(platform: Installed, id: str, undisturbed: list[Any]) -> None:
+    """Wait for the end of a simulation; it must be as if nothing had happened, and leave nothing."""
+    ends_as_played(platform, id, undisturbed)
+    platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+def ends_as_played(platform: Installed, id: str, undisturbed: list[Any]) -> None:
+    """Wait for the end of a simulation, which must be as if nothing had happened."""
     ended = platform.ended(id, 240.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(id))
     assert untimed(platform.results(id)) == undisturbed
-    platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
 def pod_of(platform: Installed, id: str) -> Any:
@@ -105,6 +122,22 @@ def test_etcd_is_restarted(own_cluster: Cluster, platform: Installed, running: s
     time.sleep(3.0)
     own_cluster.control_plane.resume("etcd")
     own_cluster.control_plane.wait()
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["its kubelet and runtime stop", "its power is cut"])
+def test_a_node_is_lost(own_cluster: Cluster, platform: Installed, undisturbed: list[Any], power: bool) -> None:
+    own_cluster.grow(2)
+    node = own_cluster.node(1)
+    with platform.only(node.name):
+        id = at_work(platform)
+    assert pod_of(platform, id)["spec"]["nodeName"] == node.name
+    node.cut() if power else node.stop()
+    try:
+        ends_as_played(platform, id, undisturbed)
+    finally:
+        node.start()
+        node.wait()
+    platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
 def test_the_projects_namespace_is_deleted_and_made_again(platform: Installed, running: str) -> None:

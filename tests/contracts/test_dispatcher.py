@@ -15,7 +15,7 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.errors import Gone, Unsupported
 from core.services.bells import LocalBell
-from core.services.dispatch import Dispatch
+from core.services.dispatch import HOPELESS, Dispatch
 from core.services.leases import Report
 from core.services.platform import Platform, build
 from core.store.database import Database
@@ -36,6 +36,7 @@ class Wilful(FakeExecutor):
         self.pause = 0.0
         self.sees: dict[str, Any] = {}
         self.rigid = False
+        self.shut = False
 
     def _answer(self) -> None:
         time.sleep(self.pause)
@@ -44,6 +45,8 @@ class Wilful(FakeExecutor):
 
     def submit(self, launch: Launch) -> None:
         self._answer()
+        if self.shut:
+            raise ConnectionError("failed calling webhook")
         super().submit(launch)
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
@@ -215,18 +218,21 @@ def test_a_launch_whose_couriers_reach_us_is_not_lost_with_the_place_that_does_n
     known = house.platform.leases.authenticate(launch.id, launch.token)
     lease = house.platform.leases.lease(known, "d", None)
     assert not isinstance(lease, Ended | Later)
-    place.away = True
     site = house.sites[place.name]
-    until = time.monotonic() + 3 * site.context.grace
-    while time.monotonic() < until or not site.lost:
+
+    def beaten(so: bool) -> bool:
         house.platform.leases.beat(known, [(lease.stage, lease.start, lease.fence, -1)])
+        return so
+
+    place.away = True
+    house.until(lambda: beaten(site.lost))
+    for _ in range(10):
         house.dispatcher.step()
-        time.sleep(0.02)
     place.away = False
+    house.until(lambda: beaten(site.well))
     lines = b"".join(line(task) for task in range(lease.mark, lease.stop))
     report = Report("d", lease.stage, lease.start, lease.fence, lease.mark, lease.stop, lines)
     assert house.platform.leases.report(known, report).taken
-    house.until(lambda: house.sites[place.name].well)
     house.play(launch)
     house.end(id)
     assert house.platform.simulations.get(id).attempt == 1
@@ -270,6 +276,28 @@ def test_a_place_that_refuses_a_launch_for_want_of_an_answer_leaves_it_to_anothe
     house.until(lambda: not house.sites["east"].well and not house.sites["west"].well)
     house.west.away = False
     assert house.launch(id)[0] is house.west
+
+
+def test_a_place_that_answers_and_takes_nothing_is_waited_for_however_often_it_refuses(house: House) -> None:
+    house.east.shut = house.west.shut = True
+    id = house.submit()
+    refused: list[str] = []
+    for place in (house.east, house.west):
+        refuse = place.submit
+
+        def counting(launch: Launch, refuse: Callable[[Launch], None] = refuse) -> None:
+            refused.append(launch.id)
+            refuse(launch)
+
+        place.submit = counting  # type: ignore[method-assign]
+    for site in house.sites.values():
+        site.took()
+    house.until(lambda: [site.took() for site in house.sites.values()] and len(refused) > HOPELESS + 2)
+    assert house.state(id) not in {State.ERRORED, State.FAILED}
+    house.until(lambda: house.state(id) is State.QUEUED)
+    house.until(lambda: "failed calling webhook" in (house.platform.simulations.get(id).reason or ""))
+    house.east.shut = False
+    assert house.launch(id)[0] is house.east
 
 
 def test_what_can_never_start_ends_at_once_with_the_reason(house: House) -> None:

@@ -1,9 +1,13 @@
 """The executor port: what runs launches, as the dispatcher needs it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from core.domain.launches import Launch, Sighting
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 
 class Executor(Protocol):
@@ -37,3 +41,20 @@ class Executor(Protocol):
 
     def strays(self, known: Collection[str]) -> Sequence[str]:
         """Return the launches that still take something there and are not among these: the ids to cancel."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """An executor whose backend tells by itself that something has changed, so that nobody waits for the clock."""
+
+    def watch(self, ring: Callable[[], None], stop: Event) -> None:
+        """Ring at every change until told to stop. What is rung for is looked at all the same, by `observe`."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """An executor that has figures of its own for Prometheus."""
+
+    @property
+    def registry(self) -> "Collector":
+        """What it has measured."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from core.domain.launches import Launch, Phase, Sighting
 from core.errors import Unsupported
@@ -202,6 +203,11 @@ class KubernetesExecutor:
         ]
         cores = sum(quantity(one.get("cpu", 0)) for one in fit)
         return told or cores, sum(quantity(one.get("memory", 0)) for one in fit)
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What was measured of this cluster."""
+        return self.measures.registry
 
     def watch(self, ring: Callable[[], None], stop: threading.Event) -> None:
         """Ring whenever a launch changes, until told to stop: for a thread of its own."""

@@ -1,0 +1,20 @@
+"""The figures of several executors are one page."""
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from workers.executors.kubernetes.measures import Measures
+from workers.figures import Figures
+
+
+def test_a_family_that_two_places_have_is_told_once_with_the_samples_of_both() -> None:
+    east, west = Measures("east"), Measures("west")
+    east.called("GET", "200", 0.01)
+    west.called("GET", "500", 0.5)
+    registry = CollectorRegistry()
+    registry.register(Figures([east.registry, west.registry]))
+    page = generate_latest(registry).decode()
+    assert page.count("# TYPE windtunnel_cluster_calls_total") == 1
+    (calls,) = [one for one in text_string_to_metric_families(page) if one.name == "windtunnel_cluster_calls"]
+    told = {(one.labels["context"], one.labels["outcome"]) for one in calls.samples if one.name.endswith("_total")}
+    assert told == {("east", "200"), ("west", "500")}
