@@ -30,8 +30,11 @@ test: tools  ## Every test that needs no cluster: unit, contracts, API, sandbox,
 images: setup  ## Build every image, without Docker, into var/images.
 	@$(PY) -m scripts.images
 
-cluster: tools  ## Tests on a real Kubernetes, built from its sources on first use; KUBECONFIG names another.
-	@for tool in node probe kubernetes coredns jobset trainer kwok; do scripts/tools/$$tool >/dev/null || exit 1; done
+cluster-tools: setup  ## Build the Kubernetes that tests run on, and the images they run there.
+	@for tool in node probe minio kubernetes coredns jobset trainer kwok helm mpich; do scripts/tools/$$tool >/dev/null || exit 1; done
+	@$(PY) -m scripts.images --only server --only noop --only python --only sumo --only litert >/dev/null
+
+cluster: cluster-tools  ## Tests on a real Kubernetes, built from its sources on first use; KUBECONFIG names another.
 	@$(PY) -m pytest tests/cluster
 
 cluster-up: setup  ## Bring up such a cluster and keep it; `make cluster-down` ends it.
@@ -58,4 +61,4 @@ bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.
 clean:    ## Remove what running leaves behind; environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs tools test images cluster cluster-up cluster-down unit lint openapi bench-cluster bench clean
+.PHONY: help setup demo run run-s3 scs tools test images cluster-tools cluster cluster-up cluster-down unit lint openapi bench-cluster bench clean
