@@ -156,12 +156,16 @@ def bare(cluster: Cluster, server: str, id: str, *, alone: bool) -> float:
     cluster.until(done, f"{id} is done", 60.0)
     said = cluster.kubectl("logs", "-n", PROJECT, "-l", selector, "--all-containers", "--prefix=false").split()
     for one in (owner, *others):
-        cluster.control_plane.request("DELETE", f"{paths[one['kind']]}/{one['metadata']['name']}")
+        cluster.control_plane.request(
+            "DELETE", f"{paths[one['kind']]}/{one['metadata']['name']}?propagationPolicy=Background"
+        )
     return max(map(float, said)) - began
 
 
-def measure(cluster: Cluster, installed: Installed, server: str, runs: int = RUNS) -> dict[str, Any]:
+def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[str, Any]:
     """Take ours, the bare Job and the bare JobSet in turn, so that a slow minute of the machine meets all."""
+    image = "jsonpath={.spec.template.spec.containers[0].image}"
+    server = cluster.kubectl("get", "deployment", "-n", NAMESPACE, "windtunnel-api", "-o", image)
     wire = service(cluster)
     first(cluster, wire)
     taken: list[dict[str, float]] = []

@@ -109,7 +109,7 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
         posts.expect({int(users[module]): module for module in POSTS}, kit)
         spawner = posts
     workers = int(document["workers"])
-    courier = Courier(kit, workers, spawner)
+    courier = Courier(kit, workers, spawner, reserve=0)
     signal.signal(signal.SIGTERM, lambda *_: courier.interrupt())
     cache = near(token.with_name(CACHE_TOKEN))
 

@@ -80,9 +80,10 @@ class Stock(Generic[T]):
         self._changed = threading.Condition()
         self._retry_at = 0.0
 
-    def take(self) -> T:
-        """Wait for one and take it; any thread may."""
+    def take(self, *, replaced: bool = True) -> T:
+        """Wait for one and take it; any thread may. Not ``replaced``: one less is kept at hand from now on."""
         with self._changed:
+            self.spare -= 0 if replaced else min(1, self.spare)
             self._waiting += 1
             self._wake()
             self._changed.wait_for(lambda: bool(self._ready))
@@ -118,9 +119,12 @@ class Stock(Generic[T]):
 
 
 class Courier(Staff):
-    """One courier and its main thread."""
+    """One courier and its main thread. ``reserve``: hosts beside the workers' own that are made at once.
 
-    def __init__(self, kit: Kit, workers: int, spawner: Spawner) -> None:
+    A launch that waits for its first result wants none yet: each costs processor time that the first ones need.
+    """
+
+    def __init__(self, kit: Kit, workers: int, spawner: Spawner, *, reserve: int = 1) -> None:
         self._kit = kit
         self._spawner = spawner
         self._control: socket.socket | None = None
@@ -135,9 +139,12 @@ class Courier(Staff):
         self._players: Stock[Player] = Stock(
             lambda name: spawn_player(kit, name, spawner), "player", workers, self._wake
         )
-        self._hosts: Stock[Host] = Stock(lambda name: spawn_host(kit, name, spawner), "host", workers + 1, self._wake)
+        self._hosts: Stock[Host] = Stock(
+            lambda name: spawn_host(kit, name, spawner), "host", workers + reserve, self._wake
+        )
         self._credentials: Credentials | None = None
         self._seats: list[tuple[Seat, threading.Thread]] = []
+        self._under_way = False
         self._interrupted = False
         self._leaving = False
 
@@ -267,7 +274,7 @@ class Courier(Staff):
 
     def host(self) -> Host:
         """Take a host."""
-        return self._hosts.take()
+        return self._hosts.take(replaced=self._under_way)
 
     def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
         """Run a thread's work; however it ends, the courier knows."""
@@ -307,10 +314,10 @@ class Courier(Staff):
             self._seats.append((seat, thread))
             thread.start()
         threading.Thread(target=self._guarded, args=(self._deliver, credentials), name="logs", daemon=True).start()
-        # From now on one host in reserve, and players only when one is asked for.
-        self._players.spare, self._hosts.spare = 0, 1
+        # From now on players only when one is asked for; and one host in reserve, but not before work is under way.
+        self._players.spare = 0
         while not self._stop.wait(beat([seat for seat, _ in self._seats], surface)):
-            pass
+            self._hosts.spare, self._under_way = 1, True
 
     def _leave(self) -> None:
         """Stop in good order: let players report what they have played, and give the rest back without blame."""
