@@ -16,7 +16,7 @@ from benchmarks.cluster_size import launch
 from benchmarks.figures import busy, tail
 from benchmarks.wire import Wire
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import NAMESPACE, PROJECT, SHARE, Installed
+from tests.cluster.house import NAMESPACE, PROJECT, Installed
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.access import open_access
 from workers.executors.kubernetes.client import Client
@@ -34,6 +34,13 @@ PROCESSES = {
     "player is born": r"harness\.player import",
     "host is born": r"harness\.host import",
 }
+#: What a pod's containers are given: as much of two cores as a pair is meant to have. One that asks for little is starved
+#: by whatever else is busy on the machine, and says nothing about pods.
+SHARES = {
+    "courier": {"cpu": "200m", "memory": "256Mi"},
+    "player": {"cpu": "650m", "memory": "1Gi"},
+    "host": {"cpu": "650m", "memory": "1Gi"},
+}
 #: Seconds between two looks for processes.
 GLANCE = 0.02
 
@@ -41,6 +48,11 @@ GLANCE = 0.02
 def now() -> float:
     """Return the time since the machine began, which processes' ages are told by as well."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def install(installed: Installed) -> None:
+    """Install the platform by its chart, so that its pods have their share."""
+    installed.install(executors={"cluster": {"cores": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
 
 
 def service(cluster: Cluster) -> Wire:
@@ -122,8 +134,12 @@ def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
 
 def bare(cluster: Cluster, server: str, id: str, *, alone: bool) -> float:
     """Make a bare Job of one container, or the JobSet of a whole pod; return seconds until all of it has begun."""
-    given = {"images": {"courier": server}, "pull_policy": "Never", "player": SHARE, "host": SHARE}
-    given |= {"namespace": PROJECT, "installation": "bare", "courier": SHARE | {"memory": "256Mi"}}
+    given = {
+        "images": {"courier": server},
+        "pull_policy": "Never",
+        "namespace": PROJECT,
+        "installation": "bare",
+    } | SHARES
     objects = copy.deepcopy(manifests.of(launch(id), parse(given), manifests.Served()))
     owner, *others = objects
     spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
