@@ -34,7 +34,7 @@ PROCESSES = {
     "player is born": r"harness\.player import",
     "host is born": r"harness\.host import",
 }
-#: What a pod's containers are given: as much of two cores as a pair is meant to have. One that asks for little is starved
+#: What containers are given: as much of two cores as a pair is meant to have. One that asks for little is starved
 #: by whatever else is busy on the machine, and says nothing about pods.
 SHARES = {
     "courier": {"cpu": "200m", "memory": "256Mi"},
