@@ -1,0 +1,49 @@
+"""Plays attacks from within: in a model, or in a process beside it that nothing of ours confines."""
+
+import contextlib
+import json
+import os
+import signal
+from typing import Any
+
+from registry import ATTACKS
+
+#: In a host these mean something else (it holds its line to the player), or end the process.
+APART = ("inherited_descriptors", "calls_of_another_kind")
+
+
+def play(stage: dict[str, Any], *, bombs: bool = True) -> None:
+    """Play attacks, and say of each in a line how it went.
+
+    Without ``bombs``, for whom nothing holds: a container has no more than its own memory.
+    """
+    signal.signal(signal.SIGWINCH, signal.SIG_IGN)
+    for name, attack in ATTACKS.items():
+        if name in APART or (attack.__module__ == "on_resources" and not bombs):
+            continue
+        before = descriptors()
+        result, how = outcome(name, stage)
+        words = json.dumps([name, result, how[:100], attack.__doc__])
+        os.write(1, f"attack {words}\n".encode())
+        for descriptor in descriptors() - before:
+            os.close(descriptor)
+    os.write(1, b"that was all\n")
+
+
+def outcome(name: str, stage: dict[str, Any]) -> tuple[str, str]:
+    """Try it once: what it returns that is true is what it achieved."""
+    try:
+        achieved = ATTACKS[name](stage)
+    except Exception as error:
+        return "contained", f"{type(error).__name__}: {error}"
+    return ("escaped", str(achieved)) if achieved else ("contained", "nothing came of it")
+
+
+def descriptors() -> set[int]:
+    """Return what is open, without /proc."""
+    found = set()
+    for descriptor in range(256):
+        with contextlib.suppress(OSError):
+            os.fstat(descriptor)
+            found.add(descriptor)
+    return found

@@ -1,0 +1,82 @@
+"""What is run inside pods: models that attack, and the same attacks in processes beside them that nothing confines."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.client import Client
+from tests.cluster.machines import ENVIRON
+
+HERE = Path(__file__).parent / "inside"
+SANDBOX = Path(__file__).parents[1] / "sandbox" / "inside"
+#: In the order in which they import one another.
+MODULES = (
+    *(SANDBOX / f"{name}.py" for name in ("registry", "driver")),
+    *(SANDBOX / f"on_{name}.py" for name in ("resources", "files", "network", "kernel", "processes")),
+    *(HERE / f"{name}.py" for name in ("on_pod", "playing", "victim", "hunting")),
+)
+PRELUDE = """import sys, types
+for _name, _source in {sources!r}.items():
+    sys.modules[_name] = _module = types.ModuleType(_name)
+    exec(compile(_source, _name, "exec"), _module.__dict__)
+"""
+#: Takes its program from standard input, whose rest is the program's own.
+READING = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'inside'})"
+
+
+def bundle(code: str, stage: Mapping[str, Any]) -> str:
+    """Return one source for code that imports the attacks, and ``told`` for its stage."""
+    sources = {path.stem: path.read_text() for path in MODULES} | {"told": f"STAGE = {dict(stage)!r}\n"}
+    return PRELUDE.format(sources=sources) + code
+
+
+def model(name: str, stage: Mapping[str, Any]) -> bytes:
+    """Return a model's file."""
+    return bundle((HERE / f"{name}.py").read_text(), stage).encode()
+
+
+class Container:
+    """A container of a pod that runs, in which an administrator runs more."""
+
+    def __init__(self, cluster: Client, namespace: str, pod: str, name: str) -> None:
+        self._cluster, self._namespace, self._pod, self._name = cluster, namespace, pod, name
+
+    def python(self, source: str, *, given: str = "", timeout: float = 60.0) -> str:
+        """Run a program to its end and return what it printed."""
+        return self._cluster.kubectl(*self._execute(), given=_on_input(source) + given, timeout=timeout)
+
+    def keep(self, source: str) -> "subprocess.Popen[bytes]":
+        """Start a program whose standard input stays open; return it once it has said a line."""
+        cluster = self._cluster
+        kubectl = [str(cluster._kubectl), f"--kubeconfig={cluster.kubeconfig}", *self._execute()]
+        pipe = subprocess.PIPE
+        environ = ENVIRON | {"HOME": str(cluster.folder)}
+        process = subprocess.Popen(kubectl, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, env=environ)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(_on_input(source).encode())
+        process.stdin.flush()
+        if (said := process.stdout.readline()) != b"ready\n":
+            process.kill()
+            raise AssertionError(said + process.communicate()[0])
+        return process
+
+    def _execute(self) -> list[str]:
+        where = ["exec", "-i", "-n", self._namespace, self._pod, "-c", self._name, "--"]
+        return [*where, "python", "-I", "-S", "-B", "-c", READING]
+
+
+def _on_input(source: str) -> str:
+    return f"{len(source.encode())}\n{source}"
+
+
+def outcomes(text: str) -> dict[str, tuple[str, str, str]]:
+    """Read what attacks were said to have come to, by name: result, how, and what was tried."""
+    found = {}
+    for line in text.splitlines():
+        _, mark, words = line.partition("attack [")
+        if mark:
+            name, *said = json.loads(f"[{words}")
+            found[name] = (said[0], said[1], said[2])
+    return found

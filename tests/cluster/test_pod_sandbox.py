@@ -1,0 +1,255 @@
+"""The attack suite as a user's model in a real pod of the installed platform, and beside it, where we confine nothing.
+
+What comes out has to be what docs/sandbox.md says, for the model and for a process of the same container that is not
+confined: what reaches nothing even there would prove nothing.
+"""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import NAMESPACE, PROJECT, RELEASE, Installed, untimed
+from tests.cluster.insiders import Container, bundle, model, outcomes
+from workers.executors.kubernetes import names
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+FOLDER = "/tmp/stage"
+METADATA = "169.254.169.254"
+#: The parts of the suite's stage that are a process's of the same container; its first process is whom it attacks.
+STAGE = {
+    "driver": 1,
+    "tmp": "/tmp",
+    "folder": FOLDER,
+    "ready": f"{FOLDER}/ready",
+    "key": f"{FOLDER}/driver/key",
+    "database": f"{FOLDER}/driver/database",
+    "environment": "/opt/windtunnel/site",  # of which a host may read everything
+    "module": "/opt/windtunnel/site/numpy/__init__.py",
+    "model": f"{FOLDER}/driver/model.bin",
+    "tcp": 18001,
+    "udp": 18002,
+    "path_socket": f"{FOLDER}/agent",
+    "datagram_socket": f"{FOLDER}/log",
+    "abstract_socket": FOLDER,
+}
+
+
+class Siege:
+    """A launch whose model plays every attack; and what it, and a process beside it, came to."""
+
+    def __init__(self, platform: Installed, cluster: Cluster) -> None:
+        self.platform, self.cluster = platform, cluster
+        node = cluster.node(0)
+        self.stage = STAGE | {
+            "api_server": f"{cluster.network.first_service}:443",
+            "kubelet": f"{node.address}:10250",
+            "dns": cluster.network.dns,
+            "pod": f"{self._pod_of('api')['status']['podIP']}:5000",
+            "drivers": self._service("drivers"),
+            "cache": self._service("scs"),
+            "database_server": self._service("postgresql"),
+            "launch": "someone",
+        }
+        self.id = self.submit("besieger", scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200})
+
+    def submit(self, name: str, **asked: Any) -> str:
+        """Submit a simulation of one of our models."""
+        self.platform.until(lambda: self.platform.ready, "the API answers")
+        source = model(name, self.stage)
+        file = {"file": (f"{name}.py", source)}
+        made = httpx.post(f"{self.platform.url}/v1/models", data={"name": name}, files=file, timeout=60.0)
+        assert made.status_code == 201, made.text
+        asked = {"scenarios": {"range": [0, 3]}} | asked
+        return self.platform.submit(dataset="noop", runtime="python", model=name, workers=1, **asked)
+
+    def play(self) -> None:
+        """Have it besieged."""
+        platform, selector = self.platform, f"windtunnel/simulation={names.label(self.id)}"
+        platform.until(lambda: platform.pods(selector), "there is a pod")
+        self.spec = platform.pods(selector)[0]["spec"]
+        pod = platform.pods(selector)[0]["metadata"]["name"]
+
+        def there() -> bool:
+            said = platform.pods(selector)[0]["status"].get("containerStatuses", [])
+            return len(said) == 3 and all("running" in one["state"] for one in said)
+
+        platform.until(there, "its containers run")
+        self.containers = {name: Container(self.cluster, PROJECT, pod, name) for name in ("courier", "player", "host")}
+        beside = self.containers["host"]
+        with beside.keep(bundle("import victim; victim.main(__import__('told').STAGE)", self.stage)) as victim:
+            platform.until(lambda: "that was all" in self.logs(self.id), "the model has tried everything")
+            self.confined = outcomes(self.logs(self.id))
+            self.unconfined = outcomes(
+                beside.python(bundle("import playing, told; playing.play(told.STAGE, bombs=False)", self.stage))
+            )
+            assert victim.stdin is not None
+            victim.stdin.close()
+        launch = self.containers["courier"].python("print(open('/run/windtunnel/token/launch.json').read())")
+        self.launch = json.loads(launch)
+        self.token = self.containers["courier"].python("print(open('/run/windtunnel/token/token').read())").strip()
+
+    def logs(self, id: str) -> str:
+        """Return what was printed."""
+        for _ in range(50):
+            try:
+                return httpx.get(f"{self.platform.url}/v1/simulations/{id}/logs?raw=true", timeout=30.0).text
+            except httpx.TransportError:
+                time.sleep(0.2)
+        raise AssertionError("no logs")
+
+    def hunt(self, container: str) -> Any:
+        """Look for the launch's token from a container."""
+        code = bundle("import hunting; hunting.main(sys.stdin.readline().strip())", self.stage)
+        return json.loads(self.containers[container].python(code, given=f"{self.token}\n"))
+
+    def _pod_of(self, component: str) -> Any:
+        return self.platform.pods(f"app.kubernetes.io/component={component}", NAMESPACE)[0]
+
+    def _service(self, component: str) -> str:
+        found = self.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-{component}")["spec"]
+        return f"{found['clusterIP']}:{found['ports'][0]['port']}"
+
+
+@pytest.fixture(scope="module")
+def siege(platform: Installed, own_cluster: Cluster) -> Iterator[Siege]:
+    """A siege that has been played; its simulation goes on while it is looked at."""
+    machine = own_cluster.node(0)._machine
+    machine.call("ip", "address", "add", f"{METADATA}/32", "dev", "lo")
+    machine.run(
+        "metadata", sys.executable, "-m", "http.server", "80", "--bind", METADATA, "--directory", "/proc/self/ns"
+    )
+    try:
+        found = Siege(platform, own_cluster)
+        try:
+            found.play()
+            yield found
+        finally:
+            httpx.post(f"{platform.url}/v1/simulations/{found.id}/cancel", timeout=60.0)
+            platform.ended(found.id)
+    finally:
+        machine.end("metadata")
+        machine.call("ip", "address", "del", f"{METADATA}/32", "dev", "lo")
+
+
+def documented(columns: int, column: int) -> dict[str, str]:
+    """Read one column of the document's table that has so many."""
+    row = re.compile(r"\| `(\w+)` \|[^|]*" + r"\| (contained|escaped) " * columns + r"\|")
+    return {found[1]: found[column + 2] for found in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if found}
+
+
+def shown(outcomes: dict[str, tuple[str, str, str]]) -> dict[str, str]:
+    """Print how attacks went, for whoever reads why a test failed, and return the results."""
+    for name, (result, how, _) in outcomes.items():
+        print(f"{name:36} {result:10} {how}")
+    return {name: result for name, (result, _, _) in outcomes.items()}
+
+
+def test_a_model_in_a_pod_is_held_as_the_tables_say(siege: Siege) -> None:
+    found = shown(siege.confined)
+    suite, pods = documented(4, 3), documented(2, 0)
+    for apart in ("inherited_descriptors", "calls_of_another_kind"):
+        del suite[apart]  # see `other_descriptors`, and the test of a call that kills
+    assert found == suite | pods
+
+
+def test_the_same_attacks_from_the_same_container_reach_what_the_table_says(siege: Siege) -> None:
+    found = shown(siege.unconfined)
+    assert {name: found[name] for name in documented(2, 1)} == documented(2, 1)
+    assert {name: how for name, (_, how, _) in siege.unconfined.items() if name.startswith("ask_")} == {
+        "ask_the_api_server": "HTTP 403",
+        "ask_the_kubelet": "HTTP 401",
+        "ask_another_pod": "HTTP 200",
+        "ask_the_drivers_surface": "HTTP 401",
+        "ask_the_cache": "HTTP 401",
+        "ask_for_credentials_of_the_machine": "HTTP 404",
+    }
+    assert siege.unconfined["call_the_courier"][1] == "connected, and hung up on"
+
+
+def test_the_table_says_what_each_attack_tries(siege: Siege) -> None:
+    rows = re.findall(r"\| `(\w+)` \| ([^|]*) \| \w+ \| \w+ \|\n", DOCUMENT.read_text())
+    assert dict(rows) == {name: siege.confined[name][2] for name, _ in rows}
+
+
+def test_a_call_of_another_kind_of_machine_ends_the_model_and_is_its_result(siege: Siege) -> None:
+    id = siege.submit("dies_of_it", scenarios={"tasks": [0]})
+    assert siege.platform.ended(id)["state"] == "succeeded"
+    (result,) = siege.platform.results(id)
+    assert (result["status"], result["metrics"]["value"]) == ("crashed", 0.0)
+    assert "the model's process ended" in result["error"]
+
+
+def test_the_pod_is_restricted_and_its_containers_share_no_user(siege: Siege) -> None:
+    labels = siege.cluster.get(f"/api/v1/namespaces/{PROJECT}")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    for name, user in {"courier": 10001, "player": 10002, "host": 10003}.items():
+        found = siege.hunt(name)
+        assert found["status"] == {
+            "Uid": "\t".join([str(user)] * 4),
+            "Groups": f"10000 {user}",
+            "CapEff": "0" * 16,
+            "CapBnd": "0" * 16,
+            "NoNewPrivs": "1",
+            "Seccomp": "2",
+        }
+
+
+def test_a_model_runs_out_of_addresses_before_its_container_runs_out_of_memory(siege: Siege) -> None:
+    post, *hosts = siege.hunt("host")["addresses"]
+    assert post == "unlimited" and hosts, "the first process is the post"
+    assert {int(limit) < 1 << 30 for limit in hosts} == {True}, hosts
+
+
+def test_the_token_is_in_the_courier_alone(siege: Siege) -> None:
+    found = {name: siege.hunt(name) for name in ("courier", "player", "host")}
+    assert "/run/windtunnel/token/token" in " ".join(found["courier"]["found"]), "the hunt finds what is there"
+    for name in ("player", "host"):
+        mine = found[name]
+        assert (mine["found"], mine["environment"]) == ([], [])
+        assert not [path for path in mine["mounts"] if "token" in path or "secrets" in path]
+        assert not [words for words in mine["processes"] if "courier" in words], "nor is its holder to be seen"
+    assert len(siege.token) >= 32
+
+
+def test_without_the_token_the_drivers_surface_takes_nothing_even_from_the_pod_itself(siege: Siege) -> None:
+    code = """
+import json, sys, urllib.error, urllib.request
+url, tokens = json.loads(sys.stdin.readline())
+for token in tokens:
+    for path, body in ("", None), ("/results", b"{}"), ("/lease", b"{}"), ("/model", None), ("/play", None):
+        asked = urllib.request.Request(url + path, data=body, headers={"Authorization": token})
+        try:
+            print(path, urllib.request.urlopen(asked, timeout=10).status)
+        except urllib.error.HTTPError as error:
+            print(path, error.code)
+"""
+    url = f"{siege.launch['url'].rstrip('/')}/v1/launches/{siege.launch['id']}"
+    given = json.dumps([url, ["", "Bearer x", f"Bearer {siege.token[:-1]}", f"Bearer {siege.token.swapcase()}"]])
+    said = siege.containers["host"].python(code, given=given + "\n").split("\n")
+    codes = {line.split()[-1] for line in said if line}
+    assert codes <= {"401", "404", "405"} and "401" in codes, said
+
+
+def test_a_score_cannot_be_forged_nor_a_task_named(siege: Siege) -> None:
+    platform, asked = siege.platform, {"seed": 7}
+    ids = {name: siege.submit(name, **asked) for name in ("honest", "forges_lines", "forges_frames")}
+    ended = {name: platform.ended(id) for name, id in ids.items()}
+    assert {one["state"] for one in ended.values()} == {"succeeded"}
+    results = {name: platform.results(id) for name, id in ids.items()}
+    for found in results.values():
+        assert [one["task"] for one in found] == [0, 1, 2]
+    assert untimed(results["forges_lines"]) == untimed(results["honest"])
+    logs = siege.logs(ids["forges_lines"])
+    assert '"value": 1000000000.0' in logs, "what it printed is shown as its words"
+    told = set(re.findall(r"told (\[.*?\])", logs))
+    assert told == {'["action", "observation", "params", "seed"]'}
+    assert {one["status"] for one in results["forges_frames"]} == {"invalid"}
+    assert {one["metrics"]["value"] for one in results["forges_frames"]} == {0.0}
