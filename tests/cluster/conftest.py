@@ -5,6 +5,7 @@ asks for `own_cluster` or `control_plane` stops its parts, holds its keys, or ha
 """
 
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.house import Installed
+from tests.cluster.house import ROOT, Installed
 from tests.cluster.tools import BUILDING, tool
 
 AUDIENCE = "scs"
@@ -58,15 +59,16 @@ def control_plane(own_cluster: Cluster) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def platform(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def platform(own_cluster: Cluster) -> Iterator[Installed]:
     """The chart, installed as a trial, with everything a simulation needs."""
     own_cluster.jobset()
-    installed = Installed(own_cluster, tmp_path_factory.mktemp("platform"))
-    try:
-        installed.install()
-        yield installed
-    finally:
-        installed.uninstall()
+    with tempfile.TemporaryDirectory(prefix="platform-", dir=ROOT / "var") as folder:
+        installed = Installed(own_cluster, Path(folder))
+        try:
+            installed.install()
+            yield installed
+        finally:
+            installed.uninstall()
 
 
 @pytest.fixture

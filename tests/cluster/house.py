@@ -55,7 +55,7 @@ class Installed:
 
     def __init__(self, cluster: Client, folder: Path) -> None:
         self.cluster = cluster
-        self.folder = folder
+        self.folder = folder  # on the file system that images lie on
         self.port = free_ports(1)[0]
         self._forward: subprocess.Popen[bytes] | None = None
         self._values: dict[str, Any] = {}
@@ -68,7 +68,10 @@ class Installed:
         for name in IMAGES:
             made = build.build(names.images()[name], ROOT / "var" / "images")
             references[name] = made.reference
-            self.cluster.import_image(made.archive)
+            # Nodes that join later get the same, though somebody has made a newer one in the meantime.
+            kept = self.folder / made.archive.name
+            kept.hardlink_to(made.archive)
+            self.cluster.import_image(kept)
         self.cluster.import_image(stores.image(self.folder))
         return references["server"]
 

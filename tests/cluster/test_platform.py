@@ -58,6 +58,7 @@ def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(pla
         "scenarios": '{"range": [0, 4]}',
         "sweep": '{"first": [10]}',
     }
+    form["placement"] = json.dumps({"cpu": 0.05, "memory": 256 << 20})
     model = {"model": ("model.py", RING.encode())}
     answer = httpx.post(f"{platform.url}/v1/simulations", data=form, files=model, timeout=60.0)
     assert answer.status_code == 201, answer.text
