@@ -15,7 +15,10 @@ RUNS = 4
 
 
 def drive(wire: Wire, repeat: int) -> dict[str, float]:
-    """Return episodes a second between the first results and the last durable one, and seconds from the POST to it."""
+    """Return episodes a second between the first results and the last durable one, and seconds from the POST to it.
+
+    The connection is new, for one that was kept while the other was measured has been hung up on.
+    """
     began = time.perf_counter()
     asked = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": 1}
     id = wire.submit(asked)["id"]
@@ -34,6 +37,7 @@ def drive(wire: Wire, repeat: int) -> dict[str, float]:
     ended = wire.get(f"/v1/simulations/{id}")
     if ended["tasks"]["failed"]:
         raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; a rate of failures says nothing")
+    wire.close()
     return {"rate": (total - some[1]) / (at - some[0]), "whole": at - began}
 
 
@@ -43,12 +47,11 @@ def measure(cluster: Cluster, repeat: int = REPEAT, runs: int = RUNS) -> dict[st
     laptops: list[dict[str, float]] = []
     others = busy(1.0)
     with house(workers="1") as laptop:
-        near, far = laptop.wire(), service(cluster)
-        for wire in (near, far):
+        for wire in (laptop.wire(), service(cluster)):
             drive(wire, 1)
         for _ in range(runs):
-            laptops.append(drive(near, repeat))
-            pods.append(drive(far, repeat))
+            laptops.append(drive(laptop.wire(), repeat))
+            pods.append(drive(service(cluster), repeat))
             print(f"pod {pods[-1]['rate']:.1f}, laptop {laptops[-1]['rate']:.1f} episodes/s", flush=True)
     ratios = [pod["rate"] / here["rate"] for pod, here in zip(pods, laptops, strict=True)]
     return {

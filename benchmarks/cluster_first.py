@@ -129,6 +129,7 @@ def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
         for _ in lines:
             pass
         seen["last result"] = now()
+    wire.close()
     return {step: at - began for step, at in seen.items()}
 
 
@@ -182,19 +183,17 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
     """Take ours, the bare Job and the bare JobSet in turn, so that a slow minute of the machine meets all."""
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     server = cluster.kubectl("get", "deployment", "-n", NAMESPACE, "windtunnel-api", "-o", image)
-    wire = service(cluster)
-    first(cluster, wire)
+    first(cluster, service(cluster))
     taken: list[dict[str, float]] = []
     jobs, jobsets, others = [], [], []
     for run in range(runs):
         cluster.until(lambda: not installed.left(), "nothing is left of the last one")
         others.append(busy(1.0))
-        taken.append(first(cluster, wire))
+        taken.append(first(cluster, service(cluster)))
         cluster.until(lambda: not installed.left(), "nothing is left of it")
         jobs.append(bare(cluster, server, f"j{run}", alone=True))
         jobsets.append(bare(cluster, server, f"s{run}", alone=False))
         print(f"{taken[-1]['first result']:.2f} s, Job {jobs[-1]:.2f} s, JobSet {jobsets[-1]:.2f} s", flush=True)
-    wire.close()
     steps = {step for run in taken for step in run}
     spans = {step: tail([run[step] for run in taken if step in run]) for step in steps}
     firsts = [run["first result"] for run in taken]

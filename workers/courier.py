@@ -120,7 +120,7 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
 
     name = document.get("name", socket.gethostname())
     told = Told(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
-    courier.begin(replace(told, described=described, bring=bring))
+    courier.begin(replace(told, described=described, bring=bring, roam=True))
     code = courier.run()
     return code, courier.reason
 

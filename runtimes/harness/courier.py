@@ -9,6 +9,7 @@ import collections
 import ctypes
 import json
 import os
+import random
 import selectors
 import socket
 import sys
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from .channel import receive_with_rights
+from .cores import ROUND, Meter, choose
 from .outputs import Outputs
 from .processes import Here, Host, Kit, Player, Process, Spawner, spawn_host, spawn_player
 from .seats import ATTEMPTS, Engagement, Hopeless, Refusal, Seat, Staff
@@ -43,7 +45,8 @@ class Told:
 
     ``described`` is what the drivers' surface says of it, where that was asked already. ``model`` is a file; ``bring``,
     where there is one, returns another once it and the dataset's folder are there, or gives up when the event is set.
-    ``name`` tells this courier's seats from those of the launch's other couriers.
+    ``name`` tells this courier's seats from those of the launch's other couriers. ``roam``: nobody gives out cores, so
+    the courier looks for them itself.
     """
 
     credentials: Credentials
@@ -53,6 +56,7 @@ class Told:
     name: str = ""
     described: Mapping[str, Any] | None = None
     bring: Callable[[threading.Event], str] | None = None
+    roam: bool = False
 
 
 class Staffed(Protocol):
@@ -314,10 +318,23 @@ class Courier(Staff):
             self._seats.append((seat, thread))
             thread.start()
         threading.Thread(target=self._guarded, args=(self._deliver, credentials), name="logs", daemon=True).start()
+        if told.roam:
+            threading.Thread(target=self._guarded, args=(self._roam,), name="cores", daemon=True).start()
         # From now on players only when one is asked for; and one host in reserve, but not before work is under way.
         self._players.spare = 0
         while not self._stop.wait(beat([seat for seat, _ in self._seats], surface)):
             self._hosts.spare, self._under_way = 1, True
+
+    def _roam(self) -> None:
+        """Have each seat's player and host on one core, and on another when that one is better."""
+        meter = Meter()
+        while not self._stop.wait(ROUND):
+            busy = meter.read()
+            for seat, _ in self._seats:
+                core = choose(seat.core, busy, random.random())
+                if core is not None and core != seat.core:
+                    seat.move(core)
+                    busy[core] = 1.0  # as far as the next seat is concerned
 
     def _leave(self) -> None:
         """Stop in good order: let players report what they have played, and give the rest back without blame."""

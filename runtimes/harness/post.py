@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .births import Birth, Ground, bear, ending
+from .cores import pin
 
 #: The courier's socket, as posts.py names it; that module is not for containers that lack its libraries.
 SOCKET = "courier.sock"
@@ -73,7 +74,7 @@ class Post:
                 elif key.data < 0:
                     self._reap()
                 else:
-                    self._let_go(key.data)
+                    self._pulled(key.data)
 
     def _obey(self) -> bool:
         """Take an order; False once there will be no more."""
@@ -106,9 +107,18 @@ class Post:
         self._starting[popen.pid] = popen
         self._selector.register(kept, selectors.EVENT_READ, popen.pid)
 
-    def _let_go(self, pid: int) -> None:
-        """End what the courier has let go of; how it ended is still told."""
-        if (leash := self._leashes.get(pid)) is not None:  # it was not reaped a moment ago
+    def _pulled(self, pid: int) -> None:
+        """Keep it on the core that the courier names, or end what it has let go of; how it ended is still told."""
+        leash = self._leashes.get(pid)
+        if leash is None:
+            return  # it was reaped a moment ago
+        try:
+            said = leash.recv(1 << 10)
+        except OSError:
+            said = b""
+        if said.endswith(b"\n"):
+            pin(pid, int(said.split()[-1]))
+        else:
             self._selector.unregister(leash)
             os.kill(pid, signal.SIGKILL)
 

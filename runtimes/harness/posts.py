@@ -1,8 +1,9 @@
 """Posts as the courier sees them: processes in other containers, started on demand, each on a leash of its own.
 
 A post introduces itself on the courier's socket; who it is, the kernel says (its user). An order carries the
-descriptors that a process gets, and one end of its leash: the post writes there how the process ended, and ends it when
-the other end is let go of. So nothing has a number, and whoever dies takes along what hung on it.
+descriptors that a process gets, and one end of its leash: the post writes there how the process ended, keeps it on the
+core whose number it reads there, and ends it when the other end is let go of. So nothing has a number, and whoever dies
+takes along what hung on it.
 """
 
 import contextlib
@@ -34,6 +35,11 @@ class Ward(Process):
         leash.settimeout(DEAF)
         self._leash = leash
         self._bereaved = bereaved
+
+    def pin(self, core: int) -> None:
+        """Have the post keep it, and what it has started, on one core."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._leash.send(f"{core}\n".encode())
 
     def _kill(self) -> None:
         with contextlib.suppress(OSError):  # it has ended, and so has nobody at the other end any more

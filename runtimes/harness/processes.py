@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from .births import Birth, Ground, bear, ending
 from .channel import Channel
+from .cores import pin
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +83,8 @@ class Process(ABC):
         self._ended.wait(timeout)
         return self.how
 
-    def pin(self, core: int) -> None:  # noqa: B027 - not where the cores are given out by somebody else
+    @abstractmethod
+    def pin(self, core: int) -> None:
         """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
 
     @abstractmethod
@@ -118,12 +120,7 @@ class Child(Process):
 
     def pin(self, core: int) -> None:
         """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
-        found = [self._popen.pid]
-        for pid in found:
-            with contextlib.suppress(OSError):  # it may be ending
-                os.sched_setaffinity(pid, {core})
-                with open(f"/proc/{pid}/task/{pid}/children") as children:
-                    found += map(int, children.read().split())
+        pin(self._popen.pid, core)
 
 
 class Spawner(Protocol):

@@ -310,6 +310,22 @@ class Seat:
                 return None
             return {"stage": held.lease.stage, "start": held.lease.start, "fence": held.lease.fence}
 
+    # -- the thread that looks at cores
+
+    @property
+    def core(self) -> int | None:
+        """The core that its player and host are kept on; None: wherever the kernel puts them."""
+        return self._core
+
+    def move(self, core: int) -> None:
+        """Keep player and host on this core from now on, and those that come after them."""
+        self._core = core
+        with self._lock:
+            player, host = self._player, self._host
+        for one in (player, host):
+            if one is not None:
+                one.process.pin(core)
+
     # -- the beating thread
 
     def beat(self, now: float) -> dict[str, Any] | None:

@@ -76,6 +76,25 @@ def work_off(one: Pod, drivers: Drivers, seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def test_player_and_host_of_a_pod_come_to_share_a_core(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(20_000, sleep_ms=5)
+    one = pod(at)
+
+    def cores() -> set[str]:
+        pids = [pid for container in one.containers[1:] for pid in container.children()]
+        said = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        return {text.partition("Cpus_allowed_list:")[2].split()[0] for text in said}
+
+    until(lambda: "report" in at.asked)
+    # the host in reserve is on none
+    until(lambda: any(name.isdigit() for name in cores()) or len(os.sched_getaffinity(0)) == 1)
+    one.courier.send(signal.SIGTERM)
+    for container in one.containers:
+        container.wait()
+
+
 def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
     drivers: Callable[..., Drivers], pod: Callable[..., Pod]
 ) -> None:
