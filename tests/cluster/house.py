@@ -132,7 +132,7 @@ class Installed:
             self._forward.wait()
         self.helm("uninstall", RELEASE)
         for namespace in (PROJECT, NAMESPACE):
-            self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", timeout=180)
+            self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
 
     def settle(self) -> None:
         """See to it that JobSet is there: whatever stopped the API server has stopped it, and it comes back slowly."""

@@ -111,6 +111,11 @@ def test_any_launch_has_a_name_with_room_for_what_is_hung_behind_it(id):
     assert DNS.fullmatch(f"{name}-w-9999-99999-abcde")
 
 
+@given(st.text(max_size=80))
+def test_the_name_of_a_gangs_leader_fits_into_the_label_that_jobset_notes_it_in(id):
+    assert len(f"{names.owner(id)}-{gangs.LEADER}-0-0.{names.network(id)}") <= 63
+
+
 @given(st.text(max_size=300))
 def test_anything_can_be_a_labels_value(value):
     assert VALUE.fullmatch(names.label(value)) and len(names.label(value)) <= 63

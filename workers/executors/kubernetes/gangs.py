@@ -53,14 +53,12 @@ def of(launch: Launch) -> Gang:
 
 def host(launch: Launch, place: Place) -> str:
     """Return a replica's name in the cluster's DNS; it is the same after a restart."""
-    name = names.owner(launch.id)
-    return f"{name}-{WORKERS}-{place.slice}-{place.index}.{name}"
+    return f"{names.owner(launch.id)}-{WORKERS}-{place.slice}-{place.index}.{names.network(launch.id)}"
 
 
 def leader(launch: Launch) -> str:
     """Return the name of the one that leads."""
-    name = names.owner(launch.id)
-    return f"{name}-{LEADER}-0-0.{name}"
+    return f"{names.owner(launch.id)}-{LEADER}-0-0.{names.network(launch.id)}"
 
 
 def led(launch: Launch) -> bool:

@@ -20,6 +20,14 @@ def owner(launch_id: str) -> str:
     return PREFIX + (launch_id if _fits(launch_id, _PLAIN, LONGEST - len(PREFIX)) else _made_up(launch_id, 30))
 
 
+def network(launch_id: str) -> str:
+    """Return the domain that a gang's replicas are named in.
+
+    Short, for JobSet notes its coordinator's whole name, `<owner>-<job>-0-0.<this>`, in a label of 63 characters.
+    """
+    return "g" + hashlib.sha256(launch_id.encode(errors="surrogatepass")).hexdigest()[:11]
+
+
 def label(value: str) -> str:
     """Return a value for a label that tells these words apart from all others, and shows as much of them as it may."""
     if _fits(value, _VALUE, LABEL) and not _MADE_UP.fullmatch(value):

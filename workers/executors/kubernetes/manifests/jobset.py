@@ -3,7 +3,7 @@
 from typing import Any
 
 from core.domain.launches import Launch
-from workers.executors.kubernetes import gangs
+from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job
 from workers.executors.kubernetes.options import Options
 
@@ -49,7 +49,11 @@ def _gang(launch: Launch, options: Options) -> Object:
         jobs.append(leader | {"dependsOn": [{"name": gangs.WORKERS, "status": "Ready"}]})
     first = gangs.LEADER if gang.communication == "mpi" else gangs.WORKERS
     return {
-        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "network": {
+            "enableDNSHostnames": True,
+            "publishNotReadyAddresses": True,
+            "subdomain": names.network(launch.id),
+        },
         "successPolicy": {"operator": "All", "targetReplicatedJobs": [gangs.LEADER if led else gangs.WORKERS]},
         "failurePolicy": {
             "maxRestarts": gang.restarts,
