@@ -29,8 +29,8 @@ def measure() -> dict[str, Any]:
     with Cluster(grace=GRACE) as cluster:
         cluster.jobset()
         played = cluster_size.Played(cluster)
-        found["large"] = cluster_size.large(played)
         found["many"] = cluster_size.many(played)
+        found["large"] = cluster_size.large(played)  # last: what it leaves may take minutes to go
     return found
 
 
@@ -57,7 +57,7 @@ def _large(found: Figures) -> list[str]:
                 f"{1000 * spent / ours['pods']:.0f} ms",
                 f"{theirs['seconds']:.1f} s" if theirs and theirs["whole"] else "",
                 f"{ours['seconds'] / theirs['seconds']:.2f}" if theirs and theirs["whole"] else "",
-                f"{ours['cleared']:.1f} s",
+                _gone(ours["cleared"]),
                 f"{ours['others']:.0%}",
             ]
         )
@@ -79,6 +79,10 @@ def _large(found: Figures) -> list[str]:
     ]
 
 
+def _gone(seconds: float | None) -> str:
+    return f"not in {cluster_size.PATIENCE:.0f} s" if seconds is None else f"{seconds:.1f} s"
+
+
 def _many(found: Figures) -> list[str]:
     spent = sum(found["cpu"].values())
     ours = found["cpu"].get(OURS, 0.0)
@@ -94,8 +98,8 @@ def _many(found: Figures) -> list[str]:
         f"{milliseconds(call['p99'])}), {state}; our share of all processor time {ours / spent:.1%}. One look at all "
         f"of them: p50 {milliseconds(look['p50'])}, p90 {milliseconds(look['p90'])}, of which we spin "
         f"{milliseconds(spun['p50'])}; the list is {found['bytes'] / 1e6:.1f} MB, {found['bytes_packed'] / 1e3:.0f} KB "
-        f"packed. Cancelled in {found['cancelled']:.1f} s, {found['strays']} left to be seen then; the cluster had "
-        f"swept up all of it {found['cleared']:.1f} s later. Others {found['others']:.0%}.",
+        f"packed. Cancelled in {found['cancelled']:.1f} s, {found['strays']} left to be seen then; what the "
+        f"cluster sweeps up by itself was gone {_gone(found['cleared'])} later. Others {found['others']:.0%}.",
     ]
 
 

@@ -118,11 +118,12 @@ class Played:
         ).split()
         return len(lines), lines.count("Running")
 
-    def clear(self, patience: float = 180.0) -> float:
-        """Wait until nothing is left, and return how long that took."""
+    def clear(self) -> float | None:
+        """Wait until nothing is left, and return how long that took; None: it was not over in time."""
         began = time.perf_counter()
         for kind in ("pods", "jobsets.jobset.x-k8s.io", "secrets", "networkpolicies.networking.k8s.io"):
-            self.cluster.until(lambda kind=kind: not self._names(kind), f"{kind} are gone", patience)
+            if not self.wait(lambda kind=kind: not self._names(kind)):
+                return None
         return time.perf_counter() - began
 
     def _names(self, kind: str) -> str:
@@ -174,21 +175,22 @@ def one_large(played: Played, pods: int, *, ours: bool) -> dict[str, Any]:
 
 
 def large(played: Played, sizes: Sequence[int] = SIZES) -> dict[str, Any]:
-    """Run one JobSet of each size; the next size is left alone once one has not come up in time."""
+    """Run one JobSet of each size; those that follow are left alone once one was not there, or not gone, in time."""
     rows: list[dict[str, Any]] = []
     for pods in sizes:
         played.cluster.kwok(pods, lasting=True)
         row = {"ours": one_large(played, pods, ours=True)}
-        if pods <= BESIDE:
-            row["kubectl"] = one_large(played, pods, ours=False)
         rows.append(row)
-        if not row["ours"]["whole"]:
+        if pods <= BESIDE and row["ours"]["cleared"] is not None:
+            row["kubectl"] = one_large(played, pods, ours=False)
+        if not all(one["whole"] and one["cleared"] is not None for one in row.values()):
             break
     return {"rows": rows, "nodes": max(sizes), "patience": PATIENCE}
 
 
 def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
     """Run so many launches of one worker at once, look at all of them, and cancel them."""
+    played.cluster.kwok(min(SIZES), lasting=True)
     ids = [f"m{number:04d}" for number in range(count)]
     others = busy(1.0)
     with opened(played.cluster) as executor:
