@@ -15,7 +15,7 @@ from typing import Any
 from core.domain.admission import Room, admit
 from core.domain.launches import Note, Phase, Sighting
 from core.domain.states import LIVE, State
-from core.errors import ClusterFull, OriginFailed, PlatformError, StoreUnavailable
+from core.errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
 from core.services.dispatch import Dispatch
 from core.services.platform import Platform
 from core.services.snapshots import Busy, Lent, Snapshot
@@ -32,8 +32,8 @@ TICK = 0.5
 GRACE = 15.0
 #: Seconds an absent leader is waited for.
 TERM = 10.0
-#: Seconds until a launch is tried again that a place has no room for.
-FULL = 5.0
+#: Seconds until a launch is tried again that a place has no room for, or no more leave.
+FULL, REGRANTED = 5.0, 10.0
 #: Seconds between two sweeps of what has expired.
 SWEEP = 60.0
 
@@ -286,6 +286,10 @@ class Dispatcher:
         except ClusterFull as error:  # as soon as others have let go of what it needs
             self._dispatch.again(lent, error.detail or "there is no room", counted=False, pause=FULL)
         except PlatformError as error:
+            if isinstance(error, NotGranted) and one.attempt > 1:
+                # It was granted before: somebody is at it, as when a namespace is deleted and made again.
+                self._dispatch.again(lent, error.detail or "it is not granted", pause=REGRANTED)
+                return
             self._dispatch.end_launch(lent)
             self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched")
         except OSError as error:  # another place may take it, or this one later

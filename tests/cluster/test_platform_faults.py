@@ -134,6 +134,7 @@ def test_a_node_is_lost(own_cluster: Cluster, platform: Installed, undisturbed: 
     node.cut() if power else node.stop()
     try:
         ends_as_played(platform, id, undisturbed)
+        node.wait(ready=False)
     finally:
         node.start()
         node.wait()

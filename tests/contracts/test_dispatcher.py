@@ -13,7 +13,7 @@ from core.domain.launches import Launch, Note, Phase, Sighting
 from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
 from core.domain.states import State
-from core.errors import Gone, Unsupported
+from core.errors import Gone, NotGranted, PlatformError, Unsupported
 from core.services.bells import LocalBell
 from core.services.dispatch import HOPELESS, Dispatch
 from core.services.leases import Report
@@ -37,6 +37,7 @@ class Wilful(FakeExecutor):
         self.sees: dict[str, Any] = {}
         self.rigid = False
         self.shut = False
+        self.refusal: PlatformError | None = None
 
     def _answer(self) -> None:
         time.sleep(self.pause)
@@ -45,6 +46,8 @@ class Wilful(FakeExecutor):
 
     def submit(self, launch: Launch) -> None:
         self._answer()
+        if self.refusal is not None:
+            raise self.refusal
         if self.shut:
             raise ConnectionError("failed calling webhook")
         super().submit(launch)
@@ -298,6 +301,24 @@ def test_a_place_that_answers_and_takes_nothing_is_waited_for_however_often_it_r
     house.until(lambda: "failed calling webhook" in (house.platform.simulations.get(id).reason or ""))
     house.east.shut = False
     assert house.launch(id)[0] is house.east
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["at once", "after it ran there"])
+def test_a_right_that_is_missing_ends_it_but_not_where_it_was_there_before(house: House, before: bool) -> None:
+    house.west.away = True
+    if before:
+        id = house.submit()
+        _, launch = house.launch(id)
+        house.play(launch, 10)
+        house.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
+        house.east.end(launch.id, 1, "its namespace is gone")
+        house.until(lambda: house.platform.simulations.get(id).attempt > 2)
+        assert "Grant it" in (house.platform.simulations.get(id).reason or "")
+        house.platform.simulations.cancel(id)
+    else:
+        house.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
+        id = house.submit()
+        house.until(lambda: house.state(id) is State.FAILED)
 
 
 def test_what_can_never_start_ends_at_once_with_the_reason(house: House) -> None:
