@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,15 @@ class Line:
 _libc = ctypes.CDLL(None)
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(1, signal.SIGKILL)
+def _dying_with(parent: int) -> Callable[[], None]:
+    """Return what a child does first: ask to die with its parent, and die at once if that is gone already."""
+
+    def ask() -> None:
+        _libc.prctl(1, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
 
 
 class Program:
@@ -82,7 +89,7 @@ class Program:
             env=environ(folder),
             cwd=model if model.is_dir() else None,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_dying_with(os.getpid()),
         )
         self.pidfd = os.pidfd_open(self._process.pid)
 
