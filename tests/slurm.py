@@ -164,8 +164,7 @@ class Slurm:
         """End everything that belongs to it."""
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
-        sweep(self.conf)
-        until(lambda: not self.processes())
+        until(lambda: not sweep(self.conf))  # again, for what was being started meanwhile
         self._sweeper.communicate(timeout=PATIENCE)
 
 
@@ -182,11 +181,13 @@ def processes_of(conf: Path) -> list[int]:
     return found
 
 
-def sweep(conf: Path) -> None:
-    """End them all at once."""
-    for pid in processes_of(conf):
+def sweep(conf: Path) -> list[int]:
+    """End them all at once; return those that were there."""
+    found = processes_of(conf)
+    for pid in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    return found
 
 
 def prepared() -> Path:
