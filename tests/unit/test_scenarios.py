@@ -29,7 +29,8 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(byte: bytes
 
 
 def test_every_built_in_dataset_can_be_extended() -> None:
-    assert FIELDS.keys() == datasets().keys()
+    played = {name for name, one in datasets().items() if not one.definition.get("gang")}  # others have no scenarios
+    assert FIELDS.keys() == played
 
 
 @pytest.mark.parametrize("dataset", sorted(FIELDS))
