@@ -68,7 +68,8 @@ def pod_of(platform: Installed, id: str) -> Any:
 def test_a_container_is_killed(own_cluster: Cluster, platform: Installed, running: str, container: str) -> None:
     pod = pod_of(platform, running)
     status = next(one for one in pod["status"]["containerStatuses"] if one["name"] == container)
-    own_cluster.node(0).kill(status["containerID"].removeprefix("containerd://"))
+    node = next(one for one in own_cluster.nodes if one.name == pod["spec"]["nodeName"])
+    node.kill(status["containerID"])
 
 
 def test_a_pod_is_deleted(platform: Installed, running: str) -> None:
