@@ -73,16 +73,15 @@ class Site:
         """Something may have been left behind there."""
         self._comb_at = 0.0
 
-    def do(self, work: Callable[[], None]) -> bool:
-        """Do something there, unless it is busy; wait for it, but not long. Return False if it was busy."""
+    def do(self, work: Callable[[], None]) -> None:
+        """Do something there, unless it is busy: then the next pass will. Wait for it, but not long."""
         if self._at_work is not None and not self._at_work.done():
-            return False
+            return
         self._at_work = self._thread.submit(self._guarded, work)
         try:
             self._at_work.result(PATIENCE)
         except Later:
             logger.info("%s is slow", self.name)
-        return True
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

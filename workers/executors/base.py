@@ -19,7 +19,6 @@ class Executor(Protocol):
     """
 
     name: str  # of the context: there may be several of one kind
-    own_environments: bool  # it brings what a launch runs in; nothing need be prepared where we stage
 
     def submit(self, launch: Launch) -> None:
         """Start every process of it or none. Raise a PlatformError if it can never run here."""

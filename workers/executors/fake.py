@@ -9,8 +9,6 @@ from core.domain.launches import Launch, Phase, Sighting
 class FakeExecutor:
     """For tests of what stands above the port; the contract suite holds it to the port's promises."""
 
-    own_environments = False
-
     def __init__(self, *, cores: int = 4, memory: int = 8 << 30, name: str = "fake") -> None:
         self.name = name
         self.launches: dict[str, Launch] = {}

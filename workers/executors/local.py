@@ -34,8 +34,6 @@ def open(name: str, options: Mapping[str, Any], here: "Here") -> "LocalExecutor"
 class LocalExecutor:
     """A client of the agent."""
 
-    own_environments = OWN_ENVIRONMENTS
-
     def __init__(self, path: Path, *, name: str = "local") -> None:
         self.name = name
         self._path = path

@@ -59,8 +59,6 @@ LOOK, SILENCE = 0.5, 60.0
 class KubernetesExecutor:
     """Makes launches in one cluster. Nothing need be remembered: what is, spares calls."""
 
-    own_environments = True
-
     def __init__(self, name: str, client: Client, options: Options, measures: Measures) -> None:
         self.name, self.measures = name, measures
         self._client, self._options, self._look = client, options, Look(client, options)

@@ -34,8 +34,6 @@ def open(name: str, options: Mapping[str, Any], here: Here) -> "SlurmExecutor":
 class SlurmExecutor:
     """Launches of one platform on one Slurm cluster. Nothing is remembered but in launches' folders and in Slurm."""
 
-    own_environments = False
-
     def __init__(self, name: str, options: Options, folder: Path, environments: Path, plays: Path) -> None:
         self.name = name
         self._options = options
