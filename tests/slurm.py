@@ -126,11 +126,11 @@ class Slurm:
                 start_new_session=True,
             )
 
-    def stop(self, name: str) -> None:
-        """End a daemon at once."""
+    def stop(self, name: str, *, sign: int = signal.SIGKILL) -> None:
+        """End a daemon, at once if nothing else is asked for."""
         daemon = self._daemons.pop(name, None)
         if daemon is not None:
-            daemon.kill()
+            daemon.send_signal(sign)
             daemon.wait(PATIENCE)
         if name == "munged":
             (self.folder / "munge.sock").unlink(missing_ok=True)

@@ -20,6 +20,8 @@ from tests.system.house import die_with, free_ports, until
 pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, and Envoy is brought along, once
 
 NODES = 3
+#: For what a cluster's own machines would do in a second.
+PATIENCE = "60s"
 #: Keys that a proxy which tidies up would take for one another, or for others.
 KEYS = (
     "a.b",
@@ -39,7 +41,10 @@ KEYS = (
 
 
 def at_home(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: int) -> Any:
-    """Return the chart's bootstrap with this machine's addresses in place of the cluster's."""
+    """Return the chart's bootstrap with this machine's addresses in place of the cluster's.
+
+    And with patience: a node that a busy machine keeps waiting would count as away, and its keys go to another.
+    """
     changed = copy.deepcopy(bootstrap)
     resources = changed["static_resources"]
     for listener in resources["listeners"]:
@@ -47,6 +52,9 @@ def at_home(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: in
         listener["address"] = address(place)
     for cluster in resources["clusters"]:
         ports = nodes if cluster["name"] == "scs" else [admin]
+        cluster["connect_timeout"] = PATIENCE
+        for check in cluster.get("health_checks", []):
+            check["timeout"] = PATIENCE
         cluster["load_assignment"]["endpoints"] = [
             {"lb_endpoints": [{"endpoint": {"address": address(one)}} for one in ports]}
         ]
@@ -93,6 +101,12 @@ class House:
             text = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode()
         return int(text.split()[1]), text
 
+    def figures(self) -> str:
+        """Return what Envoy counted of its nodes: who was away, and when a request went to another."""
+        counted = ("membership", "health_check", "outlier", "retry", "connect_")
+        lines = self.see("/stats/prometheus")[1].splitlines()
+        return "\n".join(line for line in lines if '"scs"' in line and any(one in line for one in counted))
+
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
@@ -135,7 +149,7 @@ def test_a_key_reaches_the_cache_as_it_was_sent(house: House) -> None:
         assert house.ask("PUT", key, key.encode()).status == 201, key
     for key in KEYS:
         answer = house.ask("GET", key)
-        assert (answer.status, answer.body) == (200, key.encode())
+        assert (answer.status, answer.body) == (200, key.encode()), house.figures()
         assert len(house.holders(key)) == 1, key
 
 
@@ -147,7 +161,7 @@ def test_keys_spread_evenly_and_each_stays_with_its_node(house: House) -> None:
     assert sum(counts.values()) == len(keys), "each lies on one node"
     assert min(counts.values()) > len(keys) / NODES / 2
     for _ in range(3):
-        assert all(house.ask("GET", key).status == 200 for key in keys[:10])
+        assert all(house.ask("GET", key).status == 200 for key in keys[:10]), house.figures()
 
 
 def test_what_the_cache_refuses_is_refused_as_it_says(house: House) -> None:

@@ -1,6 +1,7 @@
 """A whole platform whose simulations run on a real Slurm."""
 
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,18 @@ def platform(found: Found, own_slurm: Slurm, tmp_path: Path) -> Platform:
     return found(executors=tmp_path / "executors.json")
 
 
-def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(platform: Platform, own_slurm: Slurm) -> None:
+@pytest.mark.parametrize(("sign", "attempts"), [(signal.SIGTERM, {1}), (signal.SIGKILL, {1, 2})])
+def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(
+    platform: Platform, own_slurm: Slurm, sign: int, attempts: set[int]
+) -> None:
     id = platform.submit(**STREETS, scenarios={"sample": 40, "seed": 4})["id"]
     until(lambda: platform.get(id)["state"] == "running", 120)
-    own_slurm.stop("slurmctld")
+    own_slurm.stop("slurmctld", sign=sign)
     time.sleep(2)
     own_slurm.start("slurmctld")
     ended = platform.ended(id, 240)
     assert ended["state"] == "succeeded", platform.said()
     assert len(platform.results(id)) == 40
     until(lambda: own_slurm.ask("squeue", "--noheader", "--states=RUNNING,PENDING,COMPLETING") == "")
-    assert ended["attempt"] == 1
+    # slurmctld writes its state down a few seconds late: one that is killed may have forgotten the job.
+    assert ended["attempt"] in attempts, platform.said()
