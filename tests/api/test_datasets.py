@@ -208,6 +208,7 @@ def test_a_manifest_of_what_is_not_here_is_refused(client: FlaskClient, work: An
         (tar(PLAIN)[:60], "cut off"),
         (tar({}), "not one file"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_kept_is_refused_with_the_reason(register: Register, body: bytes, words: str) -> None:
     made = register("drives", body)
