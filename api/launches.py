@@ -1,6 +1,7 @@
 """The drivers' surface: raw WSGI, msgspec, no framework, for these are the requests that cost grows with.
 
-Couriers hold a launch's token and may do nothing else. 410 means: the launch is over, drop everything and exit.
+Couriers hold a launch's token and may do nothing else; those that were started before there is a launch wait for it,
+and then are told of it as all others are. 410 means: the launch is over, drop everything and exit.
 """
 
 import logging
@@ -25,6 +26,8 @@ _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
 _FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play)")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 _LENGTH = struct.Struct("<I")
+#: Seconds for which a courier is let wait before it is told to ask again; less than it waits for any answer.
+WAIT = 20.0
 #: Seconds for which a link into the object store is good.
 VALID = 600
 
@@ -85,17 +88,21 @@ def create(leases: Leases, *, links: bool = False) -> Callable[[Environ, Start],
     """Make the WSGI application; with ``links``, couriers fetch files from the object store where it can be reached."""
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
+        later = None
         try:
             if (found := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
                 return _file(leases, _known(leases, found[1], environ), found[2], environ, start, links=links)
             status, answer = _serve(leases, environ)
         except PlatformError as error:
             status, answer = int(error.status), {"status": int(error.status), "detail": error.detail}
+            later = error.members.get("retry_after")
         except Exception:
             logger.exception("%s %s", environ["REQUEST_METHOD"], environ["PATH_INFO"])
             status, answer = 500, {"status": 500, "detail": PlatformError.__doc__}
         body = msgspec.json.encode(answer)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        if later is not None:
+            headers.append(("Retry-After", str(later)))
         start(f"{status} {HTTPStatus(status).phrase}", headers)
         return [body]
 
@@ -108,9 +115,11 @@ def _serve(leases: Leases, environ: Environ) -> tuple[int, Any]:
     found = _PATH.fullmatch(environ["PATH_INFO"])
     if found is None:
         raise NotFound()
-    launch = _known(leases, found[1], environ)
     verb = (environ["REQUEST_METHOD"], found[2])
-    if verb == ("GET", None):
+    if verb == ("GET", "wait") and not leases.wait(found[1], WAIT):
+        return 200, {"retry_after": 0.0}
+    launch = _known(leases, found[1], environ)
+    if verb in (("GET", None), ("GET", "wait")):
         return 200, leases.describe(launch)
     serve = _VERBS.get(verb)
     if serve is None:

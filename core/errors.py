@@ -268,6 +268,13 @@ class TooManyStreams(PlatformError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
+class TooManyWaits(PlatformError):
+    """Too many couriers wait for a launch already. Ask again shortly."""
+
+    slug = "too-many-waits"
+    status = HTTPStatus.TOO_MANY_REQUESTS
+
+
 class StoreUnavailable(PlatformError):
     """The store does not answer. Nothing was lost; try again shortly."""
 

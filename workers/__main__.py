@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 #: What a laptop's agent keeps a crew warm for before it knows better: the pair that the oldest promise names.
 PROMISED = ("tensorflow", "tflite", "car_street")
-#: Threads of the couriers' listener.
+#: Threads of the couriers' listener, for those at work; those that wait for a launch have others.
 DRIVERS_THREADS = 64
 #: Seconds after which every role is started, whether people can be answered already or not.
 PATIENCE = 10.0
@@ -186,10 +186,11 @@ def api(settings: Settings) -> int:
 
 def drivers(settings: Settings) -> int:
     """Serve couriers."""
+    from core.services.arrivals import SLOTS
     from workers.servers import serve
 
     target = "workers.__main__:create_drivers"
-    serve(target, address=settings.drivers_host, port=settings.drivers_port, threads=DRIVERS_THREADS)
+    serve(target, address=settings.drivers_host, port=settings.drivers_port, threads=DRIVERS_THREADS + SLOTS)
     return 0
 
 

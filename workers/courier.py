@@ -11,6 +11,8 @@ It reads one JSON document (``--launch FILE``):
 - ``files``: the folder for what is fetched; in a pod the shared one, else a temporary one where it is left out.
 - ``posts``: ``{"player": uid, "host": uid}``, the users of the containers that start processes (with ``--posts``, the
   folder on which they meet); without that option, processes are this one's children.
+- ``warm``: the launch is still to come. Players and hosts are made at once, of a ``kit`` that says what the surface
+  cannot say yet (format, isolation, world), and then it is waited for, for ever.
 - ``name``: tells this courier from others of its launch; this machine's name where it is left out.
 
 Exit codes are those of ``runtimes.harness.courier``; the last words go to ``/dev/termination-log`` too.
@@ -21,6 +23,7 @@ import contextlib
 import ctypes
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -29,6 +32,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,15 +98,13 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     token = Path(document["token_file"])
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
-    described = Surface(credentials, threading.Event()).launch()
-    known = {"format": described.get("model", {}).get("format"), "isolation": described["play"].get("isolation")}
+    described = None if document.get("warm") else Surface(credentials, threading.Event()).launch()
     named = given["dataset"]
     folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
     if not named:  # players need not wait for it in order to begin
         Path(folder).mkdir(parents=True, exist_ok=True)
-        world = {name: described["play"]["definition"].get(name) for name in ("simulator", "package")}
-        given |= {"dataset": f"{folder}/{PLAY}", "within": folder, "world": world}
-    kit = Kit.of(known | given)
+        given |= {"dataset": f"{folder}/{PLAY}", "within": folder}
+    kit = Kit.of((known(described, named) if described is not None else {}) | given)
     spawner: Spawner = Here(kit)
     if posts is not None:
         users = document.get("posts") or POSTS
@@ -113,16 +115,33 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     signal.signal(signal.SIGTERM, lambda *_: courier.interrupt())
     cache = near(token.with_name(CACHE_TOKEN))
 
-    def bring(stop: threading.Event) -> str:
+    def bring(described: Mapping[str, Any], stop: threading.Event) -> str:
         deliveries = Deliveries(credentials, stop, Path(folder), cache)
         model, _ = deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=named)
         return model
 
     name = document.get("name", socket.gethostname())
     told = Told(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
-    courier.begin(replace(told, described=described, bring=bring, roam=True))
+
+    def of(described: Mapping[str, Any]) -> Told:
+        return replace(told, described=described, bring=partial(bring, described), roam=True)
+
+    if described is not None:
+        courier.begin(of(described))
+    else:
+        print("it waits for its launch", flush=True)
+        courier.attend(lambda stop: of(Surface(credentials, stop, patience=math.inf).wait()))
     code = courier.run()
     return code, courier.reason
+
+
+def known(described: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+    """Return what the drivers' surface says of a kit; of the world only where its folder is still to come."""
+    play = described["play"]
+    found = {"format": described.get("model", {}).get("format"), "isolation": play.get("isolation")}
+    if not dataset:
+        found["world"] = {name: play["definition"].get(name) for name in ("simulator", "package")}
+    return found
 
 
 def near(token: Path) -> "Near | None":

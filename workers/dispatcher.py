@@ -21,7 +21,7 @@ from core.services.platform import Platform
 from core.services.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
 from workers import heart
-from workers.executors.base import Watched
+from workers.executors.base import Missed, Taken, Warm, Watched
 from workers.site import Site
 
 logger = logging.getLogger(__name__)
@@ -158,7 +158,8 @@ class Dispatcher:
         if site.lost:
             for launch in launches:
                 self._lose(site, launch)
-        if (launches or site.due_for_combing or not site.well) and site.may_be_asked:
+        due = site.due_for_combing or site.keeping is not None
+        if (launches or due or not site.well) and site.may_be_asked:
             site.do(lambda: self._tend(site, launches, {one.id: one for one in snapshot.busy}))
 
     def _tend(self, site: Site, launches: Sequence[Lent], busy: Mapping[str, Busy]) -> None:
@@ -173,6 +174,9 @@ class Dispatcher:
                 logger.info("%s: launch %s is over; cleared away", site.name, id)
                 site.executor.cancel(id)
             site.combed()
+        if (warm := site.keeping) is not None:
+            lent = [one for one in self._dispatch.snapshot().launches if one.executor == site.name]
+            site.kept(warm.keep({one.id: Taken(one.simulation, one.attempt, one.cores) for one in lent}))
 
     def _lose(self, site: Site, launch: Lent) -> None:
         """A place has not answered for too long: what ran there is taken up elsewhere, and removed when it is back.
@@ -275,12 +279,17 @@ class Dispatcher:
         site.do(lambda: self._submit(site, one))
 
     def _submit(self, site: Site, one: Busy) -> None:
-        launch = self._dispatch.launch(one)
+        waiting = site.executor.waiting if isinstance(site.executor, Warm) else lambda _: None
+        launch = self._dispatch.launch(one, waiting)
         if launch is None:
             return
+        if not launch.token:  # it waited: only its couriers know that
+            site.keep_soon()
         lent = Lent(launch.id, one.id, one.attempt, site.name, launch.workers, State.LAUNCHING, 0.0)
         try:
             site.executor.submit(launch)
+        except Missed as error:
+            self._dispatch.again(lent, str(error), counted=False)
         except (StoreUnavailable, OriginFailed) as error:  # what it needs may be back in a moment
             self._dispatch.again(lent, error.detail or "a store does not answer")
         except ClusterFull as error:  # as soon as others have let go of what it needs

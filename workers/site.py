@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Later
 
 from core.domain.contexts import Context
-from workers.executors.base import Executor
+from workers.executors.base import Executor, Warm
 
 logger = logging.getLogger(__name__)
 
@@ -16,8 +16,10 @@ logger = logging.getLogger(__name__)
 SHORTEST, LONGEST = 0.2, 30.0
 #: Seconds for which a pass waits for one place before it goes on to the next.
 PATIENCE = 1.0
-#: Seconds between two searches for what nobody knows of.
+#: Seconds between two searches for what nobody knows of, and two looks at what waits there, all of which does.
 COMBING = 60.0
+#: Seconds until what was taken of that is replaced, for whoever took it begins now; and first look after what lacks.
+LATER = 1.0
 
 
 class Site:
@@ -31,6 +33,8 @@ class Site:
         self._failures = 0
         self._try_at = 0.0
         self._comb_at = 0.0
+        self._keep_at = 0.0
+        self._lacking = LATER
         self._refusals = 0
         self._shut_until = 0.0
         self._thread = ThreadPoolExecutor(1, f"site-{context.name}")
@@ -72,6 +76,22 @@ class Site:
     def comb_soon(self) -> None:
         """Something may have been left behind there."""
         self._comb_at = 0.0
+
+    @property
+    def keeping(self) -> Warm | None:
+        """Its executor, if it keeps launches waiting and it is time to look after them."""
+        warm = self.executor if isinstance(self.executor, Warm) else None
+        return warm if time.monotonic() >= self._keep_at else None
+
+    def kept(self, whole: bool) -> None:
+        """What waits was looked after: the next time soon, and later each time, while not all of it is there."""
+        self._lacking = LATER if whole else min(COMBING, 2 * self._lacking)
+        self._keep_at = time.monotonic() + (COMBING if whole else self._lacking)
+
+    def keep_soon(self) -> None:
+        """Somebody took what waited."""
+        self._lacking = LATER
+        self._keep_at = time.monotonic() + LATER
 
     def do(self, work: Callable[[], None]) -> None:
         """Do something there, unless it is busy: then the next pass will. Wait for it, but not long."""

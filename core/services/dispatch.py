@@ -3,7 +3,8 @@
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -23,6 +24,18 @@ from core.store.ranges import Segment
 from datasets import playing
 
 T = TypeVar("T")
+
+
+class Offered(Protocol):
+    """What waits for a launch: the id that it was made under, and what is kept of its token."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def token_hash(self) -> str: ...
+
+
 logger = logging.getLogger(__name__)
 
 #: Attempts in a row without one more result, after which the platform gives up.
@@ -137,25 +150,24 @@ class Dispatch:
             self.stage(one.id)
         return True
 
-    def launch(self, one: Busy) -> Launch | None:
+    def launch(self, one: Busy, offer: Callable[[Launch], Offered | None] = lambda _: None) -> Launch | None:
         """Write a launch down and return it with its token, this once; the row commits before anyone is asked.
 
-        None where the simulation has one already, or has moved on.
+        ``offer`` may return what waits for just such a launch: then it takes that one's id, and nobody here knows its
+        token. None where the simulation has a launch already, or has moved on.
         """
-        token = new_token()
-        provenance = one.provenance
-        dataset = provenance["dataset"]
-        shipped = dataset.get("extends", dataset)
-        packed = one.packed
-        model = {"key": key_of(provenance["model"]["digest"]), "digest": provenance["model"]["digest"]}
-        model["size"] = packed.get("model_size", 0)
+        launch = self._described(one)
+        offered = offer(launch)
+        model = {"key": launch.model_key, "digest": launch.model_digest, "size": launch.model_size}
         # What a courier that shares no folder with us is given, by the surface it leases from.
-        files = {"model": model} | ({"play": packed["play"]} if packed else {})
+        files = {"model": model} | ({"play": one.packed["play"]} if one.packed else {})
 
-        def add(c: Connection) -> str | None:
+        def add(c: Connection) -> tuple[str, bool] | None:
             if simulations.find(c, one.id).state != State.LAUNCHING or launches.at_work(c, one.id):
                 return None
-            name = f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
+            # Offered twice, as by a dispatcher before us: a launch of its own is always right.
+            taken = offered if offered is not None and not launches.known(c, [offered.id]) else None
+            name = taken.id if taken is not None else f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
             _, done, _ = simulations.counts(c, one.id)
             resources = {"cpu": one.cores, "done": done, "files": files}
             launches.add(
@@ -165,19 +177,29 @@ class Dispatch:
                     "simulation_id": one.id,
                     "attempt": one.attempt,
                     "executor": one.executor,
-                    "token_hash": hashed(token),
+                    "token_hash": taken.token_hash if taken is not None else hashed(launch.token),
                     "resources": json.dumps(resources),
                     "state": "live",
                     "created_at": self._database.now(c),
                 },
             )
-            return name
+            return name, taken is not None
 
-        id = self._write(add)
-        if id is None:
+        written = self._write(add)
+        if written is None:
             return None
+        id, waited = written
+        if not waited:
+            return replace(launch, id=id)
+        self._bell.announce(id)  # its couriers hear it
+        return replace(launch, id=id, token="")
+
+    def _described(self, one: Busy) -> Launch:
+        provenance, packed = one.provenance, one.packed
+        dataset = provenance["dataset"]
+        shipped = dataset.get("extends", dataset)
         return Launch(
-            id=id,
+            id="",
             simulation_id=one.id,
             attempt=one.attempt,
             url=self._url,
@@ -187,10 +209,10 @@ class Dispatch:
             dataset=shipped["name"],
             version=shipped["version"],
             play=playing.named(dataset),
-            model_digest=model["digest"],
-            model_key=model["key"],
-            model_size=model["size"],
-            token=token,
+            model_digest=provenance["model"]["digest"],
+            model_key=key_of(provenance["model"]["digest"]),
+            model_size=packed.get("model_size", 0),
+            token=new_token(),
             project=one.project,
             play_key=packed["play"]["key"] if packed else "",
             play_digest=packed["play"]["digest"] if packed else "",

@@ -15,6 +15,7 @@ from core.domain.ids import hashed
 from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
 from core.errors import BadRequest, Gone, NotFound, Unauthorized
+from core.services.arrivals import Arrivals
 from core.services.bells import Bell
 from core.services.catalogue import played
 from core.services.models import key_of
@@ -93,10 +94,15 @@ class Leases:
         self._store = store
         self._bell = bell
         self._ttl = ttl
+        self._arrivals = Arrivals(database, bell)
         self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
 
     # -- who asks
+
+    def wait(self, launch_id: str, timeout: float) -> bool:
+        """Block until there is a launch of this id; tell whether there is. Whose it is, ``authenticate`` says."""
+        return self._arrivals.wait(launch_id, timeout)
 
     def authenticate(self, launch_id: str, token: str) -> Known:
         """Return the launch if the token is its own; raise Unauthorized, or Gone once it is over."""

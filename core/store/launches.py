@@ -1,7 +1,7 @@
 """Launches in SQL: who may lease for which attempt at which simulation."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -15,6 +15,11 @@ UNTAKEN = -1
 def add(c: Connection, values: Mapping[str, Any]) -> None:
     """Insert a launch; its row commits before the executor is asked."""
     c.execute(insert(launches).values(**values))
+
+
+def known(c: Connection, ids: Collection[str]) -> set[str]:
+    """Return which of these launches have been written down, whatever became of them."""
+    return set(c.scalars(select(launches.c.id).where(launches.c.id.in_(ids))))
 
 
 def find(c: Connection, id: str) -> Row[Any] | None:

@@ -163,6 +163,10 @@ class Courier(Staff):
         """Work for a launch from now on."""
         threading.Thread(target=self._guarded, args=(self._campaign, told), name="campaign", daemon=True).start()
 
+    def attend(self, arrival: Callable[[threading.Event], Told]) -> None:
+        """Work for a launch as soon as this returns it, or gives up because the event is set."""
+        threading.Thread(target=self._guarded, args=(self._expect, arrival), name="campaign", daemon=True).start()
+
     def interrupt(self) -> None:
         """Have it stop soon: report what is played, give back what is not. Safe to call from a signal's handler."""
         self._interrupted = True
@@ -293,6 +297,9 @@ class Courier(Staff):
         except Exception as error:
             traceback.print_exc()
             self.finish(BROKEN, f"a fault of the courier: {type(error).__name__}: {error}")
+
+    def _expect(self, arrival: Callable[[threading.Event], Told]) -> None:
+        self._campaign(arrival(self._stop))
 
     def _campaign(self, told: Told) -> None:
         """Seat the players, then beat and deliver output until the launch is over."""

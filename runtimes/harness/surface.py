@@ -102,6 +102,13 @@ class Surface:
         answer: dict[str, Any] = msgspec.json.decode(self._ask("GET", "", b"")[1])
         return answer
 
+    def wait(self) -> dict[str, Any]:
+        """Return what is to be played as soon as somebody has a use for us."""
+        while "retry_after" in (answer := msgspec.json.decode(self._ask("GET", "/wait", b"")[1])):
+            continue
+        found: dict[str, Any] = answer
+        return found
+
     def lease(self, driver: str, rate: float | None) -> Answer:
         """Ask for a range."""
         return self._answer("lease", {"driver": driver, "rate": rate})

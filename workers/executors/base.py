@@ -1,6 +1,7 @@
 """The executor port: what runs launches, as the dispatcher needs it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -48,6 +49,45 @@ class Watched(Protocol):
 
     def watch(self, ring: Callable[[], None], stop: Event) -> None:
         """Ring at every change until told to stop. What is rung for is looked at all the same, by `observe`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A launch that was made before it was known for what: its id, and what is kept of its token."""
+
+    id: str
+    token_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A launch that is not over, as far as what waited has to know: whose it is, and how wide."""
+
+    simulation: str
+    attempt: int
+    workers: int
+
+
+class Missed(Exception):
+    """What waited for the launch is gone: another one may be made at once."""
+
+
+@runtime_checkable
+class Warm(Protocol):
+    """An executor that keeps launches waiting for their simulations. Both are asked by the thread that submits.
+
+    ``submit`` of a launch with such an id only marks what waits as taken; it raises Missed where that is gone. What
+    waits is no stray.
+    """
+
+    def keep(self, taken: Mapping[str, Taken]) -> bool:
+        """Bring what waits to what is wanted, and mark what was taken and could not be marked; tell whether all waits.
+
+        ``taken``: all launches that are not over, by id.
+        """
+
+    def waiting(self, launch: Launch) -> Waiting | None:
+        """Return what waits for just such a launch, never the same twice. Asks nobody, for somebody waits for us."""
 
 
 @runtime_checkable

@@ -24,7 +24,11 @@ def open(name: str, options: Mapping[str, Any], here: "Here") -> KubernetesExecu
     measures = Measures(name)
     access = open_access(chosen.kubeconfig, chosen.context)
     return KubernetesExecutor(
-        name, Client(access, time_out=chosen.time_out, observer=measures.called), chosen, measures
+        name,
+        Client(access, time_out=chosen.time_out, observer=measures.called),
+        chosen,
+        measures,
+        url=chosen.drivers_url or here.drivers_url,
     )
 
 

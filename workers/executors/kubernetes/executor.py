@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import logging
 import math
 import threading
 import time
@@ -14,14 +15,16 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import Unsupported
-from workers.executors.kubernetes import manifests, names
+from core.errors import PlatformError, Unsupported
+from workers.executors.base import Missed, Taken, Waiting
+from workers.executors.kubernetes import manifests, names, warm
 from workers.executors.kubernetes.client import Client, Refused, path_of
 from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
 from workers.executors.kubernetes.glance import Glance
 from workers.executors.kubernetes.look import Look
 from workers.executors.kubernetes.measures import Measures
 from workers.executors.kubernetes.objects import (
+    ATTEMPT,
     CPU,
     GANG,
     INDEX,
@@ -34,6 +37,9 @@ from workers.executors.kubernetes.objects import (
     PARTS,
     POD,
     SECRET,
+    SIMULATION,
+    TOKEN_HASH,
+    WARM,
     WORKERS,
     Kind,
     Owner,
@@ -46,6 +52,8 @@ from workers.executors.kubernetes.refusals import error_of, missing_namespace
 from workers.executors.kubernetes.sightings import COURIER, phase_of
 from workers.executors.kubernetes.watch import Watch
 
+logger = logging.getLogger(__name__)
+
 #: Ids that are remembered as gone, so that a late submission does not bring one back.
 REMEMBERED = 10_000
 #: Seconds that a launch of ours may be missing in the API server's cache after it was made.
@@ -57,10 +65,14 @@ LOOK, SILENCE = 0.5, 60.0
 
 
 class KubernetesExecutor:
-    """Makes launches in one cluster. Nothing need be remembered: what is, spares calls."""
+    """Makes launches in one cluster. Nothing need be remembered: what is, spares calls.
 
-    def __init__(self, name: str, client: Client, options: Options, measures: Measures) -> None:
+    ``url``: where couriers that do not know their launch yet wait for it.
+    """
+
+    def __init__(self, name: str, client: Client, options: Options, measures: Measures, *, url: str = "") -> None:
         self.name, self.measures = name, measures
+        self._url, self._reserve = url, warm.Reserve()
         self._client, self._options, self._look = client, options, Look(client, options)
         self._gone: OrderedDict[str, None] = OrderedDict()
         #: What was submitted or seen, and where, so that it need not be looked for; and when, if just submitted.
@@ -79,8 +91,14 @@ class KubernetesExecutor:
         """Make its objects: what shields it first, what runs it last, so that half of it runs nothing."""
         if launch.id in self._gone:
             return
+        if launch.id.startswith(warm.PREFIX):
+            self._occupy(launch.id, Taken(launch.simulation_id, launch.attempt, launch.workers))
+        else:
+            self._begin(launch, manifests.of(launch, self._options, self._look.served()))
+
+    def _begin(self, launch: Launch, objects: Sequence[dict[str, Any]]) -> None:
         namespace = names.namespace(self._options.namespace, launch.project)
-        objects = sorted(manifests.of(launch, self._options, self._look.served()), key=_turn)
+        objects = sorted(objects, key=_turn)
         owner = objects[-1]
         owner["metadata"].setdefault("annotations", {}).update(_needs(launch))
         kind = KINDS[owner["kind"]]
@@ -93,6 +111,62 @@ class KubernetesExecutor:
                 self._unmake(names.owner(launch.id), namespace, [kind])
             raise error_of(refused, namespace) from None
         self._places[launch.id], self._made[launch.id] = (kind, namespace), time.monotonic()
+
+    # -- keep warm
+
+    def waiting(self, launch: Launch) -> Waiting | None:
+        """Return one of those that were ready when last looked at."""
+        return self._reserve.take(launch)
+
+    def keep(self, taken: Mapping[str, Taken]) -> bool:
+        """Look at what waits, mark what was taken, take away what is of no use, make what lacks."""
+        wanted = warm.wishes(self._options, self._look.served(), self._url) if self._options.warm else {}
+        there = warm.seen(self._look.owners(recent=True, label=WARM).values())
+        plan = warm.plan(there, wanted, taken=taken.keys(), given=self._reserve.given.keys())
+        self._reserve.fill(plan, wanted, there)
+        for one in there:
+            self._places[one.id] = (one.kind, one.namespace)
+        for one in plan.marked:
+            with contextlib.suppress(Missed, PlatformError):  # then it is seen to have ended, or its width asked again
+                self._occupy(one.id, taken[one.id])
+        for one in plan.dropped:
+            self.cancel(one.id)
+        for wish in plan.lacking:
+            try:
+                self._await(wish)
+            except PlatformError as error:  # it is tried again; who submits meanwhile hears it, too
+                logger.warning("%s: no pod can wait for %s: %s", self.name, wish.fit, error.detail)
+                break
+        return plan.whole
+
+    def _await(self, wish: warm.Wish) -> None:
+        """Make a launch that waits."""
+        launch, token_hash = wish.one()
+        objects = manifests.of(launch, self._options, self._look.served(), kit=wish.kit)
+        owner = objects[0]["metadata"]
+        owner["labels"] = owner["labels"] | {WARM: wish.digest}
+        owner["annotations"] = {TOKEN_HASH: token_hash}
+        self._begin(launch, objects)
+
+    def _occupy(self, id: str, taken: Taken) -> None:
+        """Mark what waited as a simulation's. The mark is last: until then whoever looks next does all of it again."""
+        if taken.workers > self._options.seats:
+            self.resize(id, taken.workers)
+        given = self._reserve.given.get(id)
+        place = self._places.get(id) or (given and (given.kind, given.namespace))
+        if not place:
+            return  # it was marked, and by now taken away, too
+        kind, namespace = place
+        labels = {WARM: None, SIMULATION: names.label(taken.simulation), ATTEMPT: str(taken.attempt)}
+        document = {"metadata": {"labels": labels, "annotations": {TOKEN_HASH: None}}}
+        try:
+            self._client.patch(path_of(kind.api, kind.plural, namespace, names.owner(id)), document)
+        except Refused as refused:
+            if refused.status == 404:
+                raise Missed(f"What waited as {id} is gone.") from None
+            raise error_of(refused, namespace) from None
+
+    # -- make
 
     def _make(self, objects: Sequence[dict[str, Any]], namespace: str) -> None:
         """Create them one after the other, all owned by the first: when that goes, the cluster sweeps the rest."""
@@ -173,12 +247,17 @@ class KubernetesExecutor:
 
     def strays(self, known: Collection[str]) -> Sequence[str]:
         """List what runs and what shields, all that a launch is found by."""
-        owners = {id for id, (_, one) in self._look.owners(recent=True).items() if not one.metadata.deletion_timestamp}
+        found = self._look.owners(recent=True)
+        owners = {id for id, (_, one) in found.items() if not one.metadata.deletion_timestamp}
         shields = {one.metadata.launch for one in self._look.policies() if not one.metadata.deletion_timestamp}
-        return sorted((owners | shields) - set(known) - {""})
+        waiting = {one.id for one in warm.seen(found.values())}  # `keep` knows which of them are of use
+        return sorted((owners | shields) - waiting - set(known) - {""})
 
     def capacity(self) -> Mapping[str, int]:
-        """Return what the nodes have, or we are told to reckon with, less what our own launches were made for."""
+        """Return what the nodes have, or we are told to reckon with, less what our own launches were made for.
+
+        What waits counts as well: the cluster holds its cores, whoever gets them.
+        """
         cores, memory = self._total()
         for _, owner in self._look.owners(recent=True).values():
             if phase_of(owner) is not Phase.ENDED and owner.metadata.launch not in self._gone:

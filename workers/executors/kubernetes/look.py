@@ -81,12 +81,15 @@ class Look:
         there = {JOBSET: served.jobset, JOB: True, TRAINJOB: served.trainer, MPIJOB: served.mpijob}
         return [kind for kind in OWNERS if there[kind]]
 
-    def owners(self, ids: Collection[str] | None = None, *, recent: bool = False) -> dict[str, tuple[Kind, Owner]]:
+    def owners(
+        self, ids: Collection[str] | None = None, *, recent: bool = False, label: str = ""
+    ) -> dict[str, tuple[Kind, Owner]]:
         """Return launches by id: all, or until these have been found, which most often takes one list.
 
         ``recent``: as it is now. Else as the API server's cache has it, which costs the cluster next to nothing.
+        ``label``: only those that carry it.
         """
-        query = {"labelSelector": f"{INSTALLATION}={self._options.installation}"}
+        query = {"labelSelector": f"{INSTALLATION}={self._options.installation}" + (f",{label}" if label else "")}
         if not recent:
             query["resourceVersion"] = "0"
         found: dict[str, tuple[Kind, Owner]] = {}

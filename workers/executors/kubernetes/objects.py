@@ -12,6 +12,9 @@ from workers.executors.kubernetes.client import ListOf
 #: Labels and annotations of ours.
 INSTALLATION, LAUNCH = "windtunnel/installation", "windtunnel/launch"
 WORKERS, CPU, MEMORY, GANG = "windtunnel/workers", "windtunnel/cpu", "windtunnel/memory", "windtunnel/gang"
+#: A label of what waits for a launch: a digest of what it was made from; and what is kept of its token.
+WARM, TOKEN_HASH = "windtunnel/warm", "windtunnel/token-hash"
+SIMULATION, ATTEMPT = "windtunnel/simulation", "windtunnel/attempt"
 INDEX = "batch.kubernetes.io/job-completion-index"
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -7,9 +7,14 @@ from typing import Any
 
 import msgspec
 
+from datasets.catalogue import datasets
+from runtimes import catalogue
+
 #: A label's value, and a name of a namespace.
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+#: Pods of one kind that may wait; each takes as much of its node as one at work.
+MOST_WARM = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +43,17 @@ class Cache:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Warm:
+    """So many pods wait for a launch of this kind. ``format`` empty: the one that the runtime is named after."""
+
+    runtime: str
+    dataset: str
+    format: str = ""
+    project: str = "default"
+    pods: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """How one cluster is reached, and how pods look there. ``player`` and ``host`` empty: as the launch asks."""
 
@@ -61,6 +77,7 @@ class Options:
     patience: float = 120.0  # seconds that a pod may be unable to start
     cores: int = 0  # to reckon with; 0: what the nodes have
     time_out: float = 10.0  # seconds for an answer of the API server
+    warm: tuple[Warm, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""
@@ -73,6 +90,10 @@ class Options:
             raise ValueError(f"pull_policy: one of {', '.join(PULL_POLICIES)}; not {self.pull_policy!r}")
         if self.seats < 1 or self.patience <= 0 or self.time_out <= 0 or self.cores < 0:
             raise ValueError("seats is at least 1, patience and time_out are above 0, cores is not below 0")
+        for one in self.warm:
+            if not 1 <= one.pods <= MOST_WARM:
+                raise ValueError(f"warm: pods is at least 1 and at most {MOST_WARM}; not {one.pods}")
+            _known(one)
 
     @property
     def shared_namespace(self) -> bool:
@@ -95,7 +116,21 @@ def _strict(kind: type, given: dict[str, Any], place: str) -> dict[str, Any]:
     if unknown := sorted(set(given) - set(known)):
         words = f"the options of a Kubernetes executor have no {place}{unknown[0]!r}"
         raise ValueError(f"{words}; they have {', '.join(known)}")
-    for key, part in {"images": Images, "courier": Share, "player": Share, "host": Share, "scs": Cache}.items():
-        if kind is Options and isinstance(given.get(key), dict):
-            _strict(part, given[key], f"{key}: ")
+    parts = {"images": Images, "courier": Share, "player": Share, "host": Share, "scs": Cache, "warm": Warm}
+    for key, part in parts.items():
+        if kind is Options and (said := given.get(key)):
+            for one in said if isinstance(said, list) else [said]:
+                if isinstance(one, dict):
+                    _strict(part, one, f"{key}: ")
     return given
+
+
+def _known(one: Warm) -> None:
+    """Refuse to keep warm what there is not: no launch would ever come for it."""
+    runtime, format = catalogue.runtimes().get(one.runtime), one.format or one.runtime
+    if runtime is None:
+        raise ValueError(f"warm: there is no runtime {one.runtime!r}; there are {', '.join(catalogue.runtimes())}")
+    if format not in runtime.formats:
+        raise ValueError(f"warm: {one.runtime} has no format {format!r}; it has {', '.join(runtime.formats)}")
+    if one.dataset not in datasets():
+        raise ValueError(f"warm: there is no dataset {one.dataset!r}; there are {', '.join(datasets())}")

@@ -36,8 +36,11 @@ OPERATORS: Mapping[str, tuple[str, Callable[[Launch, Options], Object]]] = {
 }
 
 
-def of(launch: Launch, options: Options, served: Served) -> list[Object]:
-    """Return what a launch is made of, its owner first. Raise a PlatformError if this cluster can never run it."""
+def of(launch: Launch, options: Options, served: Served, *, kit: Mapping[str, Any] | None = None) -> list[Object]:
+    """Return what a launch is made of, its owner first. Raise a PlatformError if this cluster can never run it.
+
+    With a ``kit`` its couriers do not know their launch yet: they begin with that, and wait.
+    """
     asked = launch.placement
     if asked.claims and not served.dra:
         raise Unsupported("This cluster serves no device claims (resource.k8s.io); ask for extended resources instead.")
@@ -45,7 +48,7 @@ def of(launch: Launch, options: Options, served: Served) -> list[Object]:
         raise Unsupported(f"This cluster runs no Kueue, so nothing would ever leave the queue {asked.queue!r}.")
     owner = _owner(launch, options, served)
     namespace = names.namespace(options.namespace, launch.project)
-    others = [_secret(launch, options), *policy.policies(launch, options)]
+    others = [_secret(launch, options, kit), *policy.policies(launch, options)]
     return [_within(namespace, one) for one in [owner, *others]]
 
 
@@ -65,7 +68,7 @@ def _within(namespace: str, one: Object) -> Object:
     return one | {"metadata": {**one["metadata"], "namespace": namespace}}
 
 
-def _secret(launch: Launch, options: Options) -> Object:
+def _secret(launch: Launch, options: Options, kit: Mapping[str, Any] | None) -> Object:
     """The launch as its courier reads it, beside its token; and what a gang's pods know each other by.
 
     The second comes from the token and does not tell it, for a gang's program may read it.
@@ -77,6 +80,8 @@ def _secret(launch: Launch, options: Options) -> Object:
         "format": launch.format,
         "token_file": f"{parts.RUN}/token/token",
     }
+    if kit is not None:
+        told |= {"warm": True, "kit": kit}
     content = {"launch.json": json.dumps(told, sort_keys=True), "token": launch.token}
     if launch.gang is not None:
         content |= {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}
