@@ -59,7 +59,7 @@ def judge(environ: "WSGIEnvironment", names: Collection[str], token: str) -> Pla
     )
     if host not in names and not promised:
         return Misdirected()
-    if origin is not None and origin.lower() != f"{environ['wsgi.url_scheme']}://{authority.lower()}":
+    if origin is not None and origin.lower() not in origins(environ["wsgi.url_scheme"], host, authority.lower()):
         return Forbidden()
     if environ.get("HTTP_SEC_FETCH_SITE", "none") not in {"same-origin", "none"}:
         return Forbidden()
@@ -72,6 +72,15 @@ def judge(environ: "WSGIEnvironment", names: Collection[str], token: str) -> Pla
     if environ.get("CONTENT_LENGTH") and environ.get("HTTP_TRANSFER_ENCODING"):
         return BadRequest("A body has a Content-Length or a Transfer-Encoding, not both.")
     return None
+
+
+def origins(scheme: str, host: str, authority: str) -> set[str]:
+    """Return what pages of ours call their origin.
+
+    A name that we were given may be that of an ingress which ends TLS and asks us by plain HTTP; whoever can show a page
+    by https under that name is us. Loopback has no such thing before it, but may have somebody else's server.
+    """
+    return {f"{scheme}://{authority}"} | ({f"https://{authority}"} if host not in LOOPBACK else set())
 
 
 class AnnouncedBody:

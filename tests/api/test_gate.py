@@ -8,7 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api.gate import AnnouncedBody, Gate, host_of, judge
-from core.errors import TruncatedUpload
+from core.errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
 
 PROMISE = '{"runtimePath": "python", "model_data": "noop"}'
@@ -79,6 +79,14 @@ def test_another_origin_is_refused(client: FlaskClient, origin: str) -> None:
 def test_the_same_origin_is_let_in(client: FlaskClient) -> None:
     headers = {"Host": "localhost:5000", "Origin": "http://localhost:5000", "Sec-Fetch-Site": "same-origin"}
     assert client.get("/v1/simulations", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_page_under_a_name_of_ours_is_let_in_also_where_its_ingress_ends_tls(scheme: str) -> None:
+    page = environ(HTTP_HOST="lab.example", HTTP_ORIGIN=f"{scheme}://lab.example", HTTP_SEC_FETCH_SITE="same-origin")
+    assert judge(page, {"lab.example"}, "") is None
+    strange = page | {"HTTP_ORIGIN": f"{scheme}://lab.example.evil"}
+    assert isinstance(judge(strange, {"lab.example"}, ""), Forbidden)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
