@@ -226,7 +226,7 @@ def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
 def test_a_missing_namespace_is_named_or_made(own_cluster: Cluster, opened: Open, namespace: str) -> None:
     pattern = f"x{namespace[-20:].strip('-')}-{{project}}"
     mine = pattern.format(project="p1")
-    with pytest.raises(LaunchRefused, match=f"kubectl create namespace {mine}"):
+    with pytest.raises(NotGranted, match=f"kubectl create namespace {mine}"):
         opened(namespace=pattern).submit(idle(project="p1"))
     executor = opened(namespace=pattern, create_namespaces=True)
     executor.submit(idle(project="p1"))

@@ -56,7 +56,7 @@ def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: st
             NotGranted,
             "may not create jobsets.jobset.x-k8s.io in ns",
         ),
-        (404, 'namespaces "ns" not found', LaunchRefused, "kubectl create namespace ns"),
+        (404, 'namespaces "ns" not found', NotGranted, "kubectl create namespace ns"),
         (422, 'JobSet "x" is invalid: spec: no', LaunchRefused, "JobSet"),
         (400, 'admission webhook "a" denied the request: no sims on Sunday', LaunchRefused, "no sims on Sunday"),
     ],

@@ -26,8 +26,8 @@ def error_of(refused: Refused, namespace: str) -> PlatformError:
         return NotGranted(
             f"The platform's account may not {right['verb']} {what} in {namespace}; grant it that: {said}"
         )
-    if missing_namespace(refused):
-        return LaunchRefused(
+    if missing_namespace(refused):  # whoever gives us rights there makes it, too
+        return NotGranted(
             f"The cluster has no namespace {namespace}. Create it (`kubectl create namespace {namespace}`), "
             "or set create_namespaces for this executor."
         )
