@@ -77,8 +77,8 @@ def judge(environ: "WSGIEnvironment", names: Collection[str], token: str) -> Pla
 def origins(scheme: str, host: str, authority: str) -> set[str]:
     """Return what pages of ours call their origin.
 
-    A name that we were given may be that of an ingress which ends TLS and asks us by plain HTTP; whoever can show a page
-    by https under that name is us. Loopback has no such thing before it, but may have somebody else's server.
+    A name that we were given may be that of an ingress which ends TLS and asks us by plain HTTP; whoever can show a
+    page by https under that name is us. Loopback has no such thing before it, but may have somebody else's server.
     """
     return {f"{scheme}://{authority}"} | ({f"https://{authority}"} if host not in LOOPBACK else set())
 
