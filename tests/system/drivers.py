@@ -67,12 +67,15 @@ class Drivers:
         model: bytes | None = None,
         packed: bytes | None = None,
         host: str = "127.0.0.1",
+        launched: bool = True,
     ) -> None:
         self._host = host
+        self._launched = launched
         self.database = Database(f"sqlite:///{folder / 'drivers.db'}")
         migrate(self.database)
         self.store = FilesystemStore(folder / "objects")
-        self.leases = _Understudied(self.database, self.store, LocalBell(), ttl=ttl)
+        self.bell = LocalBell()
+        self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl)
         self.asked: list[str] = []
         self._inside = surface.create(self.leases)
         self._server: _Server | None = None
@@ -112,14 +115,17 @@ class Drivers:
             "packed": packed,
         }
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}
-        launch = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
-        launch |= {"token_hash": hashed(TOKEN), "resources": json.dumps({"cpu": workers, "done": 0}), "created_at": 0.0}
+        self._row = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
+        self._row |= {"token_hash": "", "resources": json.dumps({"cpu": workers, "done": 0}), "created_at": 0.0}
+        self.database.write(lambda c: simulations.add(c, row | {"created_at": 0.0}, stage))
+        if self._launched:
+            self.launch()
 
-        def fill(c: Any) -> None:
-            simulations.add(c, row | {"created_at": 0.0}, stage)
-            launches.add(c, launch)
-
-        self.database.write(fill)
+    def launch(self, token: str = TOKEN, *, id: str = LAUNCH, token_hash: str = "") -> None:
+        """Write the launch down, as the dispatcher does, and ring for couriers that wait for it."""
+        self._row |= {"id": id, "token_hash": token_hash or hashed(token)}
+        self.database.write(lambda c: launches.add(c, self._row))
+        self.bell.announce(id)
 
     @property
     def url(self) -> str:
@@ -171,7 +177,7 @@ class Drivers:
         def end(c: Any) -> None:
             state = State(simulations.find(c, SIMULATION).state)
             simulations.move(c, SIMULATION, state, State.CANCELLING, 0.0)
-            launches.end(c, LAUNCH)
+            launches.end(c, self._row["id"])
 
         self.database.write(end)
 

@@ -34,10 +34,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
     made: list[Drivers] = []
 
-    def make(total: int, model: bytes = ZERO, **params: Any) -> Drivers:
+    def make(total: int, model: bytes = ZERO, *, launched: bool = True, **params: Any) -> Drivers:
         play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
         packed = playing.pack(datasets()["noop"].folder)
-        made.append(Drivers(tmp_path, total=total, play=play, model=model, packed=packed))
+        made.append(Drivers(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
         return made[-1]
 
     yield make
@@ -229,3 +229,60 @@ def test_a_courier_that_cannot_read_its_launch_takes_the_pod_with_it(
     assert one.courier.wait() == 76
     assert "cannot be read" in one.courier.said
     assert all(container.wait() in {0, 75} for container in (one.player, one.host))
+
+
+#: What a courier must know of its launch before there is one.
+NOOP = {"world": {"simulator": "noop", "package": None}}
+
+
+def waiting(one: Pod) -> None:
+    """Wait until its player and its host are at hand."""
+    until(lambda: len(one.player.children()) >= 2 and len(one.host.children()) >= 2)
+
+
+def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_launch(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(300, launched=False)
+    one = pod(at, warm=True, kit=NOOP)
+    waiting(one)
+    until(lambda: "wait" in at.asked)
+    assert at.asked == ["wait"], "it asks for nothing else, and is told nothing"
+    before = one.player.children()
+    at.launch()
+    work_off(one, at)
+    assert [container.wait() for container in one.containers] == [DONE] * 3, [each.said for each in one.containers]
+    assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(300)]
+    assert at.asked[0] == "wait" and "it waits for its launch" in one.courier.said and before
+
+
+def test_a_pod_that_waits_ends_at_once_when_told_to_and_all_of_it(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    one = pod(drivers(10, launched=False), warm=True, kit=NOOP)
+    waiting(one)
+    for container in one.containers:
+        container.send(signal.SIGTERM)
+    assert [container.wait(10.0) for container in one.containers] == [STOPPED, DONE, DONE]
+
+
+def test_a_pod_that_waits_outlives_those_it_waits_for(drivers: Callable[..., Drivers], pod: Callable[..., Pod]) -> None:
+    at = drivers(10, launched=False)
+    at.shut()
+    one = pod(at, warm=True, kit=NOOP)
+    waiting(one)
+    at.open()
+    until(lambda: "wait" in at.asked)
+    at.launch()
+    work_off(one, at)
+    assert one.courier.wait() == DONE and len(at.results()) == 10
+
+
+def test_a_pod_whose_launch_is_anothers_ends_without_a_word(
+    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+) -> None:
+    at = drivers(10, launched=False)
+    one = pod(at, warm=True, kit=NOOP)
+    at.launch(token="another")
+    assert one.courier.wait() == DONE and "401" in one.courier.said
+    assert set(at.asked) == {"wait"}

@@ -1,0 +1,162 @@
+"""Couriers that wait for their launch: woken by the bell or the clock, told what all are told, and bounded."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from api import launches as surface
+from core.domain.ids import hashed
+from core.domain.launches import Launch
+from core.errors import TooManyWaits
+from core.services.arrivals import Arrivals
+from core.services.bells import LocalBell
+from core.services.platform import Platform
+from tests.api.conftest import HERE, Driver
+from workers.executors.base import Waiting
+
+ID, TOKEN = "warm0123456789abcdef", "minted before"
+Ask = Callable[..., tuple[int, dict[str, str], Any]]
+
+
+@pytest.fixture
+def ask(platform: Platform) -> Ask:
+    application = surface.create(platform.leases)
+
+    def asked(path: str = f"/v1/launches/{ID}/wait", token: str = TOKEN) -> tuple[int, dict[str, str], Any]:
+        said: list[Any] = []
+        environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_AUTHORIZATION": f"Bearer {token}"}
+        body = b"".join(application(environ, lambda status, headers: said.extend((status, dict(headers)))))
+        return int(said[0].split()[0]), said[1], json.loads(body)
+
+    return asked
+
+
+@pytest.fixture
+def queued(driver: Driver, submitted: str) -> str:
+    """A simulation that is about to be launched."""
+    dispatch = driver.dispatch
+    (busy,) = dispatch.snapshot().busy
+    assert dispatch.admit(busy, HERE.name, ready=True)
+    return submitted
+
+
+@pytest.fixture
+def submitted(client: Any, model: str) -> str:
+    asked = {"dataset": "noop", "runtime": "python", "model": model, "scenarios": {"range": [0, 10]}}
+    answer = client.post("/v1/simulations", json=asked)
+    assert answer.status_code == HTTPStatus.CREATED, answer.json
+    id: str = answer.json["id"]
+    return id
+
+
+def launched(driver: Driver, offered: Waiting | None = None) -> Launch:
+    dispatch = driver.dispatch
+    (busy,) = dispatch.snapshot().busy
+    launch = dispatch.launch(busy, lambda _: offered)
+    assert launch is not None
+    return launch
+
+
+@contextmanager
+def waiting(ask: Ask, **asked: Any) -> Iterator[list[Any]]:
+    """Wait in a thread; what it was told is in the list once it has ended."""
+    told: list[Any] = []
+    thread = threading.Thread(target=lambda: told.append(ask(**asked)), daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    yield told
+    thread.join(30.0)
+    assert not thread.is_alive()
+
+
+def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(ask: Ask, driver: Driver, queued: str) -> None:
+    with waiting(ask) as told:
+        launch = launched(driver, Waiting(ID, hashed(TOKEN)))
+    assert launch.id == ID and not launch.token, "nobody but its couriers knows that"
+    ((status, _, said),) = told
+    assert status == 200 and said == ask(f"/v1/launches/{ID}")[2]
+    assert said["simulation"] == queued and said["model"]["format"] == "python"
+    assert ask()[0] == 200, "who comes later is told at once"
+
+
+def test_a_launch_with_another_token_is_not_told_of(ask: Ask, driver: Driver, queued: str) -> None:
+    with waiting(ask, token="guessed") as told:
+        launched(driver, Waiting(ID, hashed(TOKEN)))
+    assert told[0][0] == 401 and ask(token="guessed")[0] == 401
+
+
+def test_what_is_offered_twice_is_refused_and_a_launch_of_its_own_made(ask: Ask, driver: Driver, queued: str) -> None:
+    launched(driver, Waiting(ID, hashed(TOKEN)))
+    (lent,) = driver.dispatch.snapshot().launches
+    driver.dispatch.again(lent, "it was not to be", counted=False)
+    (busy,) = driver.dispatch.snapshot().busy
+    assert driver.dispatch.admit(busy, HERE.name, ready=True)
+    again = launched(driver, Waiting(ID, hashed(TOKEN)))
+    assert again.id != ID and again.token
+    assert driver.platform.leases.authenticate(again.id, again.token).simulation == queued
+    assert ask()[0] == 410, "the first one is over"
+
+
+def test_whoever_waits_in_vain_is_told_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surface, "WAIT", 0.05)
+    assert ask() == (200, ask()[1], {"retry_after": 0.0})
+
+
+def test_only_so_many_wait_at_once_and_the_rest_are_told_when_to_come_back(
+    ask: Ask, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrivals = Arrivals(platform.database, platform.bell, slots=1)
+    monkeypatch.setattr(platform.leases, "_arrivals", arrivals)
+    monkeypatch.setattr(surface, "WAIT", 1.0)
+    with waiting(ask) as told:
+        status, headers, said = ask(f"/v1/launches/{ID}0/wait")
+        assert status == 429 and headers["Retry-After"] == "2" and "Ask again" in said["detail"]
+    assert told[0][2] == {"retry_after": 0.0}
+    assert arrivals.wait(ID, 0.01) is False, "its place is free again"
+
+
+def test_without_a_bell_the_clock_wakes(platform: Platform, driver: Driver, queued: str) -> None:
+    arrivals = Arrivals(platform.database, LocalBell(), interval=0.05)
+    woken: list[bool] = []
+    thread = threading.Thread(target=lambda: woken.append(arrivals.wait(ID, 30.0)), daemon=True)
+    thread.start()
+    launched(driver, Waiting(ID, hashed(TOKEN)))
+    thread.join(30.0)
+    assert woken == [True]
+
+
+def test_those_that_wait_share_one_look_and_cost_none_without_a_cause(platform: Platform) -> None:
+    looks: list[int] = []
+    arrivals = Arrivals(platform.database, platform.bell, interval=60.0)
+    look = arrivals._look
+    arrivals._look = lambda ids: (looks.append(len(ids)), look(ids))[1]  # type: ignore[method-assign]
+    threads = [threading.Thread(target=arrivals.wait, args=(f"w{n}", 1.0), daemon=True) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        platform.bell.announce("somebody else")
+    for thread in threads:
+        thread.join(30.0)
+    assert [count for count in looks if count] == [1] * 8, "one look as each comes, and none for others' bells"
+
+
+def test_slots_are_given_back_however_a_wait_ends(platform: Platform) -> None:
+    arrivals = Arrivals(platform.database, platform.bell, slots=1)
+    for _ in range(3):
+        assert arrivals.wait(ID, 0.0) is False
+    with arrivals._place("another"), pytest.raises(TooManyWaits):
+        arrivals.wait(ID, 0.0)
+
+
+def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driver: Driver, queued: str) -> None:
+    launched(driver, Waiting(ID, hashed(TOKEN)))
+    with platform.database.read() as c:
+        row = c.execute(text("SELECT simulation_id, token_hash, state FROM launches")).one()
+    assert tuple(row) == (queued, hashed(TOKEN), "live")

@@ -1,0 +1,147 @@
+"""Pods that wait for a launch, on a real cluster: used, marked, replaced, and gone when nobody wants them."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.domain.launches import Launch, Phase
+from datasets import playing
+from datasets.catalogue import datasets
+from tests.cluster.cluster import Cluster
+from tests.cluster.test_kubernetes_executor import Open, left
+from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
+from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.contracts.test_executor import MODEL, launch_of, until
+from tests.system.drivers import SIMULATION, Drivers
+from workers.executors.base import Missed, Taken, Waiting
+from workers.executors.kubernetes import KubernetesExecutor
+
+NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}
+TASKS = 100_000
+
+
+@pytest.fixture
+def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+    """A simulation without a launch, where pods can ask for it."""
+    play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
+    play |= {"params": {"sleep_ms": 1}}
+    packed = playing.pack(datasets()["noop"].folder)
+    host = own_cluster.host_address
+    made = Drivers(tmp_path, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def owners(own_cluster: Cluster, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
+    """The labels of what there is, by launch."""
+
+    def look() -> dict[str, dict[str, str]]:
+        found = json.loads(own_cluster.kubectl("get", "jobsets", "-n", namespace, "-o", "json"))["items"]
+        return {one["metadata"]["labels"]["windtunnel/launch"]: one["metadata"]["labels"] for one in found}
+
+    return look
+
+
+def whole(executor: KubernetesExecutor, taken: dict[str, Taken] | None = None) -> None:
+    """Look after what waits until all of it does."""
+    until(lambda: executor.keep(taken or {}), 120)
+
+
+def take(executor: KubernetesExecutor, drivers: Drivers) -> tuple[Launch, Waiting]:
+    """Do what a dispatcher does: write the launch down under the id of one that waits."""
+    asked = launch_of(drivers.url, simulation_id=SIMULATION, workers=1)
+    waiting = executor.waiting(asked)
+    assert waiting is not None
+    drivers.launch(id=waiting.id, token_hash=waiting.token_hash)
+    return replace(asked, id=waiting.id, token=""), waiting
+
+
+def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
+    own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
+) -> None:
+    executor = opened(warm=[NOOP], drivers_url=drivers.url)
+    before = executor.capacity()["cpu"]
+    assert executor.keep({}) is False and executor.strays([]) == []
+    assert executor.capacity()["cpu"] == before - 1, "what waits holds its cores"
+    assert executor.waiting(launch_of(drivers.url)) is None, "it is not ready yet"
+    whole(executor)
+    until(lambda: "wait" in drivers.asked)
+    (first,) = owners()
+
+    launch, waiting = take(executor, drivers)
+    assert waiting.id == first and executor.waiting(launch_of(drivers.url)) is None
+    began = time.monotonic()
+    until(lambda: "report" in drivers.asked)
+    print(f"first results {time.monotonic() - began:.3f} s after the row")
+    executor.submit(launch)
+    executor.submit(launch)
+    assert executor.observe([first])[first].phase is Phase.RUNNING
+    labels = owners()[first]
+    assert (labels["windtunnel/simulation"], labels["windtunnel/attempt"]) == (SIMULATION, "1")
+    assert "windtunnel/warm" not in labels
+
+    whole(executor, {first: Taken(SIMULATION, 1, 1)})
+    assert len(owners()) == 2 and executor.strays([first]) == [] and executor.strays([]) == [first]
+    drivers.cancel()
+    until(lambda: executor.observe([first])[first].phase is Phase.ENDED)
+    executor.cancel(first)
+    assert opened(drivers_url=drivers.url).keep({}) is True
+    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing waits where nobody asks for it")
+
+
+def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
+    own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
+) -> None:
+    executor = opened(warm=[NOOP], drivers_url=drivers.url)
+    whole(executor)
+    launch, _ = take(executor, drivers)  # and it dies
+    until(lambda: "report" in drivers.asked)
+
+    successor = opened(warm=[NOOP], drivers_url=drivers.url)
+    taken = {launch.id: Taken(SIMULATION, 1, 2)}
+    assert successor.strays(list(taken)) == []
+    whole(successor, taken)
+    assert successor.observe([launch.id])[launch.id].phase is not Phase.ENDED
+    assert owners()[launch.id]["windtunnel/simulation"] == SIMULATION
+    other = successor.waiting(launch_of(drivers.url))
+    assert other is not None and other.id != launch.id
+
+    def at_work() -> int:
+        selector = f"windtunnel/launch={launch.id}"
+        said = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "name")
+        return len(said.split())
+
+    until(lambda: at_work() == 2)
+    drivers.cancel()
+    for id in successor.strays([]):
+        successor.cancel(id)
+    assert opened(drivers_url=drivers.url).keep({}) is True
+    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
+
+
+def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
+    own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
+) -> None:
+    executor = opened(warm=[NOOP], drivers_url=drivers.url)
+    whole(executor)
+    (first,) = owners()
+    own_cluster.kubectl("delete", "jobset", "-n", namespace, "--all", "--wait=true")
+    launch, _ = take(executor, drivers)
+    with pytest.raises(Missed):
+        executor.submit(launch)
+    executor.cancel(launch.id)
+    whole(executor)
+    assert first not in owners() and len(owners()) == 1
+    # Other images are other pods.
+    changed = opened(warm=[NOOP | {"pods": 2}], drivers_url=drivers.url, patience=60, seats=2)
+    kept = set(owners())
+    changed.keep({})
+    assert kept.isdisjoint(owners()) and len(owners()) == 2
+    opened(drivers_url=drivers.url).keep({})
+    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")

@@ -1,0 +1,132 @@
+"""Launches that wait for their simulations, as the dispatcher deals with them: used once, replaced, lost by nobody."""
+
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from core.domain.ids import hashed
+from core.domain.launches import Launch, Phase, Sighting
+from core.domain.states import State
+from tests.contracts.test_dispatcher import House, Wilful
+from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
+from workers import site
+from workers.executors.base import Missed, Taken, Waiting, Warm
+
+TOKEN = "minted before"
+
+
+class Warmed(Wilful):
+    """A place where launches wait: those in ``reserve``, by id."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.reserve: list[str] = []
+        self.marked: dict[str, Taken] = {}
+        self.looks = 0
+        self.gone = False
+
+    def keep(self, taken: Mapping[str, Taken]) -> bool:
+        self._answer()
+        self.looks += 1
+        self.marked = {id: one for id, one in taken.items() if id.startswith("warm")}
+        for id in self.marked:
+            self._sightings.setdefault(id, Sighting(id=id, phase=Phase.RUNNING))
+        return bool(self.reserve)
+
+    def waiting(self, launch: Launch) -> Waiting | None:
+        return Waiting(self.reserve.pop(0), hashed(TOKEN)) if self.reserve else None
+
+    def submit(self, launch: Launch) -> None:
+        if self.gone and not launch.token:
+            raise Missed("it is gone")
+        super().submit(launch)
+
+
+@pytest.fixture
+def warmed(house: House, monkeypatch: pytest.MonkeyPatch) -> Warmed:
+    monkeypatch.setattr(site, "LATER", 0.05)
+    place = Warmed("east")
+    assert isinstance(place, Warm) and not isinstance(house.west, Warm)
+    house.east = house.sites["east"].executor = place
+    return place
+
+
+def submit(house: House) -> str:
+    return house.submit(placement={"executor": "east"})
+
+
+def play(house: House, id: str) -> None:
+    """Play a simulation to its end with the token that only its couriers know."""
+    known = house.platform.leases.authenticate(id, TOKEN)
+    house.play(Launch(**{**_blank(id), "simulation_id": known.simulation}))
+    house.end(known.simulation)
+
+
+def _blank(id: str) -> dict[str, object]:
+    words = dict.fromkeys(("url", "runtime", "format", "dataset", "version", "model_digest", "model_key"), "")
+    return {"id": id, "attempt": 1, "workers": 1, "token": TOKEN, **words}
+
+
+def test_what_waits_is_taken_and_looked_after_soon(house: House, warmed: Warmed) -> None:
+    house.until(lambda: warmed.looks)
+    warmed.reserve = ["warm1"]
+    first, second = submit(house), submit(house)
+    at, launch = house.launch(first)
+    assert (at, launch.id, launch.token) == (warmed, "warm1", "")
+    before = warmed.looks
+    house.until(lambda: warmed.looks > before)
+    play(house, "warm1")
+    _, launch = house.launch(second)
+    assert launch.id != "warm1" and launch.token, "there was no other"
+    house.play(launch)
+    house.end(second)
+    assert "warm1" not in warmed.launches
+
+
+def test_instead_of_what_is_gone_another_is_made_at_once(house: House, warmed: Warmed) -> None:
+    warmed.gone, warmed.reserve = True, ["warm1", "warm2"]
+    id = submit(house)
+    house.until(lambda: any(one.simulation_id == id for one in warmed.launches.values()))
+    _, launch = house.launch(id)
+    assert launch.token and not warmed.reserve
+    house.play(launch)
+    house.end(id)
+
+
+def test_a_dispatcher_that_dies_before_it_could_mark_it_loses_nothing(house: House, warmed: Warmed) -> None:
+    id = submit(house)
+    dispatch = house.dispatcher._dispatch
+    (busy,) = dispatch.snapshot().busy
+    assert dispatch.admit(busy, "east", ready=True)
+    (busy,) = dispatch.snapshot().busy
+    assert dispatch.launch(busy, lambda _: Waiting("warm1", hashed(TOKEN))) is not None  # and here it is killed
+    warmed._sightings["warm1"] = Sighting(id="warm1", phase=Phase.RUNNING)
+    house.until(lambda: warmed.marked)
+    assert warmed.marked == {"warm1": Taken(id, 1, 2)}
+    play(house, "warm1")
+
+
+def test_what_is_offered_again_after_its_end_is_not_used_again(house: House, warmed: Warmed) -> None:
+    warmed.reserve = ["warm1"]
+    submit(house)
+    house.until(lambda: "warm1" in warmed.launches)
+    play(house, "warm1")
+    warmed.reserve = ["warm1"]
+    again = submit(house)
+    _, launch = house.launch(again)
+    assert launch.id != "warm1"
+    house.play(launch)
+    house.end(again)
+
+
+def test_while_something_lacks_it_is_looked_after_more_and_more_rarely(house: House, warmed: Warmed) -> None:
+    at = house.sites["east"]
+    house.until(lambda: warmed.looks >= 4)
+    rest = at._lacking
+    assert rest >= 8 * 0.05 and at.keeping is None
+    warmed.reserve = ["warm1"]
+    at.keep_soon()
+    house.until(lambda: at._keep_at - time.monotonic() > 30)
+    assert at._lacking == 0.05, "all of it is there"
+    assert house.state(submit(house)) is State.QUEUED

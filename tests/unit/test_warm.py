@@ -1,0 +1,171 @@
+"""Which pods wait, which go, and who gets which: decisions over values, no cluster."""
+
+import base64
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from core.domain.ids import hashed
+from core.domain.launches import Gang, Launch, Phase, Placement
+from tests.unit.crds import complaints
+from tests.unit.launch_samples import ALL, BARE, launch
+from workers.executors.kubernetes import manifests, names, warm
+from workers.executors.kubernetes.objects import JOBSET, TOKEN_HASH, WARM, Metadata, Owner, Reference
+from workers.executors.kubernetes.options import Options, parse
+
+ASKED = {"runtime": "python", "dataset": "noop", "pods": 2}
+URL = "http://drivers:1"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def options(*asked: dict[str, Any], **others: Any) -> Options:
+    return parse({"images": {"tag": "abc"}, "warm": list(asked or [ASKED]), **others})
+
+
+def wanted(*asked: dict[str, Any], **others: Any) -> dict[str, warm.Wish]:
+    return warm.wishes(options(*asked, **others), ALL, URL)
+
+
+def noop(**changes: Any) -> Launch:
+    return launch(**{"runtime": "python", "format": "python", "dataset": "noop", "project": "default", **changes})
+
+
+def one(id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h") -> warm.Seen:
+    return warm.Seen(id, digest, token_hash, JOBSET, "ns", NOW - timedelta(seconds=age), phase)
+
+
+def planned(
+    there: list[warm.Seen], wishes: dict[str, warm.Wish], taken: Collection[str] = (), given: Collection[str] = ()
+) -> warm.Plan:
+    return warm.plan(there, wishes, taken=taken, given=given)
+
+
+def ids(some: Collection[warm.Seen]) -> list[str]:
+    return [each.id for each in some]
+
+
+def test_what_lacks_is_made_and_only_what_is_ready_is_given_out() -> None:
+    wishes = wanted()
+    (digest,) = wishes
+    first = planned([], wishes)
+    assert len(first.lacking) == 2 and not first.ready and not first.whole
+    starting = planned([one("a", digest), one("b", digest, Phase.STARTING)], wishes)
+    assert ids(starting.ready) == ["a"] and not starting.lacking and not starting.whole
+    whole = planned([one("a", digest, age=1), one("b", digest, age=9)], wishes)
+    assert ids(whole.ready) == ["b", "a"] and whole.whole, "the oldest goes first"
+
+
+def test_what_is_too_many_ended_unknown_or_made_otherwise_goes() -> None:
+    wishes = wanted()
+    (digest,) = wishes
+    there = [
+        one("old", digest, age=90),
+        one("new", digest, age=10),
+        one("starting", digest, Phase.STARTING, age=99),
+        one("ended", digest, Phase.ENDED),
+        one("otherwise", "0" * 16),
+        one("tokenless", digest, token_hash=""),
+    ]
+    plan = planned(there, wishes)
+    assert ids(plan.ready) == ["old", "new"] and plan.whole
+    assert sorted(ids(plan.dropped)) == ["ended", "otherwise", "starting", "tokenless"]
+
+
+def test_nothing_stays_where_nothing_is_asked_for() -> None:
+    plan = planned([one("a", "0" * 16)], {})
+    assert ids(plan.dropped) == ["a"] and plan.whole
+
+
+def test_what_was_taken_is_marked_and_replaced_and_what_was_given_in_vain_goes() -> None:
+    wishes = wanted()
+    (digest,) = wishes
+    plan = planned([one("taken", digest), one("vain", digest)], wishes, taken={"taken"}, given={"taken", "vain"})
+    assert ids(plan.marked) == ["taken"] and ids(plan.dropped) == ["vain"] and len(plan.lacking) == 2
+
+
+def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
+    wishes = wanted()
+    (digest,) = wishes
+    there = [one("a", digest), one("b", digest)]
+    reserve = warm.Reserve()
+    assert reserve.take(noop()) is None, "nobody has looked yet"
+    reserve.fill(planned(there, wishes), wishes, there)
+    for unfit in ({"project": "red"}, {"dataset": "car_street"}, {"version": "0"}, {"runtime": "onnx"}):
+        assert reserve.take(noop(**unfit)) is None
+    assert reserve.take(noop(placement=Placement(cpu=2))) is None
+    assert reserve.take(noop(gang=Gang(size=2))) is None
+    found = [reserve.take(noop(placement=Placement(executor="west"), workers=9)), reserve.take(noop())]
+    assert [each and (each.id, each.token_hash) for each in found] == [("a", "h"), ("b", "h")]
+    assert reserve.take(noop()) is None and set(reserve.given) == {"a", "b"}
+    reserve.fill(planned([], wishes), wishes, [])
+    assert not reserve.given, "what is gone need not be remembered"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"images": {"tag": "newer"}}, {"drivers_url": "http://elsewhere"}, {"seats": 2}, {"node_selector": {"pool": "b"}}],
+)
+def test_other_images_or_options_make_what_waits_of_no_use(others: dict[str, Any]) -> None:
+    assert wanted().keys().isdisjoint(wanted(**others))
+    assert wanted().keys() == wanted().keys() and wanted().keys() == wanted(ASKED | {"pods": 7}).keys()
+
+
+def test_the_same_asked_for_twice_is_asked_for_in_sum() -> None:
+    (wish,) = wanted(ASKED, ASKED | {"pods": 3, "format": "python"}).values()
+    assert wish.pods == 5
+
+
+@pytest.mark.parametrize("served", [ALL, BARE])
+def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: manifests.Served) -> None:
+    (wish,) = warm.wishes(options(), served, URL).values()
+    made, token_hash = wish.one()
+    other, _ = wish.one()
+    assert made.id != other.id and made.token != other.token and token_hash == hashed(made.token)
+    assert names.owner(made.id) == f"wt-{made.id}" and len(made.id) <= 40 and made.id.isalnum()
+    objects = manifests.of(made, options(), served, kit=wish.kit)
+    assert [complaint for each in objects for complaint in complaints(each)] == []
+    secret = next(each for each in objects if each["kind"] == "Secret")
+    told = json.loads(base64.b64decode(secret["data"]["launch.json"]))
+    assert told["warm"] is True and told["url"] == URL
+    assert told["kit"] == {
+        "format": "python",
+        "isolation": "launch",
+        "world": {"simulator": "noop", "package": None},
+    }
+    cold = manifests.of(replace(made, token=""), options(), served)
+    plain = next(each for each in cold if each["kind"] == "Secret")
+    assert "warm" not in json.loads(base64.b64decode(plain["data"]["launch.json"]))
+
+
+def test_only_what_carries_the_label_waits_and_what_leaves_does_not() -> None:
+    def owner(**changes: Any) -> Owner:
+        labels = {"windtunnel/launch": "a", WARM: "d"}
+        given = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
+        return Owner(metadata=Metadata(**{**given, **changes}))
+
+    (found,) = warm.seen([(JOBSET, owner())])
+    assert (found.id, found.digest, found.token_hash, found.made) == ("a", "d", "h", NOW)
+    assert warm.seen([(JOBSET, owner(labels={"windtunnel/launch": "a"}))]) == []
+    assert warm.seen([(JOBSET, owner(deletion_timestamp=NOW))]) == []
+    assert warm.seen([(JOBSET, owner(owner_references=(Reference(kind="Node"),)))])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"runtime": "python", "dataset": "noop", "pods": 0}, "pods is at least 1 and at most"),
+        ({"runtime": "python", "dataset": "noop", "pods": 101}, "pods is at least 1 and at most"),
+        ({"runtime": "cobol", "dataset": "noop"}, "no runtime 'cobol'"),
+        ({"runtime": "python", "dataset": "nothing"}, "no dataset 'nothing'"),
+        ({"runtime": "python", "dataset": "noop", "format": "onnx"}, "python has no format 'onnx'"),
+        ({"runtime": "python", "dataset": "noop", "pod": 1}, "have no warm: 'pod'"),
+        ({"runtime": "python"}, "dataset"),
+    ],
+)
+def test_what_could_never_be_used_is_not_kept_warm(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        options(given)
