@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cluster_driving, cluster_first, cluster_size
+from benchmarks import cluster_driving, cluster_first, cluster_size, cluster_warm
 from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import Installed
@@ -25,6 +25,7 @@ def measure() -> dict[str, Any]:
         cluster_first.install(installed)
         found: dict[str, Any] = {"install": time.perf_counter() - began}
         found["first"] = cluster_first.measure(cluster, installed)
+        found["warm"] = cluster_warm.measure(cluster, installed)
         found["driving"] = cluster_driving.measure(cluster)
     with Cluster(grace=GRACE) as cluster:
         cluster.jobset()
@@ -35,8 +36,8 @@ def measure() -> dict[str, Any]:
 
 
 def section(found: Figures) -> str:
-    """Show what there is of the four."""
-    parts = {"large": _large, "many": _many, "first": _first, "driving": _driving}
+    """Show what there is of the five."""
+    parts = {"large": _large, "many": _many, "first": _first, "warm": _warm, "driving": _driving}
     return "\n\n".join(text for name, shown in parts.items() if name in found for text in shown(found[name]))
 
 
@@ -120,6 +121,19 @@ def _first(found: Figures) -> list[str]:
         f"Others {found['others']:.0%}.",
         table(["step", "p50", "p90", "since the one before"], rows),
         aim("under 300 ms beyond the bare Job's own start", found["beyond_job"]["p50"] < 0.3),
+    ]
+
+
+def _warm(found: Figures) -> list[str]:
+    rows = [
+        [title, *(milliseconds(found[name][part]) for part in ("p50", "p90", "max"))]
+        for name, title in (("first", "first result"), ("last", "last result of ten"))
+    ]
+    return [
+        "**The same POST with a pod kept warm** for python on noop (the option `warm`), one at a time: the next POST "
+        f"comes once another waits; {found['first']['runs']} runs. Others {found['others']:.0%}.",
+        table(["step", "p50", "p90", "max"], rows),
+        aim("under 500 ms in all", found["first"]["p50"] < 0.5),
     ]
 
 

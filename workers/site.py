@@ -18,8 +18,9 @@ SHORTEST, LONGEST = 0.2, 30.0
 PATIENCE = 1.0
 #: Seconds between two searches for what nobody knows of, and two looks at what waits there, all of which does.
 COMBING = 60.0
-#: Seconds until what was taken of that is replaced, for whoever took it begins now; and first look after what lacks.
-LATER = 1.0
+#: Seconds until what was taken of that is replaced, for whoever took it begins now; and between looks after what
+#: lacks, so many of them; then twice as long each time.
+LATER, EAGER = 1.0, 10
 
 
 class Site:
@@ -34,7 +35,7 @@ class Site:
         self._try_at = 0.0
         self._comb_at = 0.0
         self._keep_at = 0.0
-        self._lacking = LATER
+        self._looks = 0
         self._refusals = 0
         self._shut_until = 0.0
         self._thread = ThreadPoolExecutor(1, f"site-{context.name}")
@@ -84,13 +85,14 @@ class Site:
         return warm if time.monotonic() >= self._keep_at else None
 
     def kept(self, whole: bool) -> None:
-        """What waits was looked after: the next time soon, and later each time, while not all of it is there."""
-        self._lacking = LATER if whole else min(COMBING, 2 * self._lacking)
-        self._keep_at = time.monotonic() + (COMBING if whole else self._lacking)
+        """What waits was looked after: while not all of it is there the next time soon, and in the end rarely."""
+        self._looks = 0 if whole else self._looks + 1
+        pause = LATER * 2.0 ** max(0, self._looks - EAGER)
+        self._keep_at = time.monotonic() + (COMBING if whole else min(COMBING, pause))
 
     def keep_soon(self) -> None:
         """Somebody took what waited."""
-        self._lacking = LATER
+        self._looks = 0
         self._keep_at = time.monotonic() + LATER
 
     def do(self, work: Callable[[], None]) -> None:
