@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -204,12 +205,22 @@ def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) ->
     return open_executor("slurm", {"conf": str(slurm.conf), **options}, here)
 
 
+@contextlib.contextmanager
+def slurm_alone() -> Iterator[Slurm]:
+    """A Slurm in a folder with a short name: its sockets' names have to fit into 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
+        made = Slurm(Path(folder))
+        try:
+            yield made
+        finally:
+            made.close()
+
+
 @pytest.fixture(scope="module")
-def shared_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+def shared_slurm() -> Iterator[Slurm]:
     """One Slurm for the tests of a file."""
-    made = Slurm(tmp_path_factory.mktemp("slurm"))
-    yield made
-    made.close()
+    with slurm_alone() as made:
+        yield made
 
 
 @pytest.fixture
@@ -221,11 +232,10 @@ def slurm(shared_slurm: Slurm) -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def own_slurm(tmp_path: Path) -> Iterator[Slurm]:
+def own_slurm() -> Iterator[Slurm]:
     """A Slurm that a test may break."""
-    made = Slurm(tmp_path / "slurm")
-    yield made
-    made.close()
+    with slurm_alone() as made:
+        yield made
 
 
 if __name__ == "__main__":

@@ -200,7 +200,8 @@ class Host:
             raise TimedOut("the host does not read") from None
         except OSError:
             raise Crashed("the model's process ended") from None
-        self._send(frame[sent:])
+        if sent < len(frame):  # else nothing more is sent: a host that said no may be gone, and what it said counts
+            self._send(frame[sent:])
         try:
             answer: Loaded | Error = _loaded.decode(self._small(time.monotonic() + LOAD))
         except (msgspec.MsgspecError, RecursionError):

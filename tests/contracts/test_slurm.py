@@ -92,7 +92,7 @@ def test_a_restarted_controller_finds_the_launch_again(own_slurm: Slurm, tmp_pat
     executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done", patience=3)
     executor.submit(launch_of())
     comes(executor, Phase.RUNNING)
-    own_slurm.stop("slurmctld")
+    own_slurm.stop("slurmctld", sign=signal.SIGTERM)
     with pytest.raises(OSError):
         executor.observe([ID])
     own_slurm.start("slurmctld")
@@ -106,7 +106,7 @@ def test_what_ended_while_the_controller_was_away_has_ended_well(own_slurm: Slur
     executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done")
     executor.submit(launch_of())
     comes(executor, Phase.RUNNING)
-    own_slurm.stop("slurmctld")
+    own_slurm.stop("slurmctld", sign=signal.SIGTERM)
     (tmp_path / "go").touch()
     folder = tmp_path / "home/slurm/slurm" / ID
     until(lambda: len(list(folder.glob("task.*/exit"))) == 2)
@@ -292,7 +292,7 @@ def test_what_slurm_has_forgotten_has_ended_and_is_not_submitted_again(own_slurm
     executor = opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
     comes(executor, Phase.RUNNING)
-    own_slurm.stop("slurmctld")
+    own_slurm.stop("slurmctld", sign=signal.SIGTERM)
     for process in own_slurm.processes():
         if b"slurmstepd" in Path(f"/proc/{process}/cmdline").read_bytes():
             os.kill(process, signal.SIGKILL)

@@ -53,6 +53,8 @@ def at_home(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: in
     for cluster in resources["clusters"]:
         ports = nodes if cluster["name"] == "scs" else [admin]
         cluster["connect_timeout"] = PATIENCE
+        # Else its threads learn up to a second late that a node is well, and meanwhile send keys elsewhere.
+        cluster.setdefault("common_lb_config", {})["update_merge_window"] = "0s"
         for check in cluster.get("health_checks", []):
             check["timeout"] = PATIENCE
         cluster["load_assignment"]["endpoints"] = [
@@ -128,6 +130,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         )
         try:
             until(lambda: well(made), 60, "Envoy serves")
+            until(lambda: settled(made), 60, "all of Envoy's threads know the nodes")
             yield made
         finally:
             process.terminate()
@@ -142,6 +145,13 @@ def well(house: House) -> bool:
         return False
     wanted = f'envoy_cluster_membership_healthy{{envoy_cluster_name="scs"}} {NODES}'
     return status == 200 and wanted in text
+
+
+def settled(house: House) -> bool:
+    """Tell whether every thread leads a key to the same node: connections go now to one, now to the other."""
+    keys = [f"settled/{number}" for number in range(20)]
+    puts = [house.ask("PUT", key, b"x").status for key in keys for _ in range(4)]
+    return set(puts) == {201} and all(len(house.holders(key)) == 1 for key in keys)
 
 
 def test_a_key_reaches_the_cache_as_it_was_sent(house: House) -> None:

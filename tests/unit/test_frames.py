@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -202,3 +203,28 @@ def test_large_numbers_are_finite() -> None:
     largest: Any = np.finfo(np.float64).max
     assert frames.finite(np.array([largest, largest]))
     assert frames.finite(np.array([1, 2], np.int64))
+
+
+class Hasty(socket.socket):
+    """Our end of a host that has answered and gone before `sendmsg` comes back."""
+
+    there: socket.socket
+    seq: int
+
+    def sendmsg(self, *arguments: Any) -> int:
+        sent = super().sendmsg(*arguments)
+        self.there.recv(1 << 16)
+        self.there.send(framed(("error", self.seq, "no model at all", "failed")))
+        self.there.close()
+        return sent
+
+
+def test_a_host_that_says_no_and_is_gone_at_once_is_heard(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    hasty = Hasty(fileno=ours.detach())
+    hasty.there = theirs
+    host = Host(hasty, INTERFACE, batch=1, deadline=0.5)
+    hasty.seq = host._seq + 1
+    with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
+        host.load("any", {}, model.fileno())
+    host.close()
