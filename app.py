@@ -134,8 +134,11 @@ def create_api() -> "Flask":
     return create_flask(open_platform(settings, confinement), settings, confinement)
 
 
-def create_drivers() -> "WSGIApplication":
-    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``."""
+def create_drivers(at_end: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":
+    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``.
+
+    ``at_end`` is told what to do once the process is to end.
+    """
     from api import launches
     from core.services.leases import Leases
     from workers.queue import RedisBell, embedded
@@ -143,4 +146,6 @@ def create_drivers() -> "WSGIApplication":
     settings = Settings.from_env(os.environ)
     bell = RedisBell(settings.redis_url or embedded(settings.run_dir))
     ttl = settings.lease_ttl.total_seconds()
-    return launches.create(Leases(Database(settings.database), store_of(settings), bell, ttl=ttl))
+    leases = Leases(Database(settings.database), store_of(settings), bell, ttl=ttl)
+    at_end(leases.dismiss)
+    return launches.create(leases)

@@ -206,8 +206,9 @@ def create_drivers() -> "WSGIApplication":
     """Build the couriers' surface in granian's worker."""
     _settle("drivers")
     import app
+    from workers.servers import at_end
 
-    return app.create_drivers()
+    return app.create_drivers(at_end)
 
 
 def _settle(name: str) -> None:

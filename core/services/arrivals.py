@@ -28,6 +28,7 @@ class Arrivals:
         self._bell = bell
         self._slots = slots
         self._interval = interval
+        self._closed = False
         self._changed = threading.Condition()
         self._waiting: dict[str, int] = {}
         self._arrived: set[str] = set()
@@ -41,12 +42,21 @@ class Arrivals:
         with self._place(id):
             self._look([id])  # it may have come just before we were to be woken
             with self._changed:
-                return self._changed.wait_for(lambda: id in self._arrived, timeout)
+                self._changed.wait_for(lambda: id in self._arrived or self._closed, timeout)
+                if self._closed:
+                    raise TooManyWaits(retry_after=PAUSE)
+                return id in self._arrived
+
+    def close(self) -> None:
+        """Let nobody wait any more: they hold up the end of a server that waits for its answers."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     @contextmanager
     def _place(self, id: str) -> Iterator[None]:
         with self._changed:
-            if sum(self._waiting.values()) >= self._slots:
+            if self._closed or sum(self._waiting.values()) >= self._slots:
                 raise TooManyWaits(retry_after=PAUSE)
             self._waiting[id] = self._waiting.get(id, 0) + 1
             self._begin()

@@ -104,6 +104,10 @@ class Leases:
         """Block until there is a launch of this id; tell whether there is. Whose it is, ``authenticate`` says."""
         return self._arrivals.wait(launch_id, timeout)
 
+    def dismiss(self) -> None:
+        """Send whoever waits for a launch elsewhere: this process is to end."""
+        self._arrivals.close()
+
     def authenticate(self, launch_id: str, token: str) -> Known:
         """Return the launch if the token is its own; raise Unauthorized, or Gone once it is over."""
         known = self._known.get(launch_id)

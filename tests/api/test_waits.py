@@ -160,3 +160,9 @@ def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driv
     with platform.database.read() as c:
         row = c.execute(text("SELECT simulation_id, token_hash, state FROM launches")).one()
     assert tuple(row) == (queued, hashed(TOKEN), "live")
+
+
+def test_a_process_that_ends_sends_everybody_away(ask: Ask, platform: Platform) -> None:
+    with waiting(ask) as told:
+        platform.leases.dismiss()
+    assert told[0][0] == 429 and ask()[0] == 429

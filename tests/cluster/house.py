@@ -125,6 +125,26 @@ class Installed:
         """Bring the release to what it was told, also where somebody has taken some of it away."""
         self.helm("upgrade", "--install", RELEASE, str(CHART), "--values", "-", given=self._values)
 
+    def option(self, **options: Any) -> None:
+        """Change options of its executor, and wait until the roles have heard."""
+        executors = self._values["executors"]
+        cluster = executors["cluster"]
+        changed = cluster | {"options": cluster["options"] | options}
+        self._values = self._values | {"executors": executors | {"cluster": changed}}
+        self.upgrade()
+        self._settle()
+        self.until(lambda: self.ready, "the API answers")
+
+    def waiting(self) -> list[str]:
+        """Return the launches that wait for a simulation and whose pods are ready."""
+        selector = ["-n", PROJECT, "-l", "windtunnel/warm", "-o", "json"]
+        found = json.loads(self.cluster.kubectl("get", "jobsets", *selector))["items"]
+        return [
+            one["metadata"]["labels"]["windtunnel/launch"]
+            for one in found
+            if any(group.get("ready") for group in one.get("status", {}).get("replicatedJobsStatus", []))
+        ]
+
     def uninstall(self) -> None:
         """Take it away, and everything it had made."""
         if self._forward is not None:

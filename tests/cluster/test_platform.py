@@ -5,7 +5,7 @@ import subprocess
 
 import httpx
 
-from tests.cluster.house import Installed
+from tests.cluster.house import FINAL, PROJECT, Installed
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 
@@ -67,3 +67,26 @@ def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(pla
     found = [(one["status"], one["metrics"]) for one in platform.results(ended["id"])]
     assert found == [("ok", {"total": 11, "index": index}) for index in range(4)]
     platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+def test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more(platform: Installed) -> None:
+    platform.option(warm=[{"project": "default", "runtime": "python", "dataset": "noop"}])
+    platform.until(lambda: len(platform.waiting()) == 1, "a pod waits")
+    (first,) = platform.waiting()
+    path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets/wt-{first}"
+    asked = {"dataset": "noop", "runtime": "python", "params": {"sleep_ms": 5}, "scenarios": {"range": [0, 2000]}}
+    used: list[str] = []
+
+    def use() -> bool:
+        id = platform.submit(**asked, workers=1)
+        while (found := platform.get(f"/v1/simulations/{id}"))["state"] not in FINAL:
+            labels = (platform.cluster.get(path) or {"metadata": {"labels": {}}})["metadata"]["labels"]
+            used.extend([id] if labels.get("windtunnel/simulation") == id else [])
+        assert found["state"] == "succeeded", found["reason"]
+        assert [one["task"] for one in platform.results(id)] == list(range(2000))
+        return bool(used)
+
+    platform.until(use, "the dispatcher has seen that it is ready")
+    platform.until(lambda: platform.waiting() and first not in platform.waiting(), "another waits")
+    platform.option(warm=[])
+    platform.until(lambda: not platform.left(), "nothing waits where nobody asks for it")

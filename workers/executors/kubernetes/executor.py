@@ -60,6 +60,8 @@ REMEMBERED = 10_000
 UNSEEN = 5.0
 #: A list is good for so many times the seconds that it took: looking costs a tenth of a cluster's time at most.
 REST = 9.0
+#: Launches that are made to wait in one go: whoever submits meanwhile waits for that.
+AT_ONCE = 5
 #: Seconds between two looks whether a pod has begun to write a log; a pod that is silent so long is looked at again.
 LOOK, SILENCE = 0.5, 60.0
 
@@ -92,7 +94,10 @@ class KubernetesExecutor:
         if launch.id in self._gone:
             return
         if launch.id.startswith(warm.PREFIX):
-            self._occupy(launch.id, Taken(launch.simulation_id, launch.attempt, launch.workers))
+            try:
+                self._occupy(launch.id, Taken(launch.simulation_id, launch.attempt, launch.workers))
+            except OSError as error:  # its couriers are at work all the same, and `keep` marks it later
+                logger.warning("%s: %s could not be marked yet: %s", self.name, launch.id, error)
         else:
             self._begin(launch, manifests.of(launch, self._options, self._look.served()))
 
@@ -131,12 +136,13 @@ class KubernetesExecutor:
                 self._occupy(one.id, taken[one.id])
         for one in plan.dropped:
             self.cancel(one.id)
-        for wish in plan.lacking:
+        for wish in plan.lacking[:AT_ONCE]:
             try:
                 self._await(wish)
             except PlatformError as error:  # it is tried again; who submits meanwhile hears it, too
                 logger.warning("%s: no pod can wait for %s: %s", self.name, wish.fit, error.detail)
                 break
+        self.measures.waits(len(plan.ready), sum(wish.pods for wish in wanted.values()))
         return plan.whole
 
     def _await(self, wish: warm.Wish) -> None:
@@ -151,7 +157,10 @@ class KubernetesExecutor:
     def _occupy(self, id: str, taken: Taken) -> None:
         """Mark what waited as a simulation's. The mark is last: until then whoever looks next does all of it again."""
         if taken.workers > self._options.seats:
-            self.resize(id, taken.workers)
+            try:
+                self.resize(id, taken.workers)
+            except Unsupported:
+                raise Missed(f"What waited as {id} has no pods.") from None
         given = self._reserve.given.get(id)
         place = self._places.get(id) or (given and (given.kind, given.namespace))
         if not place:

@@ -36,6 +36,13 @@ class Measures:
             registry=self.registry,
         )
 
+        self._waiting = Gauge(
+            "windtunnel_cluster_waiting",
+            "Pods kept warm: those that are ready for a launch, and those that are wanted.",
+            ["context", "state"],
+            registry=self.registry,
+        )
+
     def called(self, verb: str, outcome: str, seconds: float) -> None:
         """Count a call."""
         self._calls.labels(self._context, verb, outcome).inc()
@@ -46,3 +53,8 @@ class Measures:
         found = Counted(one.phase for one in sightings)
         for phase in Phase:
             self._launches.labels(self._context, phase.value).set(found[phase])
+
+    def waits(self, ready: int, wanted: int) -> None:
+        """Note how many launches wait."""
+        for state, count in (("ready", ready), ("wanted", wanted)):
+            self._waiting.labels(self._context, state).set(count)
