@@ -49,10 +49,11 @@ static_resources:
                             timeout: 0s
                             hash_policy: [{header: {header_name: ":path"}}]
                             # Whoever stands in for a node that is away; without the predicate the key leads back to it.
+                            # Each further choice is a draw among all nodes: of two, so many all but never miss the other.
                             retry_policy:
                               retry_on: connect-failure
                               num_retries: 1
-                              host_selection_retry_max_attempts: 5
+                              host_selection_retry_max_attempts: 40
                               retry_host_predicate:
                                 - name: envoy.retry_host_predicates.previous_hosts
                                   typed_config:

@@ -135,3 +135,31 @@ def test_its_width_changes_while_it_runs(platform: Installed, running: str) -> N
     assert answer.status_code == 200, answer.text
     platform.until(lambda: len(pods()) == 1, "one pod is left")
     assert {one["metadata"]["name"] for one in pods()} < first, "it is one of those there were"
+
+
+def test_the_projects_namespace_is_deleted_and_made_again(platform: Installed, running: str) -> None:
+    platform.cluster.kubectl("delete", "namespace", PROJECT, timeout=120)
+    platform.until(lambda: gone(platform, running), "it waits for its namespace")
+    platform.upgrade()
+
+
+def gone(platform: Installed, id: str) -> bool:
+    """Tell whether a simulation waits for a place that is not there."""
+    return PROJECT in (platform.get(f"/v1/simulations/{id}")["reason"] or "")
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["its kubelet and runtime stop", "its power is cut"])
+def test_a_node_is_lost(own_cluster: Cluster, platform: Installed, undisturbed: list[Any], power: bool) -> None:
+    own_cluster.grow(2)
+    node = own_cluster.node(1)
+    with platform.only(node.name):
+        id = at_work(platform)
+    assert pod_of(platform, id)["spec"]["nodeName"] == node.name
+    node.cut() if power else node.stop()
+    try:
+        ends_as_played(platform, id, undisturbed)
+        node.wait(ready=False)
+    finally:
+        node.start()
+        node.wait()
+    platform.until(lambda: not platform.left(), "nothing is left of it")
