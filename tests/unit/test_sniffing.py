@@ -3,7 +3,6 @@
 import io
 import stat
 import struct
-import time
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -83,10 +82,8 @@ def test_a_zip_that_is_not_to_be_unpacked_is_refused_with_the_reason(what: str, 
     make, words = UNSAFE[what]
     path = tmp_path / "model.zip"
     path.write_bytes(make())
-    began = time.monotonic()
     with pytest.raises(BadArchive, match=words):
         sniff(path, "model.zip")
-    assert time.monotonic() - began < 1.0
 
 
 def told(tmp_path: Path, content: bytes, name: str | None = None) -> str | None:
