@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runtimes.harness.courier import BROKEN, DONE, TASK_PATIENCE, UNREACHABLE
+from runtimes.harness.courier import BROKEN, DONE, LAST_WORD, STOPPED, TASK_PATIENCE, UNREACHABLE
 from runtimes.harness.gang import LATE
 from runtimes.harness.lines import Lines, Played
 from runtimes.harness.peers import Line, Lost
@@ -41,6 +41,10 @@ PATIENCE, RESULT = 900.0, 64 << 10
 #: Seconds of results that make a report.
 FLUSH = 1.0
 _CREDENTIALS = struct.Struct("3i")
+
+
+class Stopped(Exception):
+    """We were told to end."""
 
 
 class Conductor:
@@ -60,7 +64,7 @@ class Conductor:
         self._held: tuple[Lease, int, int] | None = None  # the lease, the task it is at, and where it ends now
 
     def run(self) -> None:
-        """Lease, play, report, until there is nothing left. Raises Over, or Lost with the gang."""
+        """Lease, play, report, until there is nothing left. Raises Over, Lost with the gang, or Stopped."""
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         following: Answer | None = None
         while True:
@@ -85,10 +89,11 @@ class Conductor:
             self._hold(lease, task, stop)
             try:
                 played = self._perform(task)
-            except Lost as error:
+            except (Lost, Stopped) as error:
                 if len(lines):
                     self._report(lease, lines, following=False)
-                self._mourn(lease, task, str(error))
+                if isinstance(error, Lost):
+                    self._mourn(lease, task, str(error))
                 raise
             lines.add(self._plan.locate(task), {}, played)
             stop = self._end(stop)
@@ -135,6 +140,15 @@ class Conductor:
     def _mourn(self, lease: Lease, task: int, reason: str) -> None:
         said = {"driver": self._name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
         self._surface.death(said | {"task": task, "witness": True, "reason": f"the gang is lost: {reason}"})
+
+    def leave(self) -> None:
+        """Give back what is not played; nobody is to be blamed for it."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is not None:
+            lease = held[0]
+            surface = Surface(self._credentials, self._stop, patience=0.0, time_out=2 * LAST_WORD)
+            surface.leave([{"stage": lease.stage, "start": lease.start, "fence": lease.fence}])
 
     def _hold(self, lease: Lease, task: int, stop: int) -> None:
         with self._lock:
@@ -225,8 +239,19 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
         path, _ = Deliveries(credentials, threading.Event(), folder, cache).bring(files, model=None, dataset="none")
         name = "model.py" if document.get("format") == "python" else "model"
         leader.say(model=path, name=name)
-    Conductor(credentials, described, leader, document.get("name") or socket.gethostname()).run()
+    conductor = Conductor(credentials, described, leader, document.get("name") or socket.gethostname())
+    try:
+        conductor.run()
+    except Stopped:
+        conductor.leave()
+        raise
     return DONE, "there is no more work"
+
+
+def stop(*_: object) -> None:
+    """End in good order, once: wherever we are, what the other side has taken down is true."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Stopped("it was told to stop")
 
 
 def main() -> None:
@@ -236,11 +261,13 @@ def main() -> None:
     parser.add_argument("--posts", type=Path, required=True, help="the folder where the leader looks for us")
     given = parser.parse_args()
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    signal.signal(signal.SIGTERM, stop)
     try:
         code, reason = serve(json.loads(given.launch.read_bytes()), given.posts)
     except Over as error:
         code, reason = DONE, f"the launch is over ({error})"
+    except Stopped as error:
+        code, reason = STOPPED, str(error)
     except Lost as error:
         code, reason = LOST, f"the gang is lost: {error}"
     except (Unreachable, Unreadable) as error:

@@ -162,13 +162,30 @@ def test_a_program_that_takes_too_long_is_ended_and_the_gang_goes_on(begin: Begi
 def test_a_gang_that_loses_a_replica_ends_and_the_next_one_goes_on_where_it_was(begin: Begin) -> None:
     drivers, company = begin(3, slow=1, task_patience=10.0)
     first = company()
-    at = first.folder / "replica-1" / "scenario.json"
-    until = time.monotonic() + PATIENCE
-    while not (at.exists() and json.loads(at.read_text() or "{}").get("index") == 1) and time.monotonic() < until:
-        time.sleep(0.02)
+    at_the_slow_one(first)
     first.replicas[1].kill()
     assert first.exits() == (77, 1, [0, -9]), first.said
     drivers.give_back()
     second = company()
     assert settled(drivers, second) == (0, 0, [0, 0]), second.said
     assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
+
+
+def test_told_to_stop_a_gang_reports_what_it_has_played_and_gives_the_rest_back(begin: Begin) -> None:
+    drivers, company = begin(3, slow=1, task_patience=10.0)
+    first = company()
+    at_the_slow_one(first)
+    first.courier.terminate()
+    assert first.courier.wait(PATIENCE) == 143, first.said
+    assert [one["task"] for one in drivers.results()] == [0]
+    second = company()  # nobody waits for the first one's lease to run out
+    assert settled(drivers, second) == (0, 0, [0, 0]), second.said
+    assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
+
+
+def at_the_slow_one(company: Company) -> None:
+    """Wait until the gang is at the task that takes long."""
+    at = company.folder / "replica-1" / "scenario.json"
+    until = time.monotonic() + PATIENCE
+    while not (at.exists() and json.loads(at.read_text() or "{}").get("index") == 1) and time.monotonic() < until:
+        time.sleep(0.02)
