@@ -65,19 +65,24 @@ def launched(driver: Driver, offered: Waiting | None = None) -> Launch:
 
 
 @contextmanager
-def waiting(ask: Ask, **asked: Any) -> Iterator[list[Any]]:
+def waiting(platform: Platform, ask: Ask, **asked: Any) -> Iterator[list[Any]]:
     """Wait in a thread; what it was told is in the list once it has ended."""
     told: list[Any] = []
     thread = threading.Thread(target=lambda: told.append(ask(**asked)), daemon=True)
     thread.start()
-    time.sleep(0.1)
+    deadline = time.monotonic() + 30.0
+    while not platform.leases._arrivals._waiting:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     yield told
     thread.join(30.0)
     assert not thread.is_alive()
 
 
-def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(ask: Ask, driver: Driver, queued: str) -> None:
-    with waiting(ask) as told:
+def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(
+    platform: Platform, ask: Ask, driver: Driver, queued: str
+) -> None:
+    with waiting(platform, ask) as told:
         launch = launched(driver, Waiting(ID, hashed(TOKEN)))
     assert launch.id == ID and not launch.token, "nobody but its couriers knows that"
     ((status, _, said),) = told
@@ -86,13 +91,15 @@ def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(ask: Ask, driver:
     assert ask()[0] == 200, "who comes later is told at once"
 
 
-def test_a_launch_with_another_token_is_not_told_of(ask: Ask, driver: Driver, queued: str) -> None:
-    with waiting(ask, token="guessed") as told:
+def test_a_launch_with_another_token_is_not_told_of(platform: Platform, ask: Ask, driver: Driver, queued: str) -> None:
+    with waiting(platform, ask, token="guessed") as told:
         launched(driver, Waiting(ID, hashed(TOKEN)))
     assert told[0][0] == 401 and ask(token="guessed")[0] == 401
 
 
-def test_what_is_offered_twice_is_refused_and_a_launch_of_its_own_made(ask: Ask, driver: Driver, queued: str) -> None:
+def test_what_is_offered_twice_is_refused_and_a_launch_of_its_own_made(
+    platform: Platform, ask: Ask, driver: Driver, queued: str
+) -> None:
     launched(driver, Waiting(ID, hashed(TOKEN)))
     (lent,) = driver.dispatch.snapshot().launches
     driver.dispatch.again(lent, "it was not to be", counted=False)
@@ -114,8 +121,8 @@ def test_only_so_many_wait_at_once_and_the_rest_are_told_when_to_come_back(
 ) -> None:
     arrivals = Arrivals(platform.database, platform.bell, slots=1)
     monkeypatch.setattr(platform.leases, "_arrivals", arrivals)
-    monkeypatch.setattr(surface, "WAIT", 1.0)
-    with waiting(ask) as told:
+    monkeypatch.setattr(surface, "WAIT", 5.0)
+    with waiting(platform, ask) as told:
         status, headers, said = ask(f"/v1/launches/{ID}0/wait")
         assert status == 429 and headers["Retry-After"] == "2" and "Ask again" in said["detail"]
     assert told[0][2] == {"retry_after": 0.0}
@@ -163,6 +170,6 @@ def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driv
 
 
 def test_a_process_that_ends_sends_everybody_away(ask: Ask, platform: Platform) -> None:
-    with waiting(ask) as told:
+    with waiting(platform, ask) as told:
         platform.leases.dismiss()
     assert told[0][0] == 429 and ask()[0] == 429

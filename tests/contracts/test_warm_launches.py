@@ -45,7 +45,6 @@ class Warmed(Wilful):
 @pytest.fixture
 def warmed(house: House, monkeypatch: pytest.MonkeyPatch) -> Warmed:
     monkeypatch.setattr(site, "LATER", 0.05)
-    monkeypatch.setattr(site, "EAGER", 1)
     place = Warmed("east")
     assert isinstance(place, Warm) and not isinstance(house.west, Warm)
     house.east = house.sites["east"].executor = place
@@ -120,10 +119,20 @@ def test_what_is_offered_again_after_its_end_is_not_used_again(house: House, war
     house.end(again)
 
 
-def test_while_something_lacks_it_is_looked_after_more_and_more_rarely(house: House, warmed: Warmed) -> None:
-    at = house.sites["east"]
-    house.until(lambda: warmed.looks >= 4)
-    assert at._keep_at - time.monotonic() > 3 * 0.05 and at.keeping is None
-    warmed.reserve = ["warm1"]
+def test_while_something_lacks_it_is_looked_after_often_and_in_the_end_rarely(
+    house: House, warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In seconds so long that none of them passes."""
+    for name, value in (("LATER", 1000.0), ("EAGER", 3), ("COMBING", 10_000.0)):
+        monkeypatch.setattr(site, name, value)
+    at, pauses = house.sites["east"], []
+    for _ in range(8):
+        at.kept(False)
+        pauses.append(round(at._keep_at - time.monotonic(), -3))
+    assert pauses == [1000, 1000, 1000, 2000, 4000, 8000, 10_000, 10_000] and at.keeping is None
     at.keep_soon()
-    house.until(lambda: at._keep_at - time.monotonic() > 30)
+    assert round(at._keep_at - time.monotonic(), -3) == 1000
+    at.kept(True)
+    assert round(at._keep_at - time.monotonic(), -3) == 10_000
+    at.kept(False)
+    assert round(at._keep_at - time.monotonic(), -3) == 1000
