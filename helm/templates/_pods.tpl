@@ -64,7 +64,7 @@ exec: {command: [{{ .root.Values.image.python | quote }}, -m, workers.heart, {{ 
 
 {{/*
 A role's Deployment, service account and disruption budget. Call with a dict: root, component, role (of `workers`),
-values, port (a setting's name, or none), probe (path, or none), account (whether it speaks to the API server),
+values, port (a setting's name, or none), probe (path, or none), metrics (a port, or none), account (whether it speaks to the API server),
 env and mounts and volumes (YAML, or none).
 */}}
 {{- define "windtunnel.role" -}}
@@ -160,6 +160,10 @@ spec:
             # Those who still send here learn that this pod is leaving before it is gone.
             preStop: {sleep: {seconds: 5}}
           {{- else }}
+          {{- with .metrics }}
+          ports:
+            - {name: metrics, containerPort: {{ . }}}
+          {{- end }}
           startupProbe: {{- include "windtunnel.heart" . | nindent 12 }}
             periodSeconds: 5
             timeoutSeconds: 10

@@ -83,6 +83,18 @@ def test_the_prometheus_operator_s_own_types_know_every_field_of_monitors() -> N
         assert "unknown field" in monitor_check({**one, "spec": {**one["spec"], "endpionts": []}})
 
 
+def test_what_prometheus_is_told_to_ask_is_a_port_of_pods_that_are_there() -> None:
+    asked = {}
+    for monitor in of_kind(rendered("production"), "PodMonitor"):
+        chosen = monitor["spec"]["selector"]["matchLabels"].items()
+        for name, template in templates(rendered("production")).items():
+            if chosen <= template["metadata"]["labels"].items():
+                ports = {port["name"] for one in template["spec"]["containers"] for port in one.get("ports", ())}
+                assert {end["port"] for end in monitor["spec"]["podMetricsEndpoints"]} <= ports, name
+                asked[name] = monitor["metadata"]["name"]
+    assert {"windtunnel-dispatch", "windtunnel-scs"} <= set(asked.values())
+
+
 def monitor_check(monitor: Object) -> str:
     """Return what is wrong with it."""
     done = subprocess.run(
