@@ -1,8 +1,6 @@
 """Simulations: submit, look, list, cancel, retry, delete; everything is resolved to digests, once, at submission."""
 
 import json
-import math
-import platform
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,37 +11,30 @@ import msgspec
 from core.domain.admission import why_waiting
 from core.domain.contexts import Context
 from core.domain.ids import new_id
-from core.domain.launches import Gang, Placement, replicas
+from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
-from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.domain.states import CANCELLABLE, FINAL, State
 from core.errors import (
-    FormatMismatch,
     IdempotencyMismatch,
     IllegalTransition,
     Invalid,
     NotFinished,
-    TooManyTasks,
-    UnknownFormat,
     Unsupported,
 )
 from core.services.bells import Bell
 from core.services.datasets import Datasets
 from core.services.hub import Hub
 from core.services.models import PROJECT, Models
+from core.services.resolving import Resolver
 from core.services.retries import Inheritance, inherit
 from core.store import executors, ranges
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from datasets.catalogue import Dataset
 from datasets.stores.base import ObjectStore
-from runtimes import catalogue
 from runtimes.harness.tasks import count
 
-VERSION = "0.1.0"
 #: For how long an Idempotency-Key is remembered, in seconds.
 REMEMBERED = 86_400.0
-RECORDS = ("none", "failures", "all")
 
 
 class Simulations:
@@ -64,13 +55,11 @@ class Simulations:
     ) -> None:
         self._database = database
         self._store = store
-        self._models = models
+        self._resolver = Resolver(models, datasets, contexts, sandbox=sandbox, gangs=gangs)
         self._datasets = datasets
         self._bell = bell
         self._hub = hub
         self._contexts = {one.name: one for one in contexts}
-        self._sandbox = sandbox
-        self._gangs = frozenset(gangs)  # the executors that can start some
 
     # -- submit
 
@@ -91,13 +80,9 @@ class Simulations:
         """
         if key is not None and (replayed := self._replayed(principal, key, request_digest or "")) is not None:
             return replayed, True
-        self._check_place(submission)
-        dataset = self._datasets.find(submission.dataset)
-        self._check_gang(submission, dataset)
-        runtime, model = self._resolve(submission, model, dataset)
-        plan = self._plan(submission, dataset)
-        total = 1 if submission.dry_run else count(plan)
-        provenance = self._provenance(submission, dataset, runtime, model, plan)
+        resolved = self._resolver.resolve(submission, model)
+        dataset, model, provenance = resolved.dataset, resolved.model, resolved.provenance
+        total = 1 if submission.dry_run else count(provenance["play"]["tasks"])
         moment = datetime.now(UTC)
         id = new_id(moment)
         spec = msgspec.to_builtins(submission)
@@ -108,7 +93,7 @@ class Simulations:
             "spec": json.dumps(spec),
             "provenance": json.dumps(provenance),
             "dataset": dataset.name,
-            "runtime": runtime.name,
+            "runtime": resolved.runtime.name,
             "model": model.name,
             "digest": model.digest,
             "labels": json.dumps(dict(submission.labels), sort_keys=True, separators=(",", ":"), ensure_ascii=False),
@@ -144,40 +129,6 @@ class Simulations:
         self._bell.ring("dispatch")
         return self.get(id), False
 
-    def _check_place(self, submission: Submission) -> None:
-        """Refuse what no executor could be asked for."""
-        try:
-            placement = msgspec.convert(submission.placement, Placement)
-        except msgspec.ValidationError as error:
-            raise Invalid(f"`placement`: {error}") from None
-        if placement.executor and placement.executor not in self._contexts:
-            raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self._contexts)}.")
-
-    def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
-        """Refuse a gang where none is played, or none could be, and a gang's dataset without one."""
-        if submission.gang is None:
-            if dataset.definition.get("gang"):
-                raise Invalid(f"{dataset.name} is played by gangs; say how many: `gang`: {{`size`, `command`}}.")
-            return
-        if not dataset.definition.get("gang"):
-            raise Invalid(f"{dataset.name} is no dataset for gangs; `program` is.")
-        try:
-            gang = msgspec.convert(submission.gang, Gang)
-        except msgspec.ValidationError as error:
-            raise Invalid(f"`gang`: {error}") from None
-        if submission.dry_run or submission.workers is not None:
-            raise Invalid("A gang has neither a dry run nor `workers`; its `size` says how wide it is.")
-        if not gang.command:
-            raise Invalid("`gang.command` says what each replica runs, in the folder of the model.")
-        count = replicas(submission.gang)
-        named = submission.placement.get("executor")
-        able = [self._contexts[name] for name in self._gangs if named in {None, "", name}]
-        if not able:
-            raise Invalid("No executor here starts gangs; a Kubernetes does.")
-        if all(one.share(count) < count for one in able):
-            most = max(one.share(None) for one in able)
-            raise Invalid(f"A gang of {count} replicas fits nowhere here; {most} are the most.")
-
     def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
         with self._database.read() as c:
             row = store.replayed(c, principal, key, self._database.now(c))
@@ -186,87 +137,6 @@ class Simulations:
         if row.digest != digest:
             raise IdempotencyMismatch()
         return self.get(row.simulation_id)
-
-    def _resolve(
-        self, submission: Submission, model: Model | None, dataset: Dataset
-    ) -> tuple[catalogue.Runtime, Model]:
-        runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
-        if model is None and submission.model is not None:
-            model = self._models.get(submission.model)
-        if model is None:
-            if runtime is None:
-                raise Invalid("Name a model, or a runtime whose baseline is to drive.")
-            baseline = runtime.baselines.get(dataset.definition.get("extends", dataset.name))
-            if baseline is None:
-                raise Invalid(f"The runtime {runtime.name} brings no baseline for {dataset.name}; send a model.")
-            model = self._models.get(baseline)
-        if runtime is None:
-            runtime = next((one for one in catalogue.runtimes().values() if model.format in one.formats), None)
-            if runtime is None:
-                raise UnknownFormat(f"No runtime takes a model of the format {model.format}.")
-        if model.format not in runtime.formats:
-            takes = ", ".join(runtime.formats)
-            able = [one.name for one in catalogue.runtimes().values() if model.format in one.formats]
-            hint = f" Use the runtime {' or '.join(able)}." if able else ""
-            raise FormatMismatch(
-                f"The runtime {runtime.name} takes {takes}; the model {model.name} is {model.format}.{hint}",
-                formats=list(runtime.formats),
-            )
-        return runtime, model
-
-    def _plan(self, submission: Submission, dataset: Dataset) -> dict[str, Any]:
-        declared = dataset.definition.get("params", {})
-        most = int(dataset.definition.get("max_tasks") or dataset.tasks or LARGEST)
-        select = checked_selection(submission.scenarios, dataset.tasks, most, dataset.name)
-        sweep = checked_sweep(declared, submission.sweep, dataset.name)
-        if not 1 <= submission.repeat <= LARGEST:
-            raise Invalid(f"`repeat` lies in 1..{LARGEST:,}.")
-        chosen = (
-            len(select["tasks"])
-            if "tasks" in select
-            else select.get("sample") or select["range"][1] - select["range"][0]
-        )
-        total = chosen * submission.repeat * math.prod(len(values) for values in sweep.values())
-        if total > LARGEST:
-            raise TooManyTasks(
-                f"Sweep x repeat x scenarios gives {total:,} tasks; a simulation has at most {LARGEST:,}."
-            )
-        return {
-            "seed": submission.seed,
-            "dataset": dataset.digest,
-            "total_scenarios": dataset.tasks if dataset.tasks is not None else most,
-            "select": select,
-            "sweep": sweep,
-            "repeat": submission.repeat,
-            "params": checked_params(declared, submission.params, dataset.name),
-        }
-
-    def _provenance(
-        self, submission: Submission, dataset: Dataset, runtime: catalogue.Runtime, model: Model, plan: dict[str, Any]
-    ) -> dict[str, Any]:
-        definition = dataset.definition
-        record = submission.record or ("all" if definition.get("record") else "none")
-        if record not in RECORDS:
-            raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
-        format = runtime.formats[model.format]
-        # A world that is there to measure the platform says so; elsewhere what a runtime needs is what holds.
-        isolation = "launch" if definition.get("isolation") == "launch" else format.isolation
-        return {
-            "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},
-            "runtime": {"name": runtime.name, "environment": format.environment.digest},
-            "dataset": self._datasets.frozen(dataset),
-            "simulator": {"name": dataset.simulator, "environment": catalogue.simulators()[dataset.simulator].digest},
-            "platform": {"windtunnel": VERSION, "machine": platform.machine(), "sandbox": dict(self._sandbox)},
-            "play": {
-                "tasks": plan,
-                "params": plan["params"],
-                "record": record,
-                "deadline": definition["deadline"],
-                "dry_run": submission.dry_run,
-                "isolation": isolation,
-                "batch": int(plan["params"].get("batch", 1)),
-            },
-        }
 
     # -- look
 
