@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 IMAGES = ("server", "noop", "python", "sumo", "litert")
 RELEASE, NAMESPACE, PROJECT = "windtunnel", "windtunnel", "windtunnel-default"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
+#: Seconds that `kubectl port-forward` may take until it listens.
+LISTENS = 20.0
 #: Small shares: a node of the tests is this whole machine to each of the pods on it.
 SHARE = {"cpu": "20m", "memory": "1Gi"}
 
@@ -172,7 +175,16 @@ class Installed:
             null = subprocess.DEVNULL
             environ = ENVIRON | {"HOME": str(self.folder)}
             self._forward = subprocess.Popen(kubectl, stdin=null, stdout=null, stderr=null, env=environ)
+            self._listened()
         return f"http://127.0.0.1:{self.port}"
+
+    def _listened(self) -> None:
+        """Wait until the forward listens, or has given up: whoever asks sooner would take it for one that is gone."""
+        ends = time.monotonic() + LISTENS
+        while self._forward is not None and self._forward.poll() is None and time.monotonic() < ends:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0):
+                return
+            time.sleep(0.05)
 
     @property
     def ready(self) -> bool:
