@@ -75,6 +75,9 @@ class Node:
         """Start whatever of it was stopped, after a power cut all of it. Does not wait until it is ready again."""
         if not self._machine.on:
             self._on()
+        self._revive()
+
+    def _revive(self) -> None:
         for part in PARTS:
             if not self._machine.runs(part):
                 self._machine.resume(part)
@@ -88,9 +91,15 @@ class Node:
         return any(said["type"] == "Ready" and said["status"] == "True" for said in conditions)
 
     def wait(self, ready: bool = True, patience: float = PATIENCE) -> None:
-        """Wait until the cluster sees it ready, or that it is not; the latter takes it most of a minute."""
+        """Wait until the cluster sees it ready, or that it is not; the latter takes it most of a minute.
+
+        What ends while it comes up is started again, as an init system does: a kubelet gives up on a containerd that
+        answers and is not quite ready.
+        """
         ends = time.monotonic() + patience
         while self.ready() is not ready:
+            if ready and self._machine.on:
+                self._revive()
             if time.monotonic() > ends:
                 said = "\n".join(self._machine.said(part) for part in PARTS)
                 raise RuntimeError(f"{self.name} does not become {'' if ready else 'un'}ready:\n{said}")

@@ -59,9 +59,16 @@ def ends_as_played(platform: Installed, id: str, undisturbed: list[Any]) -> None
 
 
 def pod_of(platform: Installed, id: str) -> Any:
-    """Return one of a simulation's pods that run."""
-    pods = platform.pods(f"windtunnel/simulation={id}")
-    return next(pod for pod in pods if pod["status"]["phase"] == "Running")
+    """Return one of a simulation's pods that run; its results may come before its kubelet says so."""
+    found: list[Any] = []
+
+    def look() -> bool:
+        pods = platform.pods(f"windtunnel/simulation={id}")
+        found[:] = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        return bool(found)
+
+    platform.until(look, "a pod of it runs")
+    return found[0]
 
 
 @pytest.mark.parametrize("container", ["courier", "player", "host"])
@@ -129,7 +136,7 @@ def test_its_width_changes_while_it_runs(platform: Installed, running: str) -> N
     def pods() -> list[Any]:
         return [one for one in platform.pods(f"windtunnel/simulation={running}") if one["status"]["phase"] == "Running"]
 
-    assert len(pods()) == 2
+    platform.until(lambda: len(pods()) == 2, "both pods are known to run")
     first = {one["metadata"]["name"] for one in pods()}
     answer = httpx.patch(f"{platform.url}/v1/simulations/{running}", json={"workers": 1}, timeout=30.0)
     assert answer.status_code == 200, answer.text
