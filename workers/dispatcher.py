@@ -18,6 +18,7 @@ from core.domain.states import LIVE, State
 from core.errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
 from core.services.dispatch import Dispatch
 from core.services.platform import Platform
+from core.services.programs import Programs
 from core.services.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
 from workers import heart
@@ -53,6 +54,7 @@ class Dispatcher:
     ) -> None:
         self._platform = platform
         self._dispatch = dispatch
+        self._programs = Programs(platform.leases)
         self._sites = {site.name: site for site in sites}
         self._run_dir = run_dir
         self._ttl = ttl
@@ -222,11 +224,16 @@ class Dispatcher:
             self._dispatch.give_up(one, State.ERRORED, sighting.reason or "it cannot start here")
         elif one is not None and not over and one.cores != launch.cores and one.state is State.RUNNING:
             self._resize(site, launch, one.cores)
+        elif one is not None and one.state is State.LAUNCHING and one.unattended and _runs(sighting):
+            self._programs.began(launch.id)
         elif over and (sighting is not None or launch.age > GRACE):
             if launch.state is State.RUNNING and self._dispatch.close(launch.simulation):
                 self._dispatch.end_launch(launch)
                 site.comb_soon()
                 return
+            if one is not None and one.unattended and sighting is not None and sighting.exit is not None:
+                self._programs.ended(launch.id, sighting.exit, sighting.reason, launch.age)
+                return  # the next pass finds that all is done
             reason = sighting.reason if sighting is not None and sighting.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
             site.executor.cancel(launch.id)
@@ -339,3 +346,7 @@ class Dispatcher:
             self._platform.collecting.bury(id)
         for id in [id for id, at in self._rung.items() if time.monotonic() - at > 60.0]:
             del self._rung[id]
+
+
+def _runs(sighting: Sighting | None) -> bool:
+    return sighting is not None and sighting.phase is Phase.RUNNING

@@ -24,6 +24,11 @@ class Gang:
     image: str = ""
     runtime_ref: str = ""
 
+    @property
+    def attended(self) -> bool:
+        """Whether a courier goes with it: an image of its own, or an operator's, runs its program once by itself."""
+        return not self.image and not self.operator
+
 
 def replicas(gang: Mapping[str, Any]) -> int:
     """Return how many replicas a gang has in all, by its JSON form."""

@@ -123,13 +123,18 @@ class Leases:
                 if not secrets.compare_digest(row.token_hash, hashed(token)):
                     raise Unauthorized()
                 raise Gone("This launch is over. Drop everything and exit.")
-            peers = int(json.loads(row.resources).get("cpu", 1))
-            known = Known(launch_id, row.simulation_id, row.token_hash, peers, state is State.RUNNING, time.monotonic())
+            known = _known(row)
             with self._lock:
                 self._known[launch_id] = known
         if not secrets.compare_digest(known.token_hash, hashed(token)):
             raise Unauthorized()
         return known
+
+    def unattended(self, launch_id: str) -> Known | None:
+        """Return a launch to whoever stands in for couriers that it does not have; None once it is over."""
+        with self._database.read() as c:
+            row = launches.find(c, launch_id)
+        return _known(row) if row is not None and row.state == "live" and State(row.simulation_state) in LIVE else None
 
     def describe(self, launch: Known) -> dict[str, Any]:
         """Return what a courier needs to set its players up."""
@@ -186,6 +191,11 @@ class Leases:
         answer = self._database.write(lambda c: self._lend(c, launch, driver, rate), durable=not launch.running)
         self._started(launch, answer)
         return answer
+
+    def begin(self, launch: Known) -> None:
+        """Move the simulation to RUNNING without a lease: nobody asks for one before the end."""
+        self._database.write(lambda c: self._run(c, launch, self._database.now(c)))
+        self._started(launch, None)
 
     def _lend(self, c: Connection, launch: Known, driver: str, rate: float | None) -> Lease | Later | Ended:
         now = self._database.now(c)
@@ -343,6 +353,12 @@ class Leases:
             return hopeless
 
         return self._database.write(pass_, durable=False)
+
+
+def _known(row: Any) -> Known:
+    peers = int(json.loads(row.resources).get("cpu", 1))
+    running = State(row.simulation_state) is State.RUNNING
+    return Known(row.id, row.simulation_id, row.token_hash, peers, running, time.monotonic())
 
 
 def _play(row: Any) -> Parcel | None:

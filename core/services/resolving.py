@@ -17,6 +17,7 @@ from core.services.datasets import Datasets
 from core.services.models import Models
 from datasets.catalogue import Dataset
 from runtimes import catalogue
+from runtimes.harness.tasks import count
 
 VERSION = "0.1.0"
 RECORDS = ("none", "failures", "all")
@@ -57,6 +58,10 @@ class Resolver:
         self._check_gang(submission, dataset)
         runtime, model = self._choose(submission, model, dataset)
         plan = self._plan(submission, dataset)
+        if submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended and count(plan) != 1:
+            raise Invalid(
+                "A gang of an operator's, or in an image of its own, runs its command once: ask for one task."
+            )
         return Resolved(dataset, runtime, model, self._provenance(submission, dataset, runtime, model, plan))
 
     def _check_place(self, submission: Submission) -> None:
@@ -84,14 +89,14 @@ class Resolver:
             raise Invalid("A gang has neither a dry run nor `workers`; its `size` says how wide it is.")
         if not gang.command:
             raise Invalid("`gang.command` says what each replica runs, in the folder of the model.")
-        count = replicas(submission.gang)
+        size = replicas(submission.gang)
         named = submission.placement.get("executor")
         able = [self._contexts[name] for name in self._gangs if named in {None, "", name}]
         if not able:
             raise Invalid("No executor here starts gangs; a Kubernetes does.")
-        if all(one.share(count) < count for one in able):
+        if all(one.share(size) < size for one in able):
             most = max(one.share(None) for one in able)
-            raise Invalid(f"A gang of {count} replicas fits nowhere here; {most} are the most.")
+            raise Invalid(f"A gang of {size} replicas fits nowhere here; {most} are the most.")
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from core.domain.admission import Waiting
+from core.domain.launches import Gang
 from core.domain.states import State
 
 
@@ -30,6 +33,12 @@ class Busy:
     spec: Mapping[str, Any]
     project: str
     packed: Mapping[str, Any]
+
+    @property
+    def unattended(self) -> bool:
+        """Whether no courier goes with its launches: a gang of an operator's, or in an image of its own."""
+        gang = self.spec.get("gang")
+        return gang is not None and not msgspec.convert(gang, Gang).attended
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,21 +62,21 @@ class Installed:
         self.port = free_ports(1)[0]
         self._forward: subprocess.Popen[bytes] | None = None
         self._values: dict[str, Any] = {}
+        self.images: dict[str, str] = {}  # references by name, of those that were brought
 
     # -- life
 
     def bring_images(self) -> str:
         """Give the nodes all images a simulation of these tests needs; return the server's."""
-        references = {}
         for name in IMAGES:
             made = build.build(names.images()[name], ROOT / "var" / "images")
-            references[name] = made.reference
+            self.images[name] = made.reference
             # Nodes that join later get the same, though somebody has made a newer one in the meantime.
             kept = self.folder / made.archive.name
             kept.hardlink_to(made.archive)
             self.cluster.import_image(kept)
         self.cluster.import_image(stores.image(self.folder))
-        return references["server"]
+        return self.images["server"]
 
     def helm(self, *arguments: str, given: Mapping[str, Any] | None = None) -> str:
         """Run helm as the administrator."""

@@ -1,5 +1,6 @@
 """Several places at once: one may be away, slow or hopeless, and every task still gets its one result."""
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,9 +83,8 @@ class House:
     sites: Mapping[str, Site]
 
     def submit(self, **asked: Any) -> str:
-        submission = Submission(
-            dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 40]}, **{"workers": 2, **asked}
-        )
+        usual = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 40]}, "workers": 2}
+        submission = Submission(**usual | asked)
         return self.platform.simulations.submit(submission)[0].id
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -136,6 +136,10 @@ class House:
             assert leases.report(known, report).taken
             played += stop - lease.mark
 
+    def results(self, id: str) -> list[dict[str, Any]]:
+        """Return the lines of a simulation that has ended."""
+        return [json.loads(one) for one in b"".join(self.platform.results.lines(id)).splitlines()]
+
     def messages(self, id: str) -> list[str]:
         with self.platform.database.read() as c:
             from core.store import simulations
@@ -166,12 +170,15 @@ def house(tmp_path: Path) -> Iterator[House]:
         contexts=contexts,
         sandbox={"level": 3},
         apart=["east", "west"],  # nothing is prepared on this machine
+        gangs=["east", "west"],
         lease_ttl=1.0,
     )
     platform.models.add((MODEL,), filename="model.py", name="mine")
     east, west = Wilful("east"), Wilful("west")
     sites = [Site(contexts[0], east), Site(contexts[1], west)]
-    dispatch = Dispatch(database, platform.bell, contexts=contexts, drivers_url="http://127.0.0.1:1")
+    dispatch = Dispatch(
+        database, platform.bell, contexts=contexts, drivers_url="http://127.0.0.1:1", gangs=["east", "west"]
+    )
     dispatcher = Dispatcher(platform, dispatch, sites, run_dir=tmp_path / "run", ttl=1.0, interval=0.1)
     (tmp_path / "run").mkdir()
     stage, enqueue = platform.staging.stage, platform.bell.enqueue

@@ -50,6 +50,10 @@ class FakeExecutor:
         """Return what was noted and is not known."""
         return [id for id in self.launches if id not in known]
 
+    def see(self, sighting: Sighting) -> None:
+        """Let a launch look like this from now on."""
+        self._sightings[sighting.id] = sighting
+
     def end(self, launch_id: str, exit: int = 0, reason: str | None = None) -> None:
         """Let a launch end, as its processes would."""
         seen = self._sightings[launch_id]

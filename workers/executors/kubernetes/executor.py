@@ -99,7 +99,14 @@ class KubernetesExecutor:
             except OSError as error:  # its couriers are at work all the same, and `keep` marks it later
                 logger.warning("%s: %s could not be marked yet: %s", self.name, launch.id, error)
         else:
-            self._begin(launch, manifests.of(launch, self._options, self._look.served()))
+            self._begin(launch, self._objects(launch))
+
+    def _objects(self, launch: Launch) -> list[dict[str, Any]]:
+        try:
+            return manifests.of(launch, self._options, self._look.served())
+        except Unsupported:
+            self._look.forget()  # an operator that it asks for may have been installed since
+            return manifests.of(launch, self._options, self._look.served())
 
     def _begin(self, launch: Launch, objects: Sequence[dict[str, Any]]) -> None:
         namespace = names.namespace(self._options.namespace, launch.project)

@@ -62,9 +62,8 @@ def leader(launch: Launch) -> str:
 
 
 def led(launch: Launch) -> bool:
-    """Tell whether a courier goes with it: an image of its own, or an operator's, runs its program once by itself."""
-    gang = of(launch)
-    return not gang.image and not gang.operator
+    """Tell whether a courier goes with it."""
+    return of(launch).attended
 
 
 def hosts(launch: Launch, slice: str = "0") -> tuple[str, ...]:
