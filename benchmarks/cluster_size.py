@@ -29,7 +29,7 @@ SIZES = (256, 1024, 2048)
 BESIDE = 1024
 AT_ONCE = 1000
 #: Seconds after which a size is given up, and what became of it is written down.
-PATIENCE = 150.0
+PATIENCE = 300.0
 #: Seconds between two looks, as a dispatcher has them when there is work.
 TICK = 0.5
 _SMALL = {"cpu": "100m", "memory": "256Mi"}

@@ -27,7 +27,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,6 +41,8 @@ LATE = 124
 PATIENCE, LOOK = 900.0, 0.1
 #: An MPI proxy's exit for a launcher that does not listen yet; how often and after how long it is started again.
 NOT_YET, TRIES, PAUSE = 5, 600, 0.1
+#: Seconds that a replica may take to end what it runs.
+ENDING = 60.0
 #: How much of the model goes into a line.
 PIECE = 512 << 10
 FOLDER = Path("/tmp/windtunnel")
@@ -75,6 +77,7 @@ class Follower:
                         self._take(message)
                     elif "stop" in message:
                         self._end()
+                        self._leader.say(run=self._run, stopped=True)
                     elif "over" in message:
                         return DONE
                 heard = []
@@ -239,8 +242,10 @@ class Leader:
                         if said["run"] == self._runs and waiting.pop(key.data, None) is not None:
                             code = code or int(said["exit"])
                             result = said["result"] if key.data == min(self._followers) else result
-            for line in waiting.values():
-                line.say(stop=True)
+            if own is not None:
+                own.end()
+                own = None
+            self._stop(waiting)
         except (ValueError, KeyError, TypeError) as error:
             raise Lost(f"a replica does not speak our language: {error}") from None
         finally:
@@ -248,6 +253,23 @@ class Leader:
             if own is not None:
                 own.end()
         return code, result
+
+    def _stop(self, waiting: Mapping[tuple[int, int], Line]) -> None:
+        """End what still runs, and wait until it has: what is left of one task would meddle with the next."""
+        left = dict(waiting)
+        with selectors.DefaultSelector() as selector:
+            for place, line in waiting.items():
+                line.say(stop=True)
+                selector.register(line.connection, selectors.EVENT_READ, place)
+            until = time.monotonic() + ENDING
+            while left:
+                ready = selector.select(max(0.0, until - time.monotonic()))
+                if not ready:
+                    raise Lost(f"{len(left)} replicas do not stop, the first of them {min(left)}")
+                for key, _ in ready:
+                    for said in self._followers[key.data].hear():
+                        if said["run"] == self._runs and said.get("stopped"):
+                            left.pop(key.data, None)
 
     def dismiss(self, code: int) -> None:
         """Send all home."""

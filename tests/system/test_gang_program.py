@@ -3,14 +3,17 @@
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from runtimes.harness.gang import Leader, join
 from tests.system.house import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -123,3 +126,42 @@ def test_who_does_not_know_the_key_has_no_place_in_the_gang(tmp_path):
         for one in (leader, stranger):
             one.kill()
             one.communicate()
+
+
+def test_nothing_new_begins_before_all_have_ended_what_failed(tmp_path):
+    [port] = free_ports(1)
+    slow, asked, may_stop = [], threading.Event(), threading.Event()
+
+    def follow(index):
+        leader, heard = join(("127.0.0.1", port), "key", (0, index), PATIENCE)
+        while True:
+            for message in heard:
+                if "run" in message and index == 0:
+                    leader.say(run=message["run"], exit=3, result=None)
+                elif "stop" in message:
+                    asked.set()
+                    assert may_stop.wait(PATIENCE)
+                    slow.append("stopped")
+                    leader.say(run=1, stopped=True)
+                elif "over" in message:
+                    leader.connection.close()
+                    return
+            heard = leader.hear()
+
+    followers = [threading.Thread(target=follow, args=(index,)) for index in range(2)]
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        leading = Leader(listener, "key", [(0, 0), (0, 1)])
+        for one in followers:
+            one.start()
+        leading.gather(PATIENCE)
+    ended = []
+    running = threading.Thread(target=lambda: ended.append((leading.run(None, (), tmp_path, None), list(slow))))
+    running.start()
+    assert asked.wait(PATIENCE)
+    running.join(0.2)  # it would be over by now if it did not wait
+    may_stop.set()
+    running.join(PATIENCE)
+    leading.dismiss(0)
+    for one in followers:
+        one.join(PATIENCE)
+    assert ended == [((3, None), ["stopped"])]
