@@ -200,18 +200,25 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], dr
     try:
         cluster.until(ended, f"{name} ends", patience=100)
     except RuntimeError as error:
-        said = cluster.kubectl("logs", "-n", namespace, "-l", "windtunnel/launch", "--all-containers", "--prefix")
-        raise RuntimeError(f"{error}\n{said}") from None
+        raise RuntimeError(f"{error}\n{told(cluster, namespace)}") from None
     seconds = time.monotonic() - began
     nodes: dict[str, list[str]] = {}
     for pod in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
         nodes.setdefault(pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], []).append(pod["spec"]["nodeName"])
-    told = ("-l", "windtunnel/launch", "--all-containers", "--prefix", "--tail=-1")
-    said = cluster.kubectl("logs", "-n", namespace, *told)
+    said = told(cluster, namespace)
     cluster.kubectl("delete", "-n", namespace, "jobset", name)
     [condition] = [one["type"] for one in conditions(found) if one["type"] in {"Completed", "Failed"}]
     print(f"{name}: {condition} after {seconds:.1f} s")
     return End(condition, drivers.results(), int(found.get("restarts", 0)), seconds, nodes, said)
+
+
+def told(cluster: Client, namespace: str) -> str:
+    """Return what a gang's programs printed, for whoever reads why a test failed."""
+    pods = ("-l", "windtunnel/launch", "--all-containers", "--prefix", "--tail=-1")
+    try:
+        return cluster.kubectl("logs", "-n", namespace, *pods)
+    except RuntimeError as error:  # one of the pods has just been swept up
+        return str(error)
 
 
 def conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
