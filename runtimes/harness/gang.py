@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .peers import LONGEST, Line, Lost, Message, Program, lay_out, proof
+from .peers import LONGEST, Line, Lost, Message, Program, adopt_orphans, lay_out, proof
 
 #: Exit codes: all went well; a replica failed or was lost; somebody never came; told to stop.
 DONE, FAILED, ALONE, STOPPED = 0, 1, 75, 143
@@ -286,6 +286,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tasks", type=Path, help="the courier's socket; without it, all run once")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
+    adopt_orphans()
     told = os.environ
     name, _, port = told["WINDTUNNEL_GANG_LEADER"].rpartition(":")
     key = told["WINDTUNNEL_GANG_KEY"]

@@ -65,6 +65,7 @@ class Line:
 
 
 _libc = ctypes.CDLL(None)
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def _dying_with(parent: int) -> Callable[[], None]:
@@ -78,8 +79,37 @@ def _dying_with(parent: int) -> Callable[[], None]:
     return ask
 
 
+def adopt_orphans() -> None:
+    """Be the parent of whatever programs of ours leave behind, so that it can be found and ended."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    Program.adopting = True
+
+
+def _sweep() -> None:
+    """End all our children, and those who become ours thereby: MPI's ranks have sessions of their own, and spin."""
+    while children := _children():
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just gone
+            # The name before these fields may hold anything, parentheses too.
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(path.parent.name))
+    return found
+
+
 class Program:
-    """A command that runs, with all it starts."""
+    """A command that runs, with all it starts. ``adopting``: what it leaves behind is ours, and ended with it."""
+
+    adopting = False
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         model = folder / "model"
@@ -99,6 +129,8 @@ class Program:
             os.killpg(self._process.pid, signal.SIGKILL)
         os.close(self.pidfd)
         code = self._process.wait()
+        if self.adopting:
+            _sweep()
         return code if code >= 0 else 128 - code
 
     def exit(self) -> int:
