@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from runtimes import catalogue, environments
+from tests import processes
 from workers.executors.contexts import Here
 from workers.executors.slurm import SlurmExecutor
 from workers.executors.slurm import open as open_executor
@@ -159,36 +160,14 @@ class Slurm:
 
     def processes(self) -> list[int]:
         """Return every process that belongs to it: daemons, and what runs jobs."""
-        return processes_of(self.conf)
+        return processes.told("SLURM_CONF", self.conf)
 
     def close(self) -> None:
         """End everything that belongs to it."""
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
-        until(lambda: not sweep(self.conf))  # again, for what was being started meanwhile
+        until(lambda: not processes.sweep("SLURM_CONF", self.conf))  # again, for what was being started meanwhile
         self._sweeper.communicate(timeout=PATIENCE)
-
-
-def processes_of(conf: Path) -> list[int]:
-    """Return the processes that were started with this configuration."""
-    mark = f"SLURM_CONF={conf}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (path / "environ").read_bytes().split(b"\0"):
-                found.append(int(path.name))
-        except OSError:
-            continue  # it has ended, or is nothing of ours
-    return found
-
-
-def sweep(conf: Path) -> list[int]:
-    """End them all at once; return those that were there."""
-    found = processes_of(conf)
-    for pid in found:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return found
 
 
 def prepared() -> Path:
@@ -240,4 +219,4 @@ def own_slurm() -> Iterator[Slurm]:
 
 if __name__ == "__main__":
     sys.stdin.read()
-    sweep(Path(sys.argv[1]))
+    processes.sweep("SLURM_CONF", sys.argv[1])

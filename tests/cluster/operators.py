@@ -106,6 +106,29 @@ def trainer(folder: Path) -> Path:
     return customised(folder, "manifests/overlays/manager", image, TRAINER, [])
 
 
+def training_runtime(name: str) -> dict[str, Any]:
+    """Return how a site has its training run: here by as little as restricted pod security takes."""
+    container = {
+        "name": "node",
+        "image": "none:0",
+        "imagePullPolicy": "Never",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    confined = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod = {"spec": {"securityContext": confined, "containers": [container]}}
+    trained = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    node = {"name": "node", "template": {"metadata": trained, "spec": {"template": pod}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": name, "labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, "torch": {}},
+            "template": {"spec": {"replicatedJobs": [node]}},
+        },
+    }
+
+
 def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence[dict[str, Any]]) -> Path:
     """Write a customisation: our image instead of the published one, and it need not be waited for so long."""
     container = "/spec/template/spec/containers/0"

@@ -16,6 +16,7 @@ from core.domain.launches import Placement
 from runtimes.images import build, layers, names
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
+from tests.cluster.operators import training_runtime
 from tests.stores import tool
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
@@ -230,33 +231,10 @@ def served(cluster: Client) -> Iterator[None]:
     """What samples name, for as long as they are tried."""
     cluster.jobset()
     cluster.trainer()
-    cluster.apply(PRIORITY, TRAINING)
+    cluster.apply(PRIORITY, training_runtime("torch-distributed"))
     yield
     cluster.kubectl("delete", "priorityclass", "low")
     cluster.kubectl("delete", "clustertrainingruntime", "torch-distributed")
-
-
-TRAINING: dict[str, Any] = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "ClusterTrainingRuntime",
-    "metadata": {"name": "torch-distributed", "labels": {"trainer.kubeflow.org/framework": "torch"}},
-    "spec": {
-        "mlPolicy": {"numNodes": 1, "torch": {}},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {
-                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "none:0"}]}}},
-                        },
-                    }
-                ]
-            }
-        },
-    },
-}
 
 
 @pytest.mark.usefixtures("served")

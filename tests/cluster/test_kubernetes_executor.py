@@ -47,6 +47,7 @@ CONTRACT = (
 ROOT = Path(__file__).parents[2]
 #: What is made of a launch, directly or by the cluster.
 MADE = "jobsets,jobs,pods,secrets,services,networkpolicies"
+TASKS = 100_000
 SMALL = {"cpu": "10m", "memory": "256Mi"}
 Open = Callable[..., KubernetesExecutor]
 
@@ -87,14 +88,19 @@ def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_pat
         one.close()
 
 
-@pytest.fixture
-def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
-    """A hundred thousand tasks of a millisecond, where pods can ask for them."""
+def offered(cluster: Cluster, folder: Path, *, launched: bool = True) -> Drivers:
+    """Offer a hundred thousand tasks of a millisecond where pods can ask for them."""
     play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
     play |= {"params": {"sleep_ms": 1}}
     packed = playing.pack(datasets()["noop"].folder)
-    host = own_cluster.host_address
-    made = Drivers(tmp_path, total=100_000, play=play, model=MODEL, packed=packed, host=host)
+    host = cluster.host_address
+    return Drivers(folder, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=launched)
+
+
+@pytest.fixture
+def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+    """A simulation and its launch."""
+    made = offered(own_cluster, tmp_path)
     yield made
     made.close()
 

@@ -10,29 +10,22 @@ from typing import Any
 import pytest
 
 from core.domain.launches import Launch, Phase
-from datasets import playing
-from datasets.catalogue import datasets
 from tests.cluster.cluster import Cluster
-from tests.cluster.test_kubernetes_executor import Open, left
+from tests.cluster.test_kubernetes_executor import Open, left, offered
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
-from tests.contracts.test_executor import MODEL, launch_of, until
+from tests.contracts.test_executor import launch_of, until
 from tests.system.drivers import SIMULATION, Drivers
 from workers.executors.base import Missed, Taken, Waiting
 from workers.executors.kubernetes import KubernetesExecutor
 
 NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}
-TASKS = 100_000
 
 
 @pytest.fixture
 def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
-    """A simulation without a launch, where pods can ask for it."""
-    play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
-    play |= {"params": {"sleep_ms": 1}}
-    packed = playing.pack(datasets()["noop"].folder)
-    host = own_cluster.host_address
-    made = Drivers(tmp_path, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=False)
+    """A simulation without a launch."""
+    made = offered(own_cluster, tmp_path, launched=False)
     yield made
     made.close()
 

@@ -1,6 +1,5 @@
 """A gang that speaks MPI, with a real MPICH: no ssh, task after task, and a rank that dies costs only its task."""
 
-import contextlib
 import os
 import secrets
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtimes.harness.peers import Line
+from tests import processes
 from tests.stores import tool
 from tests.system.house import free_ports
 from tests.unit.launch_samples import gang
@@ -84,13 +84,13 @@ def courier(tmp_path: Path) -> Iterator[Line]:
             yield line
             line.connection.close()
             assert [one.wait(PATIENCE) for one in running] == [0, 0, 0]
-            assert left(f"localhost:{orders}") == []
+            # Ranks have sessions of their own, and those of a task that failed may spin on.
+            assert processes.told("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}") == []
         finally:
             for one in running:
                 one.kill()
                 one.wait()
-            for pid in left(f"localhost:{orders}"):
-                os.kill(pid, 9)
+            processes.sweep("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
 
 
 def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(courier: Line) -> None:
@@ -100,13 +100,3 @@ def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(c
         said += courier.hear()
     assert [one["exit"] == 0 for one in said] == [True, False, False, True, True], said
     assert [one["result"] for one in said[3:]] == [f'{{"sum": 6, "size": 4, "task": {task}}}' for task in (3, 4)]
-
-
-def left(leader: str) -> list[int]:
-    """Return the processes of a gang: ranks have sessions of their own, and those of a task that failed may spin on."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if f"WINDTUNNEL_GANG_LEADER={leader}".encode() in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
