@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import FINAL, PROJECT, Installed
+from tests.cluster.operators import training_runtime
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 
@@ -72,56 +72,12 @@ def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(pla
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
-#: How a site has its training run: here, as little as restricted pod security takes.
-TRAINING: dict[str, Any] = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "ClusterTrainingRuntime",
-    "metadata": {"name": "plain", "labels": {"trainer.kubeflow.org/framework": "torch"}},
-    "spec": {
-        "mlPolicy": {"numNodes": 1, "torch": {}},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {
-                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                            "spec": {
-                                "template": {
-                                    "spec": {
-                                        "securityContext": {
-                                            "runAsNonRoot": True,
-                                            "seccompProfile": {"type": "RuntimeDefault"},
-                                        },
-                                        "containers": [
-                                            {
-                                                "name": "node",
-                                                "image": "none:0",
-                                                "imagePullPolicy": "Never",
-                                                "securityContext": {
-                                                    "allowPrivilegeEscalation": False,
-                                                    "capabilities": {"drop": ["ALL"]},
-                                                },
-                                            }
-                                        ],
-                                    }
-                                }
-                            },
-                        },
-                    }
-                ]
-            }
-        },
-    },
-}
-
-
 @pytest.mark.parametrize(("code", "status"), [(0, "ok"), (3, "crashed")])
 def test_a_gang_of_the_trainer_s_ends_as_its_program_does(
     own_cluster: Cluster, platform: Installed, code: int, status: str
 ) -> None:
     own_cluster.trainer()
-    own_cluster.apply(TRAINING)
+    own_cluster.apply(training_runtime("plain"))
     program = f"import os, sys; sys.exit({code} if os.environ['PET_NNODES'] == '2' else 9)"
     gang = {"size": 2, "communication": "torch", "operator": "trainer", "runtime_ref": "plain"}
     gang |= {"image": platform.images["python"], "command": ["python", "-c", program]}

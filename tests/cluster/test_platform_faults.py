@@ -63,12 +63,16 @@ def pod_of(platform: Installed, id: str) -> Any:
     found: list[Any] = []
 
     def look() -> bool:
-        pods = platform.pods(f"windtunnel/simulation={id}")
-        found[:] = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        found[:] = running_pods(platform, id)
         return bool(found)
 
     platform.until(look, "a pod of it runs")
     return found[0]
+
+
+def running_pods(platform: Installed, id: str) -> list[Any]:
+    """Return a simulation's pods that run."""
+    return [one for one in platform.pods(f"windtunnel/simulation={id}") if one["status"]["phase"] == "Running"]
 
 
 @pytest.mark.parametrize("container", ["courier", "player", "host"])
@@ -133,15 +137,12 @@ def test_etcd_is_restarted(own_cluster: Cluster, platform: Installed, running: s
 
 
 def test_its_width_changes_while_it_runs(platform: Installed, running: str) -> None:
-    def pods() -> list[Any]:
-        return [one for one in platform.pods(f"windtunnel/simulation={running}") if one["status"]["phase"] == "Running"]
-
-    platform.until(lambda: len(pods()) == 2, "both pods are known to run")
-    first = {one["metadata"]["name"] for one in pods()}
+    platform.until(lambda: len(running_pods(platform, running)) == 2, "both pods are known to run")
+    first = {one["metadata"]["name"] for one in running_pods(platform, running)}
     answer = httpx.patch(f"{platform.url}/v1/simulations/{running}", json={"workers": 1}, timeout=30.0)
     assert answer.status_code == 200, answer.text
-    platform.until(lambda: len(pods()) == 1, "one pod is left")
-    assert {one["metadata"]["name"] for one in pods()} < first, "it is one of those there were"
+    platform.until(lambda: len(running_pods(platform, running)) == 1, "one pod is left")
+    assert {one["metadata"]["name"] for one in running_pods(platform, running)} < first, "it is one of those there were"
 
 
 def test_the_projects_namespace_is_deleted_and_made_again(platform: Installed, running: str) -> None:
