@@ -1,5 +1,6 @@
 """A whole Kubernetes on this machine for one test session: up in seconds, and gone without a trace."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -119,13 +120,17 @@ class Cluster(Client):
         return self.nodes[:count]
 
     def jobset(self) -> None:
-        """See to it that JobSet runs."""
+        """See to it that JobSet runs, and answers now: it may have been stopped since it was installed."""
         self.install("jobset", self._install_jobset)
+        metadata = {"generateName": "asked-", "namespace": "default"}
+        asked = {"apiVersion": operators.JOBSETS, "kind": "JobSet", "metadata": metadata, "spec": {}}
+        self.until(lambda: self._takes(asked), "JobSet's webhooks answer")
 
     def trainer(self) -> None:
-        """See to it that Kubeflow Trainer runs, and JobSet, which it needs."""
+        """See to it that Kubeflow Trainer runs and answers, and JobSet, which it needs."""
         self.jobset()
         self.install("trainer", self._install_trainer)
+        self.until(lambda: self._takes(operators.training_runtime("asked")), "the trainer's webhooks answer")
 
     def kwok(self, count: int, *, lasting: bool = False) -> None:
         """See to it that there are this many played nodes at least, all ready; see `kwok.stages` for ``lasting``."""
@@ -161,6 +166,15 @@ class Cluster(Client):
         self.nodes[0].import_image(tools.jobset_image())
         self._customise(operators.jobset(self._fresh("jobset")))
         self.rolled_out("jobset-system", "jobset-controller-manager")
+
+    def _takes(self, document: dict[str, Any]) -> bool:
+        try:
+            self.kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(document))
+        except RuntimeError as error:
+            if "failed calling webhook" in str(error):
+                return False
+            raise
+        return True
 
     def _install_trainer(self) -> None:
         self.nodes[0].import_image(tools.trainer_image())

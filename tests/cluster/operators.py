@@ -9,8 +9,11 @@ from typing import Any
 from tests.cluster.network import Network
 from tests.cluster.tools import COREDNS, JOBSET, TRAINER, tool
 
+JOBSETS = "jobset.x-k8s.io/v1alpha2"
 #: Where they live, so that the other nodes need not have their images and may be stopped.
 HOME = {"kubernetes.io/hostname": "node-0"}
+#: How long a probe bears a busy machine: who is slow there is not ill.
+PATIENT = {"timeoutSeconds": 10, "failureThreshold": 6}
 COREFILE = """.:53 {
     errors
     health
@@ -43,7 +46,7 @@ def coredns(network: Network) -> list[dict[str, Any]]:
         "args": ["-conf", "/etc/coredns/Corefile"],
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/coredns"}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1},
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1} | PATIENT,
     }
     pod = {
         "serviceAccountName": "coredns",
@@ -130,14 +133,26 @@ def training_runtime(name: str) -> dict[str, Any]:
 
 
 def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence[dict[str, Any]]) -> Path:
-    """Write a customisation: our image instead of the published one, and it need not be waited for so long."""
+    """Write a customisation: our image instead of the published one, and it need not be waited for so long.
+
+    It is alone, so it elects no leader: one that loses an election ends, as it does where a busy machine has the API
+    server answer late. For the same reason its probes are patient.
+    """
+    for settings in folder.rglob("controller_manager_config.yaml"):
+        settings.write_text(settings.read_text().replace("leaderElect: true", "leaderElect: false"))
     container = "/spec/template/spec/containers/0"
     name, tag = ours.rsplit(":", 1)
+    patience = [
+        {"op": "add", "path": f"{container}/{probe}/{what}", "value": value}
+        for probe in ("readinessProbe", "livenessProbe")
+        for what, value in PATIENT.items()
+    ]
     patch = [
         {"op": "add", "path": f"{container}/imagePullPolicy", "value": "Never"},
         {"op": "replace", "path": f"{container}/readinessProbe/initialDelaySeconds", "value": 1},
         {"op": "replace", "path": f"{container}/readinessProbe/periodSeconds", "value": 1},
         {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": HOME},
+        *patience,
         *changes,
     ]
     document = {

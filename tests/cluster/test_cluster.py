@@ -8,9 +8,9 @@ import pytest
 
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
+from tests.cluster.operators import JOBSETS
 from tests.cluster.tools import PROBE, probe_image
 
-JOBSETS = "jobset.x-k8s.io/v1alpha2"
 TRAINING = "trainer.kubeflow.org/v1alpha1"
 
 
@@ -150,6 +150,17 @@ def test_a_bad_jobset_is_refused_by_its_webhook(cluster: Client, namespace: str)
         cluster.apply(jobset(namespace, "x" * 80, replicas("worker", 1, "true")))
 
 
+def test_a_jobset_operator_that_was_away_is_waited_for(own_cluster: Cluster, namespace: str) -> None:
+    own_cluster.jobset()
+    manager = ("-n", "jobset-system", "deployment/jobset-controller-manager")
+    own_cluster.kubectl("scale", *manager, "--replicas=0")
+    path = "/apis/discovery.k8s.io/v1/namespaces/jobset-system/endpointslices"
+    own_cluster.until(lambda: not any(one["endpoints"] for one in own_cluster.get(path)["items"]), "it is away")
+    own_cluster.kubectl("scale", *manager, "--replicas=1")
+    own_cluster.jobset()
+    own_cluster.apply(jobset(namespace, "after", replicas("worker", 1, "true")))
+
+
 def test_a_train_job_runs_on_its_runtime(cluster: Client, namespace: str) -> None:
     cluster.trainer()
     node = replicas("node", 1, "true")
@@ -175,7 +186,7 @@ def test_a_jobset_has_a_zone_to_itself(own_cluster: Cluster, namespace: str) -> 
     own_cluster.jobset()
     own_cluster.grow(3)
     zone = "topology.kubernetes.io/zone"
-    groups = [replicas("one", 2, "sleep", "600"), replicas("two", 2, "sleep", "600"), replicas("three", 2, "true")]
+    groups = [replicas(name, 2, "sleep", "600") for name in ("one", "two", "three")]
     alone = {"alpha.jobset.sigs.k8s.io/exclusive-topology": zone}
     own_cluster.apply(jobset(namespace, "apart", *groups, annotations=alone))
     path = f"/api/v1/namespaces/{namespace}/pods"

@@ -55,7 +55,6 @@ Open = Callable[..., KubernetesExecutor]
 @pytest.fixture(scope="module")
 def images(own_cluster: Cluster) -> dict[str, str]:
     """What a launch of these tests runs in, made from the code at hand."""
-    own_cluster.jobset()
     wanted = {names.image_of(name) for name in ("python", "noop")}
     made = {name: build.build(names.images()[name], ROOT / "var/images") for name in ("server", "python", "noop")}
     assert wanted <= {one.reference for one in made.values()}, "the sources changed while images were made of them"
@@ -67,6 +66,7 @@ def images(own_cluster: Cluster) -> dict[str, str]:
 @pytest.fixture
 def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_path: Path) -> Iterator[Open]:
     """Open an executor whose pods run in this test's namespace."""
+    own_cluster.jobset()
     made: list[KubernetesExecutor] = []
     here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, drivers_url="")
 
