@@ -18,6 +18,7 @@ import pytest
 
 from runtimes import catalogue, environments
 from tests import processes
+from tests.ports import free_ports
 from workers.executors.contexts import Here
 from workers.executors.slurm import SlurmExecutor
 from workers.executors.slurm import open as open_executor
@@ -65,15 +66,6 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.05)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Slurm:

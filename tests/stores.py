@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.house import die_with, free_ports
+from tests.ports import free_ports
+from tests.system.house import die_with
 
 ROOT = Path(__file__).parent.parent
 #: Seconds until a server that was just started must answer, on a machine with more to do than that.

@@ -140,7 +140,12 @@ def join(address: tuple[str, int], key: str, place: tuple[int, int], patience: f
     while True:
         try:
             connection = socket.create_connection(address, timeout=5.0)
-            break
+            if connection.getsockname() != connection.getpeername():
+                break
+            # On its own machine it may be given the port it asks for, and so be answered by itself, as TCP allows
+            # (RFC 9293, 3.5, simultaneous open); the leader could not listen there as long as this lasts.
+            connection.close()
+            raise ConnectionRefusedError("nobody listens")
         except OSError as error:  # its name is not known yet, or it does not listen
             if time.monotonic() > until:
                 raise Lost(f"nobody answers at {address[0]}:{address[1]}: {error}") from None

@@ -19,7 +19,8 @@ from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import S3Store
 from datasets.transfer import Patience
 from tests.packed import tar
-from tests.system.house import free_ports, share_environments
+from tests.ports import free_ports
+from tests.system.house import share_environments
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.chart.rendering import CHART, tool
 from tests.cluster import stores
 from tests.cluster.client import Client
 from tests.cluster.machines import ENVIRON
-from tests.system.servers import free_ports
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("server", "noop", "python", "sumo", "litert")

@@ -19,7 +19,8 @@ from datasets.scs.reviewers import Identity, open_reviewer
 from datasets.scs.reviewers.base import TokenReviewer, Unavailable
 from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
-from tests.system.house import die_with, free_ports
+from tests.ports import free_ports
+from tests.system.house import die_with
 
 MakeAccount = Callable[[str, str], Account]
 

@@ -16,7 +16,8 @@ import pytest
 from datasets.cache import SimpleCache
 from datasets.membership import Fixed, Node
 from tests.conftest import Clock
-from tests.system.house import die_with, free_ports
+from tests.ports import free_ports
+from tests.system.house import die_with
 
 TOKEN = "a-token-for-tests"
 

@@ -14,7 +14,7 @@ from datasets.membership import Node
 from datasets.ring import Maglev
 from tests.conftest import Clock
 from tests.contracts.caches import TOKEN, Liar, Server, cache_of, server, servers, token
-from tests.system.house import free_ports
+from tests.ports import free_ports
 
 __all__ = ["cache_of", "server", "servers", "token"]  # fixtures
 

@@ -24,8 +24,8 @@ from datasets.stores import ObjectStore, open_store
 from datasets.stores.filesystem import FilesystemStore
 from tests.contracts import stager
 from tests.contracts.caches import Server, cache_of, server, servers, token
+from tests.ports import free_ports
 from tests.stores import S3Server
-from tests.system.house import free_ports
 
 __all__ = ["cache_of", "server", "servers", "token"]  # fixtures
 

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from typing import Any
 
 import httpx
 import redis
+
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parent.parent.parent
 MODELS = Path(__file__).parent / "models"
@@ -279,18 +280,6 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    ends = [socket.socket() for _ in range(count)]
-    try:
-        for end in ends:
-            end.bind(("127.0.0.1", 0))
-        return [end.getsockname()[1] for end in ends]
-    finally:
-        for end in ends:
-            end.close()
 
 
 def share_environments(home: Path) -> None:

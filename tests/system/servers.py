@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.system.house import ROOT, census, die_with, free_ports
+from tests.ports import free_ports
+from tests.system.house import ROOT, census, die_with
 
 #: Seconds until a process that was just started must answer, on a machine with more to do than that.
 READY = 60.0

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_ports
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
-from tests.system.house import free_ports
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90

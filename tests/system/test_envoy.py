@@ -15,7 +15,8 @@ import pytest
 
 from tests.chart.rendering import SAID, named, of_kind, rendered, tool
 from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, Line, told
-from tests.system.house import die_with, free_ports, until
+from tests.ports import free_ports
+from tests.system.house import die_with, until
 
 pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, and Envoy is brought along, once
 

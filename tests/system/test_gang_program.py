@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from runtimes.harness.gang import Leader, join
-from tests.system.house import free_ports
+from runtimes.harness.peers import Lost
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -126,6 +127,23 @@ def test_who_does_not_know_the_key_has_no_place_in_the_gang(tmp_path):
         for one in (leader, stranger):
             one.kill()
             one.communicate()
+
+
+def test_who_looks_for_the_leader_does_not_take_itself_for_it(monkeypatch):
+    [port] = free_ports(1)
+    address, tried = ("127.0.0.1", port), []
+    create = socket.create_connection
+
+    def unlucky(wanted, **options):
+        """Be given the very port that was asked for, once."""
+        tried.append(create(wanted, source_address=None if tried else address, **options))
+        return tried[-1]
+
+    monkeypatch.setattr(socket, "create_connection", unlucky)
+    with pytest.raises(Lost, match="nobody answers"):
+        join(address, "key", (0, 0), 0.3)
+    [itself] = tried
+    assert itself.fileno() == -1, "or the leader could never listen there"
 
 
 def test_nothing_new_begins_before_all_have_ended_what_failed(tmp_path):

@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from datasets.stores import ObjectStore, open_store
+from tests.ports import free_ports
 from tests.stores import S3Server, fresh_bucket, minio_server
 from tests.system.house import (
     MODELS,
     ROOT,
     Platform,
     die_with,
-    free_ports,
     share_environments,
     until,
     untimed,

@@ -22,7 +22,8 @@ import pytest
 
 from datasets.scs.config import load
 from datasets.scs.store import Store
-from tests.system.house import ROOT, free_ports
+from tests.ports import free_ports
+from tests.system.house import ROOT
 
 TOKEN = "a-token"
 PATIENCE = 60.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.house import free_ports
+from tests.ports import free_ports
 from workers.logs import LogFile, worth_telling
 
 ROOT = Path(__file__).parents[2]

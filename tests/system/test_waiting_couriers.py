@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.system.house import free_ports
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 
