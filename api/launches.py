@@ -17,7 +17,8 @@ import msgspec
 
 from core.domain.ranges import Ended, Later, Lease
 from core.errors import BadRequest, NotFound, PlatformError, TooLarge
-from core.services.leases import Answer, Known, Leases, Report
+from core.services.leases import Answer, Known, Leases
+from core.services.reports import Report
 
 logger = logging.getLogger(__name__)
 

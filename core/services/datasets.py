@@ -19,15 +19,13 @@ from core.errors import (
     NotReady,
     UnknownDataset,
     UnknownFile,
-    UnknownUpload,
 )
-from core.services import catalogue, descriptions
+from core.services import catalogue, descriptions, materials
 from core.services.bells import Bell
 from core.services.results import Blob
 from core.services.sources import Sources
 from core.services.uploads import Uploads
 from core.store import datasets as store
-from core.store import uploads
 from core.store.database import Connection, Database
 from datasets import ledger, names
 from datasets.catalogue import Dataset, datasets
@@ -39,14 +37,10 @@ PROJECT = "default"
 #: What an id looks like; no dataset may be called so.
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: Seconds for which what no version needs any more is kept: a job that lost its claim may still be writing.
 GRACE = 300.0
-#: Seconds for which an upload is held that a dataset is to be made of; a job that is at it holds it anew.
-HELD = 3600.0
-#: Tags, and files that a request may list itself.
-MOST_TAGS, MOST_FILES = 20, 10_000
+#: Tags that a version may have when it is registered.
+MOST_TAGS = 20
 
 
 class Datasets:
@@ -73,7 +67,7 @@ class Datasets:
             raise Invalid(f"A version has at most {MOST_TAGS} tags when it is registered.")
         for tag in tags:
             _check_tag(tag)
-        normal = self._normalised(source)
+        normal = materials.normal(source, self._uploads, self._sources)
         moment = datetime.now(UTC)
         row = {
             "id": new_id(moment),
@@ -85,47 +79,12 @@ class Datasets:
 
         def write(c: Connection) -> Any:
             now = self._database.now(c)
-            hold(c, uploads_of(normal), now)
+            materials.hold(c, materials.uploads_of(normal), now)
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
         self._bell.enqueue("register", row["id"])
         return descriptions.view(added, [])
-
-    def _normalised(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        kinds = [kind for kind in ("upload", "uploads", "s3", "manifest") if source.get(kind) is not None]
-        if len(kinds) != 1:
-            raise Invalid("`source` has one of `upload`, `uploads`, `s3` and `manifest`.")
-        kind, given = kinds[0], source[kinds[0]]
-        if source.get("connection") is not None and kind != "s3":
-            raise Invalid("A `connection` goes with `s3` alone.")
-        if kind == "upload":
-            self._finished(given)
-            return {"upload": given}
-        if kind == "uploads":
-            for one in given:
-                self._finished(one["upload"])
-            return {"uploads": [{"path": names.checked(one["path"]), "upload": one["upload"]} for one in given]}
-        if kind == "manifest":
-            return self._normal_manifest(given)
-        bucket, prefix = split(given)
-        connection = self._sources.connection(source.get("connection"), bucket)
-        return {"s3": f"s3://{bucket}/{prefix}", "connection": connection.name}
-
-    def _normal_manifest(self, given: Any) -> dict[str, Any]:
-        if isinstance(given, Mapping):
-            self._finished(given["upload"])
-            return {"manifest": {"upload": given["upload"]}}
-        if not 1 <= len(given) <= MOST_FILES:
-            raise Invalid(f"A manifest in the request lists 1 to {MOST_FILES:,} files; a longer one is an upload.")
-        for line in given:
-            checked_line(line)
-        return {"manifest": [dict(line) for line in given]}
-
-    def _finished(self, id: str) -> None:
-        upload = self._uploads.get(id)
-        if upload.length is None or upload.offset != upload.length:
-            raise Invalid(f"Upload {id} still waits for bytes; finish it first.")
 
     # -- look
 
@@ -344,7 +303,7 @@ class Datasets:
 
     def let_go(self, row: Any) -> None:
         """Hold no longer what a version was to be made of."""
-        for upload in uploads_of(json.loads(row.source)):
+        for upload in materials.uploads_of(json.loads(row.source)):
             self._uploads.let_go(upload)
 
     # -- near
@@ -422,42 +381,6 @@ class Datasets:
 def new_pack(id: str) -> str:
     """Name a pack that a version's registration writes."""
     return f"packs/{id}/{secrets.token_hex(8)}"
-
-
-def uploads_of(source: Mapping[str, Any]) -> list[str]:
-    """Return the uploads that a normal source names, each once."""
-    given = [source, *source.get("uploads", ())]
-    given += [source["manifest"]] if isinstance(source.get("manifest"), Mapping) else []
-    return list(dict.fromkeys(one["upload"] for one in given if "upload" in one))
-
-
-def hold(c: Connection, ids: Sequence[str], now: float) -> None:
-    """Keep what a version is to be made of, though its owner may delete it now, or its time be over."""
-    for id in sorted(ids):  # two that hold the same wait for each other, and never crosswise
-        if not uploads.hold(c, id, now + HELD):
-            raise UnknownUpload(f"There is no upload {id} any more.")
-
-
-def split(url: str) -> tuple[str, str]:
-    """Return bucket and prefix of an ``s3://`` URL."""
-    match = _S3.fullmatch(url)
-    if match is None or len(url) > 2000 or not url.isprintable():
-        raise Invalid(f"Not an address of the form s3://bucket/prefix: {url[:80]!r}.")
-    return match["bucket"], match["prefix"] or ""
-
-
-def checked_line(line: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
-    """Return path, digest, size and source of a manifest's line; raise Invalid for one that is none."""
-    path, digest, size, source = (line.get(name) for name in ("path", "digest", "size", "source"))
-    if not isinstance(path, str) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"A manifest's line has a path and a digest (sha256:<hex>); this has not: {str(line)[:200]}.")
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**53:
-        raise Invalid(f"The size of {names.shown(path)} is a whole number of bytes.")
-    if line.keys() - {"path", "digest", "size", "source", "connection"}:
-        raise Invalid(f"The manifest's line of {names.shown(path)} has members that are not known.")
-    if source is not None:
-        split(source) if isinstance(source, str) else split("")
-    return names.checked(path), digest, size, source
 
 
 def _check_tag(tag: str) -> None:

@@ -5,37 +5,26 @@ import secrets
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from core.domain.ids import hashed
 from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
-from core.errors import BadRequest, Gone, NotFound, Unauthorized
+from core.errors import Gone, NotFound, Unauthorized
 from core.services.arrivals import Arrivals
 from core.services.bells import Bell
 from core.services.catalogue import played
 from core.services.models import key_of
+from core.services.reports import Report, checked, crashed, first
 from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Driver, Place, Segment
 from datasets.stores.base import ObjectStore
-from runtimes.harness.tasks import locate
 
 #: For how long a process believes what it knows of a launch.
 BELIEF = 1.0
-
-
-class _Head(msgspec.Struct):
-    task: int
-    status: str
-
-
-_heads = msgspec.json.Decoder(_Head)
-STATUSES = frozenset({"ok", "failed", "crashed", "timed_out", "invalid"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +46,6 @@ class Parcel:
     key: str
     digest: str
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
-
-    driver: str
-    stage: str
-    start: int
-    fence: str
-    since: int
-    to: int
-    lines: bytes
-    blobs: bytes = b""
-    artifacts: Sequence[tuple[int, str, str, int]] = ()
-    sketch: Mapping[str, Any] = field(default_factory=dict)
-    rate: float | None = None
-    next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +197,7 @@ class Leases:
 
     def report(self, launch: Known, report: Report) -> Answer:
         """Take results if they begin at the mark; the object is durable before its row, the row before the answer."""
-        failures = _checked(report)
+        failures = checked(report)
         key = f"results/{launch.simulation}/{report.since:012d}-{secrets.token_hex(6)}"
         self._store.put(key, (report.lines, report.blobs) if report.blobs else (report.lines,))
         answer = self._database.write(lambda c: self._take(c, launch, report, key, failures), durable=False)
@@ -250,7 +221,7 @@ class Leases:
             place = ranges.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
             if place is None:
                 return Answer(ranges.look(c, report.stage, report.start, report.fence), False)
-        lines = report.lines if to == report.to else _first(report.lines, to - report.since)
+        lines = report.lines if to == report.to else first(report.lines, to - report.since)
         failed = sum(1 for task in failures if task < to)
         # A stolen tail makes the sketch one of too many tasks; live metrics are approximate, and say so.
         sketch = json.dumps(report.sketch) if report.sketch else None
@@ -333,7 +304,7 @@ class Leases:
             with self._database.read() as c:
                 simulation = ranges.simulation_of(c, stage)
                 play = json.loads(simulations.find(c, simulation).provenance)["play"]
-            line = _crashed(play, start, reason)
+            line = crashed(play, start, reason)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._store.put(key, (line,))
             segment = Segment(start, start + 1, key, 0, len(line), zlib.crc32(line), 1)
@@ -364,46 +335,3 @@ def _known(row: Any) -> Known:
 def _play(row: Any) -> Parcel | None:
     packed = json.loads(row.packed or "{}").get("play")
     return Parcel(packed["key"], packed["digest"], int(packed["size"])) if packed else None
-
-
-def _checked(report: Report) -> list[int]:
-    """Return the tasks that did not go well; raise BadRequest unless the lines are exactly those of [since, to)."""
-    failures = []
-    try:
-        heads = _heads.decode_lines(report.lines)
-    except msgspec.MsgspecError as error:
-        raise BadRequest(f"A result line cannot be read: {error}") from None
-    if len(heads) != report.to - report.since or report.to <= report.since:
-        raise BadRequest(f"{len(heads)} lines for the tasks [{report.since}, {report.to}).")
-    for task, head in enumerate(heads, report.since):
-        if head.task != task:
-            raise BadRequest(f"Line {task - report.since} is of task {head.task}, not {task}.")
-        if head.status != "ok":
-            if head.status not in STATUSES:
-                raise BadRequest(f"Task {task} has an unknown status.")
-            failures.append(task)
-    if sum(size for *_, size in report.artifacts) != len(report.blobs):
-        raise BadRequest("The artifacts' sizes do not add up to the bytes sent.")
-    return failures
-
-
-def _first(lines: bytes, count: int) -> bytes:
-    end = 0
-    for _ in range(count):
-        end = lines.index(b"\n", end) + 1
-    return lines[:end]
-
-
-def _crashed(play: Mapping[str, Any], task: int, reason: str) -> bytes:
-    located = locate(play["tasks"], task)
-    scenario = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
-    result = {
-        "task": task,
-        "status": "crashed",
-        "scenario": scenario,
-        "metrics": {},
-        "error": f"simulator: {reason[:500]} ({STRIKES} times on this scenario)",
-        "artifacts": [],
-        "timing": {},
-    }
-    return msgspec.json.encode(result) + b"\n"

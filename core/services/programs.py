@@ -2,7 +2,8 @@
 
 from core.domain.ranges import Ended, Later
 from core.errors import Gone
-from core.services.leases import Leases, Report
+from core.services.leases import Leases
+from core.services.reports import Report
 from runtimes.harness.lines import Lines, Played
 from runtimes.harness.tasks import Plan
 

@@ -22,7 +22,8 @@ import msgspec
 
 from core.errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from core.services.claims import TERM, held
-from core.services.datasets import HELD, PROJECT, Datasets, checked_line, hold, new_pack, split, uploads_of
+from core.services.datasets import PROJECT, Datasets, new_pack
+from core.services.materials import HELD, checked_line, hold, split, uploads_of
 from core.services.sources import Sources
 from core.services.uploads import Uploads
 from core.services.wanted import Wanted

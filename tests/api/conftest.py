@@ -15,8 +15,9 @@ from core.domain.ranges import Lease
 from core.domain.states import State
 from core.services.bells import LocalBell
 from core.services.dispatch import Dispatch
-from core.services.leases import Known, Report
+from core.services.leases import Known
 from core.services.platform import Platform, build
+from core.services.reports import Report
 from core.settings import Settings
 from core.store.database import Database
 from core.store.migrate import migrate

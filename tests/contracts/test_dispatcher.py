@@ -17,8 +17,8 @@ from core.domain.states import State
 from core.errors import Gone, NotGranted, PlatformError, Unsupported
 from core.services.bells import LocalBell
 from core.services.dispatch import HOPELESS, Dispatch
-from core.services.leases import Report
 from core.services.platform import Platform, build
+from core.services.reports import Report
 from core.store.database import Database
 from core.store.migrate import migrate
 from datasets.stores.filesystem import FilesystemStore

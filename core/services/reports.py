@@ -1,0 +1,84 @@
+"""What a courier reports: results as lines, one for each task, and the bytes they refer to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from core.domain.ranges import STRIKES
+from core.errors import BadRequest
+from runtimes.harness.tasks import locate
+
+
+class _Head(msgspec.Struct):
+    task: int
+    status: str
+
+
+_heads = msgspec.json.Decoder(_Head)
+#: How a task may end.
+STATUSES = frozenset({"ok", "failed", "crashed", "timed_out", "invalid"})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
+
+    driver: str
+    stage: str
+    start: int
+    fence: str
+    since: int
+    to: int
+    lines: bytes
+    blobs: bytes = b""
+    artifacts: Sequence[tuple[int, str, str, int]] = ()
+    sketch: Mapping[str, Any] = field(default_factory=dict)
+    rate: float | None = None
+    next: bool = False
+
+
+def checked(report: Report) -> list[int]:
+    """Return the tasks that did not go well; raise BadRequest unless the lines are exactly those of [since, to)."""
+    failures = []
+    try:
+        heads = _heads.decode_lines(report.lines)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"A result line cannot be read: {error}") from None
+    if len(heads) != report.to - report.since or report.to <= report.since:
+        raise BadRequest(f"{len(heads)} lines for the tasks [{report.since}, {report.to}).")
+    for task, head in enumerate(heads, report.since):
+        if head.task != task:
+            raise BadRequest(f"Line {task - report.since} is of task {head.task}, not {task}.")
+        if head.status != "ok":
+            if head.status not in STATUSES:
+                raise BadRequest(f"Task {task} has an unknown status.")
+            failures.append(task)
+    if sum(size for *_, size in report.artifacts) != len(report.blobs):
+        raise BadRequest("The artifacts' sizes do not add up to the bytes sent.")
+    return failures
+
+
+def first(lines: bytes, count: int) -> bytes:
+    """Return so many lines of them."""
+    end = 0
+    for _ in range(count):
+        end = lines.index(b"\n", end) + 1
+    return lines[:end]
+
+
+def crashed(play: Mapping[str, Any], task: int, reason: str) -> bytes:
+    """Return the line of a task that ended its driver once too often."""
+    located = locate(play["tasks"], task)
+    scenario = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+    result = {
+        "task": task,
+        "status": "crashed",
+        "scenario": scenario,
+        "metrics": {},
+        "error": f"simulator: {reason[:500]} ({STRIKES} times on this scenario)",
+        "artifacts": [],
+        "timing": {},
+    }
+    return msgspec.json.encode(result) + b"\n"
