@@ -24,7 +24,7 @@ from workers.executors.kubernetes.options import parse
 NAMESPACE = "played"
 #: Pods a job, and pods a JobSet: one rack a job, one node a pod.
 RACK = kwok.RACK
-SIZES = (256, 1024, 2048)
+SIZES = (256, 1024, 2048, 4096)
 #: Sizes beyond this are not applied by kubectl as well: each takes minutes.
 BESIDE = 1024
 AT_ONCE = 1000

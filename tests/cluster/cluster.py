@@ -138,7 +138,7 @@ class Cluster(Client):
         if count > self._played:
             self.kubectl("create", "-f", "-", given=kwok.nodes(self._played, count), timeout=600)
             self._played = count
-            self.until(lambda: self._ready_ones() >= count, f"{count} played nodes ready")
+            self.until(lambda: self._ready_ones() >= count, f"{count} played nodes ready", max(PATIENCE, count / 10))
 
     def unplay(self) -> None:
         """Take the played nodes away again: they cost a third of a processor by the thousand."""
