@@ -232,7 +232,6 @@ class Agent:
     async def warm(self, key: list[str]) -> None:
         """Keep a crew of this kind from now on."""
         self._used(Kind(*key))
-        self._look.set()
 
     _VERBS: Mapping[str, Callable[..., Awaitable[Any]]] = {
         "submit": submit,
@@ -312,6 +311,7 @@ class Agent:
         draft.write_text(json.dumps([asdict(one) for one in self._recent]))
         draft.rename(self._run / "warm.json")
         self._not_before = time.monotonic() + REFILL
+        self._look.set()
 
     def _remembered(self, promised: Kind | None) -> list[Kind]:
         try:
