@@ -5,7 +5,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,6 +140,9 @@ class Dispatcher:
         self._working = bool(snapshot.busy)
         for site in self._sites.values():
             self._visit(site, snapshot)
+        for launch in snapshot.launches:
+            if launch.executor not in self._sites:
+                self._forsake(launch)
         self._tell(snapshot)
         if now >= self._expire_from:
             self._expire(snapshot)
@@ -169,12 +173,14 @@ class Dispatcher:
         seen = site.executor.observe([launch.id for launch in launches])
         site.answered()
         for launch in launches:
-            self._reconcile(site, launch, seen.get(launch.id), busy.get(launch.simulation))
+            with _granted(site):
+                self._reconcile(site, launch, seen.get(launch.id), busy.get(launch.simulation))
         if site.due_for_combing:
             # Asked for now, not from the snapshot: a launch is written down before it is submitted.
             for id in site.executor.strays(self._dispatch.living(site.name)):
-                logger.info("%s: launch %s is over; cleared away", site.name, id)
-                site.executor.cancel(id)
+                logger.info("%s: launch %s is over; it is cleared away", site.name, id)
+                with _granted(site):
+                    site.executor.cancel(id)
             site.combed()
         if (warm := site.keeping) is not None:
             lent = [one for one in self._dispatch.snapshot().launches if one.executor == site.name]
@@ -193,6 +199,14 @@ class Dispatcher:
             self._dispatch.again(launch, words)
         else:
             self._dispatch.end_launch(launch)
+
+    def _forsake(self, launch: Lent) -> None:
+        """Let go of a launch in a place that is configured no more, unless its couriers live."""
+        if launch.state not in LIVE:
+            self._dispatch.end_launch(launch)
+        elif not self._dispatch.beating(launch):
+            words = f"the place it ran in, {launch.executor}, is configured no more"
+            self._dispatch.again(launch, words, counted=False)
 
     def _tell(self, snapshot: Snapshot) -> None:
         """Write down how each place fares, when that has changed."""
@@ -216,12 +230,13 @@ class Dispatcher:
         if sighting is not None:
             self._dispatch.tell(launch, sighting.notes)
         if launch.state not in LIVE:
-            site.executor.cancel(launch.id)
             self._dispatch.end_launch(launch)
+            site.comb_soon()  # should the cancelling fail
+            site.executor.cancel(launch.id)
         elif sighting is not None and sighting.hopeless and one is not None:
+            self._dispatch.give_up(one, State.ERRORED, sighting.reason or "it cannot start here", launch)
+            site.comb_soon()
             site.executor.cancel(launch.id)
-            self._dispatch.end_launch(launch)
-            self._dispatch.give_up(one, State.ERRORED, sighting.reason or "it cannot start here")
         elif one is not None and not over and one.cores != launch.cores and one.state is State.RUNNING:
             self._resize(site, launch, one.cores)
         elif one is not None and one.state is State.LAUNCHING and one.unattended and _runs(sighting):
@@ -236,8 +251,9 @@ class Dispatcher:
                 return  # the next pass finds that all is done
             reason = sighting.reason if sighting is not None and sighting.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
-            site.executor.cancel(launch.id)
             self._dispatch.again(launch, reason)
+            site.comb_soon()
+            site.executor.cancel(launch.id)
 
     def _resize(self, site: Site, launch: Lent, cores: int) -> None:
         """Give a launch the width its simulation has now; where that cannot be, say so and leave it."""
@@ -264,6 +280,8 @@ class Dispatcher:
                 self._dispatch.give_up(one, State.FAILED, f"not done within its timeout of {one.timeout:g} s")
             elif self._dispatch.close(one.id) and not one.claimed:
                 self._again_and_again(one.id, self._dispatch.collect)
+            elif not launched and not one.claimed:
+                self._dispatch.stranded(one)
         elif one.state is State.STAGING and not one.claimed:
             self._again_and_again(one.id, self._dispatch.stage)
         elif one.state is State.LAUNCHING and not launched:
@@ -306,8 +324,7 @@ class Dispatcher:
                 # It was granted before: somebody is at it, as when a namespace is deleted and made again.
                 self._dispatch.again(lent, error.detail or "it is not granted", pause=REGRANTED)
                 return
-            self._dispatch.end_launch(lent)
-            self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched")
+            self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched", lent)
         except OSError as error:  # another place may take it, or this one later
             site.refused(error)
             self._dispatch.again(lent, f"{site.name} did not take it: {error}", counted=False)
@@ -346,6 +363,16 @@ class Dispatcher:
             self._platform.collecting.bury(id)
         for id in [id for id, at in self._rung.items() if time.monotonic() - at > 60.0]:
             del self._rung[id]
+
+
+@contextmanager
+def _granted(site: Site) -> Iterator[None]:
+    """Do something to one launch; that it is not granted is said, and keeps nothing from the others."""
+    try:
+        yield
+    except PermissionError as error:
+        logger.warning("%s: %s", site.name, error)
+        site.said = str(error)[:500]
 
 
 def _runs(sighting: Sighting | None) -> bool:

@@ -11,11 +11,11 @@ import msgspec
 from core.domain.contexts import Context
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, replicas
-from core.domain.states import State
+from core.domain.states import LIVE, State
 from core.errors import Conflict
 from core.services.bells import Bell
 from core.services.models import key_of
-from core.services.progress import Progress
+from core.services.progress import Progress, too_many
 from core.services.snapshots import Busy, Lent, Snapshot
 from core.store import executors, launches, ranges, results, simulations
 from core.store.database import Connection, Database
@@ -270,40 +270,53 @@ class Dispatch:
     def end_launch(self, launch: Lent) -> None:
         """A launch is over: its token dies, its leases return."""
         self._told.pop(launch.id, None)
-
-        def end(c: Connection) -> None:
-            launches.end(c, launch.id)
-            for stage, start, fence in ranges.of_launch(c, launch.simulation, launch.id):
-                ranges.give_back(c, stage, start, fence, witness=False, blame=False)
-
-        self._write(end)
+        self._write(lambda c: _end(c, launch))
 
     def again(self, launch: Lent, reason: str, *, counted: bool = True, pause: float = 0.0) -> None:
         """A launch vanished while there was work: queue again, later each time nothing came of it, at last give up.
 
-        One that was not taken is not counted: the simulation waits for as long as its place needs.
+        One that was not taken is not counted: the simulation waits for as long as its place needs. One transaction:
+        who dies here leaves a launch that lives, or a simulation that waits for the next. A launch that is over by now
+        is let be, for its simulation may be at work elsewhere.
         """
-        self.end_launch(launch)
-        if not counted:
-            self._write(lambda c: launches.discount(c, launch.id))
+        self._told.pop(launch.id, None)
 
         def requeue(c: Connection) -> None:
+            if not _end(c, launch):
+                return
+            if not counted:
+                launches.discount(c, launch.id)
+            state = State(simulations.find(c, launch.simulation).state)
+            if state not in LIVE:
+                return
             now = self._database.now(c)
             _, done, _ = simulations.counts(c, launch.simulation)
             barren = launches.barren(c, launch.simulation, done)
             if barren >= HOPELESS:
                 ranges.close_early(c, launch.simulation)
                 words = f"{barren} attempts in a row came to nothing; the last: {reason}"
-                simulations.move(c, launch.simulation, launch.state, State.ERRORED, now, reason=words)
+                simulations.move(c, launch.simulation, state, State.ERRORED, now, reason=words)
             else:
                 later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
-                simulations.move(c, launch.simulation, launch.state, State.QUEUED, now, reason=reason, not_before=later)
+                simulations.move(c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later)
 
-        try:
-            self._write(requeue)
-        except Conflict as error:
-            logger.info("%s", error.detail)
+        self._write(requeue)
         self._bell.announce(launch.simulation)
+
+    def stranded(self, one: Busy) -> None:
+        """Queue a simulation again that runs, has tasks left, and has no launch."""
+
+        def requeue(c: Connection) -> bool:
+            running = simulations.find(c, one.id).state == State.RUNNING
+            if not running or launches.at_work(c, one.id) or ranges.open_stage(c, one.id) is None:
+                return False
+            now = self._database.now(c)
+            simulations.move(c, one.id, State.RUNNING, State.QUEUED, now, reason="its launch is over")
+            return True
+
+        if self._write(requeue):
+            logger.warning("simulation %s had no launch any more", one.id)
+            self._bell.announce(one.id)
 
     def close(self, id: str) -> bool:
         """Close the open stage if every task has a result; tell whether the simulation is ready to be collected."""
@@ -321,12 +334,17 @@ class Dispatch:
         """Ring for the collector."""
         self._bell.enqueue("collect", id)
 
-    def give_up(self, one: Busy, following: State, reason: str) -> None:
-        """End a simulation before its time."""
+    def give_up(self, one: Busy, following: State, reason: str, launch: Lent | None = None) -> None:
+        """End a simulation before its time, and the launch that shows that it must be."""
 
         def end(c: Connection) -> None:
+            if launch is not None:
+                _end(c, launch)
+            state = State(simulations.find(c, one.id).state)
+            if state not in LIVE or one.state not in LIVE:
+                state = one.state
             ranges.close_early(c, one.id)
-            simulations.move(c, one.id, one.state, following, self._database.now(c), reason=reason)
+            simulations.move(c, one.id, state, following, self._database.now(c), reason=reason)
 
         try:
             self._write(end)
@@ -376,3 +394,14 @@ class Dispatch:
 
         self._write(write, durable=False)
         self._bell.announce(one.id)
+        if (reason := too_many(one.spec, body["failed"])) is not None:
+            self.give_up(one, State.FAILED, reason)
+
+
+def _end(c: Connection, launch: Lent) -> bool:
+    """End a launch and take its leases back, nobody to blame; tell whether it was not over before."""
+    if not launches.end(c, launch.id):
+        return False
+    for stage, start, fence in ranges.of_launch(c, launch.simulation, launch.id):
+        ranges.give_back(c, stage, start, fence, witness=False, blame=False)
+    return True

@@ -38,9 +38,10 @@ def live(c: Connection) -> Sequence[Row[Any]]:
     return c.execute(query.where(launches.c.state == "live")).all()
 
 
-def end(c: Connection, id: str) -> None:
-    """A launch is over: its token is dead."""
-    c.execute(update(launches).where(launches.c.id == id).values(state="over"))
+def end(c: Connection, id: str) -> bool:
+    """A launch is over: its token is dead. Tell whether it was not before."""
+    ending = update(launches).where(launches.c.id == id, launches.c.state == "live").values(state="over")
+    return c.execute(ending.returning(launches.c.id)).first() is not None
 
 
 def widen(c: Connection, id: str, cores: int) -> None:

@@ -1,0 +1,158 @@
+"""A dispatcher that dies, is late or is refused at the worst moment leaves no simulation behind."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from core.domain.launches import Launch
+from core.domain.states import State
+from core.errors import PlatformError, Unsupported
+from core.services.snapshots import Lent
+from core.store import launches, simulations
+from tests.contracts.test_dispatcher import House
+from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
+from workers.dispatcher import Dispatcher
+from workers.executors.base import Missed
+
+
+def lent(house: House, id: str) -> Lent:
+    """Return a simulation's launch as a dispatcher's look has it."""
+    return next(one for one in house.dispatcher._dispatch.snapshot().launches if one.simulation == id)
+
+
+def test_a_simulation_whose_launch_is_over_and_that_has_no_other_gets_one(house: House) -> None:
+    id = house.submit()
+    _, launch = house.launch(id)
+    house.play(launch, 10)
+    house.dispatcher._dispatch.end_launch(lent(house, id))
+    _, other = house.launch(id)
+    assert other.id != launch.id
+    house.play(other)
+    house.end(id)
+    assert len(house.results(id)) == 40
+
+
+def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = house.submit()
+    _, launch = house.launch(id)
+    house.play(launch, 10)
+    move = simulations.move
+
+    def dies(c: Any, id: str, current: State, following: State, now: float, **changes: Any) -> int:
+        if following is State.QUEUED:
+            raise RuntimeError("the database is gone")
+        return move(c, id, current, following, now, **changes)
+
+    monkeypatch.setattr(simulations, "move", dies)
+    with pytest.raises(RuntimeError):
+        house.dispatcher._dispatch.again(lent(house, id), "its processes vanished")
+    assert house.living == {launch.id}
+    monkeypatch.undo()
+    house.play(launch)
+    house.end(id)
+    assert house.platform.simulations.get(id).attempt == 1
+
+
+def test_who_looked_long_ago_ends_nothing_that_has_begun_since(house: House) -> None:
+    id = house.submit()
+    place, launch = house.launch(id)
+    house.play(launch, 10)
+    stale = lent(house, id)
+    place.end(launch.id, 1, "its node is gone")
+    house.until(lambda: launch.id not in house.living)
+    _, other = house.launch(id)
+    house.play(other, 10)
+    house.dispatcher._dispatch.again(stale, "it was slow to answer")
+    assert (house.living, house.state(id)) == ({other.id}, State.RUNNING)
+    assert house.platform.simulations.get(id).attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("refusal", "ends"),
+    [(Missed("its pod has just gone"), False), (Unsupported("It may not be marked."), True)],
+    ids=["it is missed", "it is refused"],
+)
+def test_what_is_at_work_before_its_place_has_taken_it_is_not_left_without_a_launch(
+    house: House, refusal: Exception, ends: bool
+) -> None:
+    refused: list[str] = []
+    for place in (house.east, house.west):
+        submit = place.submit
+
+        def first_at_work(launch: Launch, submit: Any = submit) -> None:
+            if not refused:
+                refused.append(launch.id)
+                house.platform.leases.lease(house.platform.leases.authenticate(launch.id, launch.token), "d", None)
+                raise refusal
+            submit(launch)
+
+        place.submit = first_at_work  # type: ignore[method-assign]
+    id = house.submit()
+    if ends:
+        assert isinstance(refusal, PlatformError)
+        house.until(lambda: house.state(id) is State.FAILED)
+        assert not house.living
+    else:
+        _, other = house.launch(id)
+        assert other.id not in refused
+        house.play(other)
+        house.end(id)
+
+
+def test_one_thing_that_may_not_be_removed_closes_a_place_to_nobody(house: House) -> None:
+    kept = house.submit(placement={"executor": "east"})
+    place, launch = house.launch(kept)
+    cancel = place.cancel
+
+    def forbidden(id: str) -> None:
+        if id == launch.id:
+            raise PermissionError("jobsets.jobset.x-k8s.io is forbidden: it may not delete")
+        cancel(id)
+
+    place.cancel = forbidden  # type: ignore[method-assign]
+    house.platform.simulations.cancel(kept)
+    house.until(lambda: house.state(kept) is State.CANCELLED)
+    house.sites["east"].comb_soon()
+    for _ in range(3):
+        id = house.submit(placement={"executor": "east"})
+        _, other = house.launch(id)
+        house.play(other)
+        house.end(id)
+    assert launch.id in place.launches
+    assert house.sites["east"].well
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["runs", "is cancelled"])
+def test_what_a_place_had_that_is_configured_no_more_goes_on_elsewhere_or_ends(house: House, cancelled: bool) -> None:
+    id = house.submit()
+    place, launch = house.launch(id)
+    house.play(launch, 10)
+    rest: Sequence[Any] = [site for site in house.sites.values() if site.name != place.name]
+    before = house.dispatcher
+    house.dispatcher = Dispatcher(
+        before._platform, before._dispatch, rest, run_dir=before._run_dir, ttl=1.0, interval=0.1
+    )
+    before._dispatch._contexts.pop(place.name)
+    if cancelled:
+        house.platform.simulations.cancel(id)
+        house.until(lambda: house.state(id) is State.CANCELLED)
+        assert not house.living
+        return
+    elsewhere, other = house.launch(id)
+    while elsewhere is place:
+        house.dispatcher.step()
+        elsewhere, other = house.launch(id)
+    house.play(other)
+    house.end(id)
+    assert len(house.results(id)) == 40
+
+
+def test_a_launch_ends_once(house: House) -> None:
+    id = house.submit()
+    _, launch = house.launch(id)
+    database = house.platform.database
+    assert database.write(lambda c: launches.end(c, launch.id))
+    assert not database.write(lambda c: launches.end(c, launch.id))
