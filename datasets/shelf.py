@@ -24,6 +24,8 @@ POLICY = "lru"
 KEPT = 3600.0
 #: Bytes of a disk that are left to others.
 SLACK = 16 << 20
+#: Ends the names of reservations among the shelf's items.
+_NEW = ".new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ class Shelf:
 
     def _reserve(self, id: str, size: int) -> bool:
         with locked(self._lock):
-            items = [item for item in self._items() if item.id != id]
+            items = [item for item in self._items() if item.id not in {id, f"{id}{_NEW}"}]
             newcomer = Item(id, id, size, added=time.time(), used=time.time(), pinned=True)
             verdict = admit(items, newcomer, self._bound(items), POLICY)
             trash = [path for victim in verdict.victims if (path := self._put_away(victim)) is not None]
@@ -217,8 +219,17 @@ class Shelf:
         """Return how much there may be in all: as was set, and no more than the disk holds."""
         self.folder.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(self.folder)
-        room = sum(item.size for item in items) + disk.f_bavail * disk.f_frsize - SLACK
+        # What is reserved has no place on the disk yet, as far as it has not come.
+        coming = sum(max(0, item.size - self._came(item.id)) for item in items if item.id.endswith(_NEW))
+        room = sum(item.size for item in items) - coming + disk.f_bavail * disk.f_frsize - SLACK
         return room if self.capacity is None else min(room, self.capacity)
+
+    def _came(self, name: str) -> int:
+        """Return how much of something reserved is there, as far as whoever fetches it has said."""
+        try:
+            return int(json.loads(self.partial(name.removesuffix(_NEW), "progress").read_bytes())["bytes"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0
 
     def _want(self, size: int) -> str:
         if self.capacity is not None and size > self.capacity:
@@ -249,7 +260,7 @@ class Shelf:
                     if dead:
                         path.unlink(missing_ok=True)
                     else:
-                        name = f"{path.stem}.new"
+                        name = f"{path.stem}{_NEW}"
                         size = int(path.read_text() or 0)  # nothing, if who wrote it was killed
                         yield Item(name, name, size, added=0.0, used=0.0, pinned=True)
 

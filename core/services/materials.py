@@ -89,6 +89,8 @@ def checked_line(line: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
         raise Invalid(f"The size of {names.shown(path)} is a whole number of bytes.")
     if line.keys() - {"path", "digest", "size", "source", "connection"}:
         raise Invalid(f"The manifest's line of {names.shown(path)} has members that are not known.")
+    if not isinstance(line.get("connection"), str | None):
+        raise Invalid(f"The connection of {names.shown(path)} is a name.")
     if source is not None:
         split(source) if isinstance(source, str) else split("")
     return names.checked(path), digest, size, source

@@ -345,8 +345,8 @@ class Uploads:
         return self.get(id)
 
     def let_go(self, id: str) -> None:
-        """Hold an upload no longer; harmless if it is gone."""
-        self._database.write(lambda c: store.hold(c, id, 0.0), durable=False)
+        """Hold an upload no longer, unless a dataset is to be made of it, too; harmless if it is gone."""
+        self._database.write(lambda c: store.let_go(c, id), durable=False)
 
     # -- the end
 

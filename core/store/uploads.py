@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, literal, or_, select, update
 
+from core.store.tables import dataset_versions as versions
 from core.store.tables import upload_parts as parts
 from core.store.tables import uploads
 
@@ -104,6 +105,13 @@ def hold(c: Connection, id: str, until: float) -> bool:
     """Keep an upload at least until then; tell whether it is there."""
     held = update(uploads).where(uploads.c.id == id).values(held_until=until)
     return c.execute(held.returning(uploads.c.id)).first() is not None
+
+
+def let_go(c: Connection, id: str) -> None:
+    """Keep an upload no longer, unless a version that is being registered is to be made of it."""
+    lock(c, [id])  # first, so that whoever asks for it at this moment has been heard, or waits
+    wanted = select(versions.c.id).where(versions.c.state == "registering", versions.c.source.contains(id))
+    c.execute(update(uploads).where(uploads.c.id == id, ~wanted.exists()).values(held_until=0.0))
 
 
 # -- reading

@@ -19,8 +19,8 @@ from datasets.scs.server import Server
 from datasets.scs.store import Store
 
 logger = logging.getLogger("datasets.scs")
-#: The exit status that says that what it was told cannot be done: a wrong configuration, or a port that is taken.
-UNUSABLE = 2
+#: Exit statuses: what it was told cannot be done, a wrong configuration or a port that is taken; or it broke.
+UNUSABLE, BROKEN = 2, 1
 PR_SET_PDEATHSIG = 1
 
 
@@ -74,6 +74,9 @@ def serve(config: Config, *, keeper: int | None = None) -> int:
     logger.info("http://%s:%d serves %s from %s", host, port, names, store.folder)
     try:
         server.run()
+    except OSError:  # no fault of the configuration: the next one may do better
+        logger.exception("the loop broke")
+        return BROKEN
     finally:
         store.close()
     return 0

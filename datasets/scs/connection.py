@@ -41,6 +41,7 @@ class Request:
     keep_alive = False
     whole = False
     unreviewed = False
+    looks = 0
     arrived = 0.0
 
     def __init__(self) -> None:

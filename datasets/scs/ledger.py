@@ -24,6 +24,8 @@ T = TypeVar("T")
 #: Tells by the digest (None: there is none) and the time of what is there, whether it may be replaced.
 Condition = Callable[[bytes | None, float], bool]
 Step = Callable[[sqlite3.Connection], T]
+#: Tells how many bytes a disk lacks for so many more, beside files that were announced before (names and bytes).
+Lacking = Callable[[int, Iterable[tuple[str, int]]], int]
 
 #: What a full bucket gives up first, as an SQL sort key that is an index. Two policies are more than a key: ``random``,
 #: and ``nr``, which gives up only what nobody has used for a day: a set that is read over and over in any order keeps
@@ -216,10 +218,12 @@ class Ledger:
 
     # -- steps
 
-    def reserve(self, bucket: Bucket, name: bytes, file: str, size: int, now: float, lacking: int = 0) -> list[str]:
+    def reserve(
+        self, bucket: Bucket, name: bytes, file: str, size: int, now: float, lacking: Lacking = lambda *_: 0
+    ) -> list[str]:
         """Count an object's bytes before they come; return the files of objects that had to go for it.
 
-        ``lacking`` bytes more are freed, for a disk that is fuller than the accounts say.
+        ``lacking`` says how much more is freed, for a disk that is fuller than the accounts say.
         """
         capacity = self._config.capacity
         if size > min(bucket.quota, capacity):
@@ -228,6 +232,7 @@ class Ledger:
         def step(connection: sqlite3.Connection) -> list[str]:
             held: dict[str, int] = dict(connection.execute("select bucket,bytes from accounts"))
             gone: list[tuple[str, int]] = []
+            short = lacking(size, connection.execute("select file,bytes from intents").fetchall())
 
             def give(giver: str, need: int) -> None:
                 policy = self._config.buckets[giver].policy
@@ -238,7 +243,7 @@ class Ledger:
             if (need := held[bucket.name] + size - bucket.quota) > 0:
                 give(bucket.name, need)
             while True:
-                wanted = max(sum(held.values()) + size - capacity, lacking - sum(each for _, each in gone))
+                wanted = max(sum(held.values()) + size - capacity, short - sum(each for _, each in gone))
                 if wanted <= 0:
                     break
                 after = {**held, bucket.name: held[bucket.name] + size}

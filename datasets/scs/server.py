@@ -34,6 +34,8 @@ _TAKE = 64 << 10
 _LINGER, _LINGER_TIME = 64 << 20, 5.0
 #: Files kept open.
 _OPEN = 4096
+#: Times that one request is looked for: what takes the place of a file that was replaced may be replaced as well.
+_LOOKS = 4
 #: Seconds a stop waits for answers under way.
 _GRACE = 5.0
 
@@ -140,7 +142,8 @@ class Server:
             if len(self._connections) >= self._most:
                 self.counts.add("scs_refusals_total", 'status="503"')
                 refusal = self.service.refuse(Request(), 503, time.time(), detail="All connections are taken.")
-                sock.send(refusal)
+                with suppress(OSError):  # it is gone already
+                    sock.send(refusal)
                 sock.close()
                 continue
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -270,14 +273,18 @@ class Server:
             connection.out = part.head + body
             self._guard(connection, partial(self._pump, connection))
         else:
-            self._again(connection, request, part, "its file is too short")
+            self._guard(connection, partial(self._again, connection, request, part, "its file is too short"))
         self._guard(connection, partial(self._serve, connection))
 
     def _again(self, connection: Connection, request: Request, part: Part, why: str) -> None:
-        """Look once more for what was remembered and is not there."""
+        """Look once more for what was remembered and is not there, but not for ever: its row may not want to go."""
         self._store.lost(part.found, request.target, why)
         self.service.uncount(part)
-        connection.asked.appendleft(request)
+        request.looks += 1
+        if request.looks < _LOOKS:
+            connection.asked.appendleft(request)
+        else:
+            self._reply(connection, request, self.service.refuse(request, 404, time.time()))
 
     def _pump(self, connection: Connection) -> bool:
         """Send what is pending; return whether all is out and the connection is ready for the next request."""

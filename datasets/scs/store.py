@@ -147,7 +147,7 @@ class Store:
         file = f"{hexadecimal[:2]}/{hexadecimal[2:]}.{secrets.token_hex(6)}"
         temp, final = self.folder / "temp" / file.replace("/", ""), self.folder / file
         try:
-            gone = self.ledger.reserve(bucket, name, file, size, self._clock(), self._lacking(size))
+            gone = self.ledger.reserve(bucket, name, file, size, self._clock(), self._lacking)
         except sqlite3.OperationalError as error:
             raise Full(f"the ledger cannot be written: {error}") from error
         try:
@@ -192,13 +192,24 @@ class Store:
             os.close(descriptor)
         return hasher.digest()
 
-    def _lacking(self, size: int) -> int:
-        """Return the bytes that the disk is short of, beyond what must stay free."""
+    def _lacking(self, size: int, coming: Iterable[tuple[str, int]]) -> int:
+        """Return the bytes that the disk is short of, beyond what must stay free; ``coming``: files, and their bytes.
+
+        What is announced has no place on the disk yet, as far as it has not come.
+        """
         disk = os.statvfs(self.folder)
         keep = self.config.free
         if keep is None:
             keep = min(1 << 30, disk.f_blocks * disk.f_frsize // 64)
-        return max(0, size + keep - disk.f_bavail * disk.f_frsize)
+        announced = sum(max(0, each - self._came(file)) for file, each in coming)
+        return max(0, size + announced + keep - disk.f_bavail * disk.f_frsize)
+
+    def _came(self, file: str) -> int:
+        """Return the bytes of the disk that an announced file has by now."""
+        for path in (self.folder / "temp" / file.replace("/", ""), self.folder / file):
+            with suppress(OSError):
+                return os.stat(path).st_blocks * 512
+        return 0
 
     def _unlink(self, files: Iterable[str]) -> None:
         for file in files:

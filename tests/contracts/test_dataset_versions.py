@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import random
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +18,7 @@ from minio import Minio
 from benchmarks import registering as many
 from core.domain.states import State
 from core.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
-from core.services import registering
+from core.services import materials, registering
 from core.services.bells import LocalBell
 from core.services.datasets import GRACE
 from core.services.platform import Platform, build
@@ -137,6 +138,69 @@ def test_a_full_disk_ends_it_with_the_reason(platform: Platform) -> None:
     platform.registering.register(id)
     found = platform.datasets.get(id)
     assert found["state"] == "failed" and "No room" in found["reason"]
+
+
+def waiting(platform: Platform, upload: str, *names: str) -> list[str]:
+    """Ask for versions made of one upload; return their ids."""
+    return [str(platform.datasets.register(name, {"upload": upload})["id"]) for name in names]
+
+
+def sent(platform: Platform, body: bytes) -> str:
+    """Upload something; return the upload's id."""
+    upload = platform.uploads.create(len(body))
+    return platform.uploads.append(upload.id, 0, iter([body])).id
+
+
+@pytest.mark.parametrize("files", [{"a": b"1"}, {"../a": b"1"}])
+def test_an_upload_is_kept_until_all_that_is_to_be_made_of_it_is_made(
+    platform: Platform, files: dict[str, bytes]
+) -> None:
+    upload = sent(platform, tar(files, "w"))
+    one, two, three = waiting(platform, upload, "one", "two", "three")
+    platform.registering.register(one)
+    with pytest.raises(InUse):
+        platform.uploads.delete(upload)
+    platform.datasets.delete(three)
+    with pytest.raises(InUse):
+        platform.uploads.delete(upload)
+    platform.registering.register(two)
+    assert platform.datasets.get(two)["state"] == platform.datasets.get(one)["state"] != "registering"
+    platform.uploads.delete(upload)
+
+
+def test_an_upload_is_kept_for_whoever_asks_while_it_is_let_go(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = sent(platform, tar({"a": b"1"}, "w"))
+    letting_go = threading.Thread(target=platform.uploads.let_go, args=(upload,))
+    hold = materials.hold
+
+    def held(*given: Any) -> None:
+        hold(*given)
+        letting_go.start()
+        letting_go.join(0.5)  # it waits for this transaction to end
+
+    monkeypatch.setattr(materials, "hold", held)
+    [id] = waiting(platform, upload, "d")
+    letting_go.join()
+    with pytest.raises(InUse):
+        platform.uploads.delete(upload)
+    monkeypatch.setattr(materials, "hold", hold)
+    platform.registering.register(id)
+    assert platform.datasets.get(id)["state"] == "ready"
+
+
+@pytest.mark.parametrize("connection", [5, {}, ["lab"], True])
+def test_a_manifest_whose_connection_is_no_name_fails_at_once_and_says_where(
+    platform: Platform, connection: object
+) -> None:
+    line = {"path": "drives/x.bin", "digest": "sha256:" + "0" * 64, "size": 3, "source": "s3://fleet/x"}
+    upload = sent(platform, json.dumps(line | {"connection": connection}).encode())
+    id = platform.datasets.register("d", {"manifest": {"upload": upload}})["id"]
+    platform.registering.register(id)
+    found = platform.datasets.get(id)
+    assert found["state"] == "failed" and "drives/x.bin" in found["reason"], found
+    platform.uploads.delete(upload)
 
 
 def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:

@@ -5,15 +5,18 @@ import hashlib
 import json
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from datasets.scs.config import Limits
+from datasets.scs.ledger import name_of
 from datasets.scs.reviewers import Identity, Unavailable
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
 
@@ -434,6 +437,19 @@ def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
         assert cache.ask("GET", "/healthz").status == 200
 
 
+def test_those_who_are_gone_before_they_are_told_harm_nobody(tmp_path: Path) -> None:
+    with running(replace(told(tmp_path), limits=Limits(connections=8))) as cache:
+        held = [cache.line() for _ in range(8)]
+        for line in held:
+            assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
+        cache.server.call(partial(time.sleep, 0.5))  # they come and go before the loop looks
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", cache.port)) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for line in held:
+            assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
+
+
 @pytest.mark.parametrize("size", [5_000, len(BIG)])
 def test_what_lies_on_the_disk_only_is_brought_to_memory_first(cache: Cache, size: int) -> None:
     cache.put(f"cold-{size}", BIG[:size])
@@ -464,3 +480,20 @@ def test_a_removed_file_is_a_miss_and_its_row_goes(cache: Cache) -> None:
     os.unlink(found.path)
     assert cache.get("removed").status == 404
     assert cache.store.ledger.look(found.name) is None
+
+
+def test_a_removed_file_is_a_miss_and_keeps_nobody_waiting_though_its_row_cannot_go(tmp_path: Path) -> None:
+    get = f"GET /v1/objects/private/removed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
+    with running(told(tmp_path)) as cache:
+        assert cache.put("removed", b"x" * 100).status == 201
+        for file, _ in cache.store._files():
+            os.unlink(cache.store.folder / file)
+        writing = cache.store.ledger.write(lambda connection: connection)
+        writing.execute("pragma query_only=on")
+        try:
+            asking = cache.line().send(get)
+            assert cache.ask("GET", "/healthz").status == 200
+            assert asking.answer().status == 404
+            assert cache.store.ledger.look(name_of("private", b"removed")) is not None
+        finally:
+            writing.execute("pragma query_only=off")

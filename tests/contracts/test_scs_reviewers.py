@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable, open_reviewer
-from datasets.scs.reviewers.jwt import PAUSE, JwtReviewer, published
+from datasets.scs.reviewers.jwt import KEEP, PAUSE, SOON, JwtReviewer, published
 from datasets.scs.reviewers.kubernetes import verdict
 from datasets.scs.verdicts import NO, YES, Verdicts
 
@@ -272,6 +272,60 @@ def test_keys_that_cannot_be_had_are_no_verdict(issuer: Issuer) -> None:
 
     with pytest.raises(Unavailable):
         JwtReviewer(fetch, audience=AUDIENCE).review(issuer.token("team", "a"))
+
+
+class Moody:
+    """Publishes an issuer's keys, or is silent for as long as anybody waits; its clock moves when told to."""
+
+    def __init__(self, issuer: Issuer, *, silent: bool = False) -> None:
+        self.issuer, self.silent = issuer, silent
+        self.now, self.asked = 1000.0, 0
+        self.reviewer = JwtReviewer(self.keys, audience=AUDIENCE, issuer=ISSUER, clock=lambda: self.now)
+
+    def keys(self) -> bytes:
+        self.asked += 1
+        if self.silent:
+            self.now += 5.0
+            raise TimeoutError
+        return self.issuer.published()
+
+    def good(self) -> bool:
+        return self.reviewer.review(self.issuer.token("team", "a")) is not None
+
+
+def test_known_keys_stay_good_while_the_issuer_is_silent_and_it_is_waited_for_once_a_pause(issuer: Issuer) -> None:
+    moody = Moody(issuer)
+    assert moody.good()
+    moody.silent, moody.now, moody.asked = True, moody.now + KEEP + 1, 0
+    assert all(moody.good() for _ in range(10))
+    assert moody.asked == 1
+    moody.now += PAUSE + 1
+    assert all(moody.good() for _ in range(10))
+    assert moody.asked == 2
+
+
+def test_without_any_key_the_issuer_is_asked_again_soon_but_not_for_each_token(issuer: Issuer) -> None:
+    moody = Moody(issuer, silent=True)
+    for _ in range(10):
+        with pytest.raises(Unavailable):
+            moody.good()
+    assert moody.asked == 1
+    moody.silent, moody.now = False, moody.now + SOON + 0.1
+    assert moody.good()
+    assert moody.asked == 2
+
+
+def test_a_silent_issuers_new_key_is_no_verdict_however_often_it_is_shown(issuer: Issuer) -> None:
+    moody = Moody(issuer)
+    assert moody.good()
+    issuer.rotate("second")
+    moody.silent, moody.now = True, moody.now + PAUSE + 1
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            moody.good()
+    assert moody.asked == 2
+    moody.silent, moody.now = False, moody.now + PAUSE + 1
+    assert moody.good()
 
 
 def test_keys_are_fetched_from_where_the_issuer_publishes_them(issuer: Issuer, tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """What the cache's store promises: quotas that are never overshot, fairness, and files and rows that agree."""
 
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -270,3 +273,69 @@ def test_a_nearly_full_disk_counts_as_full(opened: Opened, tmp_path: Path) -> No
     with pytest.raises(Full):
         put(store, "k")
     assert store.ledger.accounts()["b"].bytes == 0
+
+
+MIB, KEEP_FREE = 1 << 20, 16 << 20
+
+
+@pytest.fixture
+def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Pretend that the folder has a disk of 24 MiB of its own; tell what is free of it."""
+
+    def left() -> int:
+        found = 24 * MIB
+        for path in tmp_path.rglob("*"):
+            with suppress(FileNotFoundError):
+                found -= path.stat().st_blocks * 512 if path.is_file() and "ledger" not in path.name else 0
+        return found
+
+    monkeypatch.setattr(
+        os, "statvfs", lambda _: SimpleNamespace(f_bavail=left() // 4096, f_frsize=4096, f_blocks=24 * MIB // 4096)
+    )
+    return left
+
+
+def test_puts_at_a_time_leave_the_disk_what_is_to_stay_free(
+    opened: Opened, tmp_path: Path, free: Callable[[], int]
+) -> None:
+    store = opened(replace(told(tmp_path, bucket(quota="1Gi", Eviction="lru")), free=KEEP_FREE))
+    decided = threading.Barrier(4, timeout=30.0)
+    kept: list[int] = []
+    refused: list[int] = []
+
+    def body() -> Iterator[bytes]:
+        decided.wait()
+        yield from [b"x" * MIB] * 6
+
+    def race(number: int) -> None:
+        try:
+            store.put(store.config.buckets["b"], b"k%d" % number, 6 * MIB, body)
+            kept.append(number)
+        except Full:
+            refused.append(number)
+            decided.wait()
+
+    racers = [threading.Thread(target=race, args=(number,)) for number in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert (len(kept), len(refused)) == (1, 3)
+    assert free() >= KEEP_FREE and agree(store)
+
+
+def test_what_of_an_object_has_come_is_not_counted_twice_against_the_disk(
+    opened: Opened, tmp_path: Path, free: Callable[[], int]
+) -> None:
+    store = opened(replace(told(tmp_path, bucket(quota="1Gi", Eviction="nr")), free=KEEP_FREE))
+
+    def body() -> Iterator[bytes]:
+        yield b"x" * 5 * MIB
+        put(store, "meanwhile", MIB)
+        with pytest.raises(Full):
+            put(store, "too-much", 2 * MIB)
+        yield b"x" * MIB
+
+    store.put(store.config.buckets["b"], b"slow", 6 * MIB, body)
+    assert has(store, "meanwhile") and has(store, "slow")
+    assert free() >= KEEP_FREE and agree(store)

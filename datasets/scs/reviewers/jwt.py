@@ -17,6 +17,8 @@ from datasets.scs.reviewers.base import Identity, Unavailable, service_account
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 #: Seconds that fetched keys are used, and that pass at least between two fetches, whoever asks for unknown keys.
 KEEP, PAUSE = 300.0, 10.0
+#: Seconds between two fetches while there is no key at all.
+SOON = 1.0
 #: Clocks may differ by so many seconds.
 LEEWAY = 5.0
 _LARGEST = 1 << 20
@@ -40,6 +42,8 @@ class JwtReviewer:
         self._algorithms, self._clock = list(algorithms), clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at: float | None = None
+        self._tried_at: float | None = None
+        self._silent = False
         self._lock = threading.Lock()
 
     def review(self, token: str) -> Identity | None:
@@ -65,14 +69,21 @@ class JwtReviewer:
     def _key(self, kid: str) -> jwt.PyJWK | None:
         with self._lock:
             now = self._clock()
-            age = None if self._fetched_at is None else now - self._fetched_at
-            if age is None or age > KEEP or (kid not in self._keys and age > PAUSE):
-                try:
-                    self._keys = _parse(self._fetch())
-                    self._fetched_at = now
-                except (OSError, ValueError, jwt.PyJWTError) as error:
-                    if kid not in self._keys:
-                        raise Unavailable(f"the issuer's keys cannot be had: {type(error).__name__}") from None
+            fresh = self._fetched_at is not None and now - self._fetched_at <= KEEP
+            pause = PAUSE if self._keys else SOON
+            if (fresh and kid in self._keys) or (self._tried_at is not None and now - self._tried_at <= pause):
+                if self._silent and kid not in self._keys:
+                    raise Unavailable("the issuer's keys could not be had a moment ago")
+                return self._keys.get(kid)
+            try:
+                self._keys = _parse(self._fetch())
+                self._fetched_at, self._silent = now, False
+            except (OSError, ValueError, jwt.PyJWTError) as error:
+                self._silent = True
+                if kid not in self._keys:
+                    raise Unavailable(f"the issuer's keys cannot be had: {type(error).__name__}") from None
+            finally:
+                self._tried_at = self._clock()  # a silent issuer is waited for once a pause, not once a token
             return self._keys.get(kid)
 
 
