@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -45,7 +46,9 @@ def kind_of(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "int" if -(2**63) <= value < 2**63 else "float"
+        if -(2**63) <= value < 2**63:
+            return "int"
+        return "float" if abs(value) <= sys.float_info.max else "str"
     return "float" if isinstance(value, float) else "str"
 
 
@@ -72,11 +75,14 @@ def columns(found: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def fitted(value: Any, kind: str) -> Any:
     """Return a value as its column holds it; what arrived after the first pass and does not fit is left out."""
-    if value is None or kind == kind_of(value):
-        return value
-    if kind == "float" and kind_of(value) == "int":
+    if value is None:
+        return None
+    if kind == "str":
+        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    found = kind_of(value)
+    if kind == "float" and found in {"int", "float"}:
         return float(value)
-    return (value if isinstance(value, str) else msgspec.json.encode(value).decode()) if kind == "str" else None
+    return value if kind == found else None
 
 
 def harmless(value: Any) -> Any:

@@ -63,6 +63,19 @@ class RangeHeaders(Headers):
     if_none_match = fields.String(data_key="If-None-Match", metadata={"description": "The ETag of what one has."})
 
 
+class ResultsHeaders(RangeHeaders):
+    """Which bytes of a table are wanted, or where a browser's stream goes on."""
+
+    last_event_id = Whole(
+        0,
+        text=True,
+        data_key="Last-Event-ID",
+        metadata={
+            "description": "How many results were received of a followed stream of events; goes before `skip`.",
+        },
+    )
+
+
 class LogsQuery(Strict):
     """How the logs are given."""
 

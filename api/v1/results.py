@@ -12,7 +12,7 @@ from api.downloads import PART, UNCHANGED
 from api.escaping import escaped
 from api.negotiation import choose
 from api.ranges import begun, serve
-from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, RangeHeaders, ResultSchema, ResultsQuery
+from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, ResultSchema, ResultsHeaders, ResultsQuery
 from api.streams import LIVE, NDJSON, SSE, alive, as_events, honest, room, stream, told
 from api.tables import PARQUET, as_csv
 from core.errors import (
@@ -67,12 +67,13 @@ class Results(MethodView):
     """The results of a simulation."""
 
     @blueprint.takes(ResultsQuery)
-    @blueprint.takes(RangeHeaders, location="headers")
+    @blueprint.takes(ResultsHeaders, location="headers")
     @blueprint.operation(
         "get_results",
         description="Results, a line or row for each task.",
         media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
         also={
+            204: {"description": "A browser's stream has had everything already: do not come back."},
             206: PART | {"content": {PARQUET: {"schema": BINARY}}},
             304: UNCHANGED,
         },
@@ -90,6 +91,8 @@ class Results(MethodView):
             format = choose(FOLLOWED, query.get("format"))
             if format not in FOLLOWED:
                 raise Invalid(f"A {format} file cannot be followed; leave `follow` or `format` out.")
+            if format == "sse" and (last := headers.get("last_event_id")):
+                return nothing(204, LIVE) if services().results.delivered(id, last) else follow(id, last, format)
             return follow(id, query.get("skip", 0), format)
         if "skip" in query:
             raise Invalid("`skip` is for a followed stream; in task order, begin with `from`.")

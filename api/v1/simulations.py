@@ -114,7 +114,7 @@ class Simulations(MethodView):
     )
     def get(self, query: dict[str, Any]) -> Response:
         """List simulations"""
-        label = dict(pair.split("=", 1) for pair in query.pop("label", ()))
+        label = [(name, value) for name, _, value in (pair.partition("=") for pair in query.pop("label", ()))]
         return page(*services().simulations.list(**query, label=label), ITEM)
 
     @blueprint.takes(SubmissionHeaders, location="headers")

@@ -54,7 +54,7 @@ class Column:
 
     BLOCK = 4096
 
-    def __init__(self, worst: float | None) -> None:
+    def __init__(self, worst: float | None, penalties: int = 0) -> None:
         self._worst = worst
         self._waiting = array("d")
         self._kept: list[NDArray[np.float64]] = []
@@ -64,7 +64,7 @@ class Column:
         self._m2 = 0.0
         self._min = math.inf
         self._max = -math.inf
-        self.penalties = 0
+        self.penalties = penalties
 
     @property
     def count(self) -> int:
@@ -162,8 +162,9 @@ class Tally:
                     seen[value] = seen.get(value, 0) + 1
                 elif value is not None:
                     column = self._columns.get(name)
-                    if column is None:
-                        column = self._columns[name] = Column(self._worst.get(name))
+                    if column is None:  # not declared; whatever did not go well before this one counts all the same
+                        failed = self.done - self.statuses["ok"]
+                        column = self._columns[name] = Column(self._worst.get(name), failed)
                     column.add(float(value))
         else:
             for column in self._columns.values():

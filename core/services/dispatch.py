@@ -375,7 +375,7 @@ class Dispatch:
             unnumbered = results.unnumbered(c, stage)
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)
-        progress = self._progress.setdefault(one.id, Progress())
+        progress = self._progress.setdefault(one.id, Progress(one.id))
         before = progress.arrived
         while True:
             with self._database.read() as c:

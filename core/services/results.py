@@ -56,6 +56,12 @@ class Results:
             row = simulations.find(c, id)
         return State(row.state) in FINAL and row.event_seq <= after
 
+    def delivered(self, id: str, count: int) -> bool:
+        """Tell whether whoever has so many results has all that there will ever be."""
+        with self._database.read() as c:
+            row = simulations.find(c, id)
+            return State(row.state) in FINAL and simulations.counts(c, id)[1] <= count
+
     def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
         """Yield events as they come, None as a heartbeat; end after the last one that can come."""
         self.events(id, after)  # raises before the first byte is sent

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from core.store import ranges, results
+from core.errors import Conflict
+from core.store import ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Segment
 from datasets.stores.base import ObjectStore
@@ -27,7 +28,14 @@ class Inheritance:
     kept: list[Segment]
 
     def apply(self, c: Connection, simulation: str, stage: str, total: int) -> None:
-        """Write the kept segments, and the gaps between them as work to be done."""
+        """Write the kept segments, and the gaps between them as work to be done.
+
+        Raise Conflict if the source, or an object of its, has been removed since it was looked at.
+        """
+        simulations.hold(c, self.source)
+        for key in {segment.object for segment in self.kept}:
+            if not results.needed(c, key):
+                raise Conflict("What is to be kept has moved meanwhile. Try again.")
         at = 0
         for start, stop in _runs(self.kept):
             if at < start:

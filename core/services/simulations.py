@@ -15,6 +15,7 @@ from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
 from core.errors import (
+    Conflict,
     IdempotencyMismatch,
     IllegalTransition,
     Invalid,
@@ -152,7 +153,7 @@ class Simulations:
         dataset: str | None = None,
         runtime: str | None = None,
         model: str | None = None,
-        label: Mapping[str, str] | None = None,
+        label: Sequence[tuple[str, str]] = (),
         after: str | None = None,
         limit: int = 50,
     ) -> tuple[list[Simulation], str | None]:
@@ -160,7 +161,7 @@ class Simulations:
         given = {"state": state and state.value, "dataset": dataset, "runtime": runtime, "model": model}
         filters = {name: value for name, value in given.items() if value is not None}
         with self._database.read() as c:
-            rows = store.page(c, filters=filters, label=label or {}, after=after, limit=limit + 1)
+            rows = store.page(c, filters=filters, label=label, after=after, limit=limit + 1)
             found = [self._view(c, row) for row in rows[:limit]]
         return found, found[-1].id if len(rows) > limit else None
 
@@ -292,8 +293,15 @@ class Simulations:
         if State(row.state) not in FINAL:
             raise NotFinished("A simulation that goes on cannot be retried; cancel it first.")
         submission = self.resubmit({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
-        inheritance = inherit(self._database, self._store, id) if only_failed else None
-        return self.submit(submission, inheritance=inheritance, retry_of=id)[0]
+        if not only_failed:
+            return self.submit(submission, retry_of=id)[0]
+        for more in (True, True, False):
+            try:
+                return self.submit(submission, inheritance=inherit(self._database, self._store, id), retry_of=id)[0]
+            except Conflict:  # its results were just being gathered into fewer objects
+                if not more:
+                    raise
+        raise AssertionError("unreachable")
 
     @staticmethod
     def resubmit(document: Mapping[str, Any]) -> Submission:

@@ -34,7 +34,8 @@ logger = logging.getLogger(__name__)
 #: Callers whose work may share one commit; more only make each other wait.
 GROUP = 64
 RETRIES = 5
-_RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock detected
+#: PostgreSQL: serialization failure, deadlock detected, and a row that somebody else wrote since we looked for it.
+_RETRIED = {"40001", "40P01", "23505"}
 
 
 @dataclass(frozen=True, slots=True)

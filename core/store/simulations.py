@@ -46,18 +46,26 @@ def find(c: Connection, id: str) -> Row[Any]:
     return row
 
 
+def hold(c: Connection, id: str) -> None:
+    """Keep a simulation from being deleted before this transaction ends; raise UnknownSimulation if it is gone."""
+    kept = update(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))
+    if c.execute(kept.values(event_seq=simulations.c.event_seq).returning(simulations.c.id)).first() is None:
+        raise UnknownSimulation(f"There is no simulation {id[:64]!r} any more.")
+
+
 def page(
-    c: Connection, *, filters: Mapping[str, Any], label: Mapping[str, str], after: str | None, limit: int
+    c: Connection, *, filters: Mapping[str, Any], label: Sequence[tuple[str, str]], after: str | None, limit: int
 ) -> Sequence[Row[Any]]:
     """Return up to ``limit`` simulations, newest first, older than ``after``."""
     query = select(simulations).where(simulations.c.deleted_at.is_(None), simulations.c.dry_run == 0)
     for name, value in filters.items():
         column = simulations.c[name]
         query = query.where(column.in_(value) if isinstance(value, list) else column == value)
-    for key, value in label.items():
+    for key, value in label:
         # labels are stored with sorted keys and without spaces, so one pair is one substring
         pair = json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
-        query = query.where(simulations.c.labels.contains(pair, autoescape=True))
+        place = func.instr if c.dialect.name == "sqlite" else func.strpos  # LIKE minds no case in SQLite
+        query = query.where(place(simulations.c.labels, pair) > 0)
     if after is not None:
         query = query.where(simulations.c.id < after)
     return c.execute(query.order_by(simulations.c.id.desc()).limit(limit)).all()
@@ -154,8 +162,11 @@ def remember_key(
 
 
 def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
-    """Change what was asked for, where that can be changed on the way."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(spec=json.dumps(spec)))
+    """Change what was asked for, where that can be changed on the way; raise Conflict once it has ended."""
+    lives = simulations.c.state.not_in([state.value for state in FINAL])
+    change = update(simulations).where(simulations.c.id == id, lives).values(spec=json.dumps(spec))
+    if c.execute(change.returning(simulations.c.id)).first() is None:
+        raise Conflict(f"Simulation {id} has just ended.")
 
 
 def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:

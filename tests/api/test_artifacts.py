@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from api.downloads import attachment
 from api.escaping import escaped
+from core.domain.states import State
 from core.services.platform import Platform
 from tests.api.answers import problem
 from tests.api.conftest import Driver, Submit
@@ -80,6 +81,53 @@ def test_every_range_of_an_archive_is_what_a_slice_would_be(
     part = client.get(path, headers={"Range": f"bytes={first}-{last}", "If-Range": whole.headers["ETag"]})
     assert part.status_code == 206
     assert part.data == whole.data[first : last + 1]
+
+
+@pytest.mark.parametrize("played", [0, 3])
+def test_the_archive_of_a_simulation_that_ended_early_is_whole(
+    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, played: int
+) -> None:
+    id = submit(tasks=288).json["id"]
+    launch = driver.launch(id)
+    lease = driver.lease(launch)
+    if played:
+        driver.report(launch, lease, 0, played)
+    assert client.post(f"/v1/simulations/{id}/cancel").json["state"] == "cancelling"
+    dispatch = driver.dispatch
+    (busy,) = dispatch.snapshot().busy
+    dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
+    platform.collecting.collect(id)
+    told = client.get(f"/v1/simulations/{id}").json
+    assert told["state"] == "cancelled" and told["tasks"] == {"total": 288, "done": played, "failed": 0}
+    whole = client.get(f"/v1/simulations/{id}/archive")
+    assert whole.headers["Content-Length"] == str(len(whole.data))
+    with zipfile.ZipFile(io.BytesIO(whole.data)) as archive:
+        assert archive.testzip() is None
+        assert archive.read("results.ndjson").count(b"\n") == played
+        assert msgspec.json.decode(archive.read("summary.json"))["tasks"] == told["tasks"]
+
+
+def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
+    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = submit(workers=1).json["id"]
+    compact = platform.collecting._compact
+
+    def widened(stage: str) -> None:
+        assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
+        compact(stage)
+
+    monkeypatch.setattr(platform.collecting, "_compact", widened)
+    driver.play(id)
+    whole = client.get(f"/v1/simulations/{id}/archive")
+    assert whole.headers["Content-Length"] == str(len(whole.data))
+    with zipfile.ZipFile(io.BytesIO(whole.data)) as archive:
+        assert archive.testzip() is None
+        assert msgspec.json.decode(archive.read("simulation.json"))["spec"]["workers"] == 12
+    refused = problem(client.patch(f"/v1/simulations/{id}", json={"workers": 3}), 409, "illegal-transition")
+    assert "succeeded" in refused["detail"]
+    again = client.get(f"/v1/simulations/{id}/archive")
+    assert again.data == whole.data and again.headers["ETag"] == whole.headers["ETag"]
 
 
 def test_a_name_that_is_not_plain_is_told_in_both_forms() -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.errors import NotFound
+from core.services.models import key_of
+from core.services.platform import Platform
 from core.settings import Settings
 from tests.api.answers import MODEL, problem
 
@@ -135,6 +138,18 @@ def test_a_deleted_model_is_gone(client: FlaskClient, model: str) -> None:
     gone = client.delete(f"/v1/models/{model}")
     assert gone.status_code == 204 and gone.data == b""
     problem(client.get(f"/v1/models/{model}"), 404, "unknown-model")
+
+
+def test_a_shipped_model_outlives_its_copies(client: FlaskClient, platform: Platform) -> None:
+    shipped = client.get("/v1/models/idm/content").data
+    for name, data in (("copy", shipped), ("own", MODEL)):
+        sent = client.put(f"/v1/models/{name}?filename=idm.py", data=data, headers=BYTES)
+        assert sent.status_code == 201 and sent.json["digest"] == digest(data)
+        assert platform.store.size(key_of(digest(data))) == len(data)
+        assert client.delete(f"/v1/models/{name}").status_code == 204
+    assert client.get("/v1/models/idm/content").data == shipped
+    with pytest.raises(NotFound):
+        platform.store.size(key_of(digest(MODEL)))  # of one that nobody else has, nothing stays
 
 
 def test_a_model_in_use_stays(client: FlaskClient, submit: Any) -> None:

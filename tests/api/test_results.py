@@ -77,6 +77,46 @@ def test_a_followed_stream_as_events(client: FlaskClient, finished: str) -> None
     assert [block.split("\n")[:2] for block in blocks[1:]] == [["id: 19", "event: result"], ["id: 20", "event: result"]]
 
 
+@pytest.mark.parametrize("query", ["follow=true", "follow=true&skip=3"])
+def test_a_browser_that_comes_back_goes_on_behind_the_last_result_it_received(
+    client: FlaskClient, finished: str, query: str
+) -> None:
+    path = f"/v1/simulations/{finished}/results?{query}"
+
+    def came(last: str) -> Any:
+        return client.get(path, headers={"Accept": "text/event-stream", "Last-Event-ID": last})
+
+    blocks = came("18").data.decode().strip().split("\n\n")
+    assert [block.split("\n")[:2] for block in blocks[1:]] == [["id: 19", "event: result"], ["id: 20", "event: result"]]
+    assert json.loads(blocks[1].partition("data: ")[2])["task"] == 18
+    for received in ("20", "21"):  # all there will ever be: a browser that is told so does not come back
+        over = came(received)
+        assert over.status_code == 204 and over.data == b""
+    problem(came("x"), 422, "invalid")
+
+
+def test_a_browser_that_has_every_result_so_far_waits_for_more(
+    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+) -> None:
+    id = submit().json["id"]
+    launch = driver.launch(id)
+    lease = driver.lease(launch)
+    driver.report(launch, lease, 0, 3)
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": "3"}
+    answer = client.get(f"/v1/simulations/{id}/results?follow=true", headers=headers, buffered=False)
+    assert answer.status_code == 200
+    pieces = iter(answer.response)
+    assert next(pieces) == b"retry: 2000\n\n"
+    driver.report(launch, lease, 3, 4)
+    assert next(pieces).startswith(b'id: 4\nevent: result\ndata: {"task":3,')
+    answer.close()
+
+
+def test_a_stream_of_lines_is_resumed_by_its_address_alone(client: FlaskClient, finished: str) -> None:
+    path = f"/v1/simulations/{finished}/results?follow=true"
+    assert len(lines_of(client.get(path, headers={"Last-Event-ID": "18"}).data)) == 20
+
+
 @pytest.mark.parametrize(
     "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=yes", "from=-1", "from=x",
               "format=xml", "format=csv&from=3", "folow=true"],
@@ -150,6 +190,7 @@ VALUES = (
     st.none()
     | st.booleans()
     | st.integers(-(2**62), 2**62)
+    | st.sampled_from([2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**23, -(10**400)])
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text()
 )
@@ -166,6 +207,27 @@ def test_any_results_make_tables_of_their_length(metrics: list[dict[str, Any]]) 
     data = b"".join(blob.read(0, blob.size))
     assert len(data) == blob.size
     assert len(pandas.read_parquet(io.BytesIO(data))) == len(metrics)
+
+
+def parquet_of(*results: bytes) -> pandas.DataFrame:
+    blob = as_parquet(lambda: results, None)
+    return pandas.read_parquet(io.BytesIO(b"".join(blob.read(0, blob.size))))
+
+
+def test_a_whole_number_of_any_size_has_a_place_in_a_table() -> None:
+    huge = 10**23
+    frame = parquet_of(line(0, a=huge, b=1, c=-huge, d="x", e=2**63 - 1), line(1, a=7, b=huge, c=0.5, d=huge, e=1))
+    assert list(frame["metrics.a"]) == [1e23, 7.0] and list(frame["metrics.b"]) == [1.0, 1e23]
+    assert list(frame["metrics.c"]) == [-1e23, 0.5] and list(frame["metrics.d"]) == ["x", str(huge)]
+    assert frame["metrics.e"].dtype == "int64" and frame["metrics.e"][0] == 2**63 - 1
+
+
+def test_a_whole_number_beyond_every_float_is_text() -> None:
+    beyond = 10**400
+    results = line(0, a=beyond, b=1), line(1, a=0.5, b=beyond)
+    frame = parquet_of(*results)
+    assert list(frame["metrics.a"]) == [str(beyond), "0.5"] and list(frame["metrics.b"]) == ["1", str(beyond)]
+    assert str(beyond).encode() in b"".join(as_csv(lambda: results))
 
 
 def test_what_arrives_between_the_passes_breaks_no_table() -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.states import State
+from core.services.leases import Known
 from core.services.platform import Platform
+from core.services.retries import Inheritance, inherit
+from core.store.database import Database
+from datasets.stores.base import ObjectStore
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver, Submit
 
@@ -254,6 +259,25 @@ def test_the_list_is_filtered_and_comes_by_pages(client: FlaskClient, submit: Su
     assert [one["id"] for one in client.get(link.split(">")[0][1:]).json["items"]] == ids[2:0:-1]
 
 
+def test_labels_are_filtered_to_the_letter_and_each_of_them_counts(client: FlaskClient, submit: Submit) -> None:
+    asked = [{"env": "prod"}, {"env": "Prod"}, {"ENV": "prod"}, {"env": "prod", "team": "a%b_c"}]
+    ids = [submit(labels=labels).json["id"] for labels in asked]
+
+    def listed(query: str) -> list[str]:
+        found = client.get(f"/v1/simulations?{query}")
+        assert found.status_code == 200, found.data
+        return [one["id"] for one in found.json["items"]]
+
+    assert listed("label=env=prod") == [ids[3], ids[0]]
+    assert listed("label=env=Prod") == [ids[1]]
+    assert listed("label=ENV=prod") == [ids[2]]
+    assert listed("label=env=PROD") == listed("label=Env=prod") == []
+    assert listed("label=team=a%25b_c") == [ids[3]] and listed("label=team=aXb_c") == []
+    # a simulation has one value of a name, and cannot have two
+    assert listed("label=env=Prod&label=env=prod") == listed("label=env=prod&label=env=Prod") == []
+    assert listed("label=env=prod&label=env=prod&label=team=a%25b_c") == [ids[3]]
+
+
 @pytest.mark.parametrize("query", ["state=done", "limit=201", "label=x", "label==x", "after=%00", "status=queued"])
 def test_a_filter_that_makes_no_sense_is_refused(client: FlaskClient, query: str) -> None:
     problem(client.get(f"/v1/simulations?{query}"), 422, "invalid")
@@ -285,6 +309,48 @@ def test_cancelling_twice_is_harmless(client: FlaskClient, submit: Submit) -> No
         assert answer.status_code == 202 and answer.json["state"] == "cancelled"
 
 
+def played_and_ticked(driver: Driver, launch: Known) -> tuple[int, int]:
+    """Play one lease, and let the dispatcher sum up; return how many tasks that were, and how many of them failed."""
+    lease = driver.lease(launch)
+    driver.report(launch, lease, lease.mark, lease.stop)
+    dispatch = driver.dispatch
+    snapshot = dispatch.snapshot()
+    dispatch.tick([one for one in snapshot.busy if one.state is State.RUNNING], snapshot.now)
+    return lease.stop - lease.mark, sum(task % 7 == 6 for task in range(lease.mark, lease.stop))
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_running_simulation_ends_as_soon_as_more_has_failed_than_may(
+    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, most: int
+) -> None:
+    id = submit(tasks=100, max_failures=most).json["id"]
+    launch = driver.launch(id)
+    done = failed = 0
+    while failed <= most:
+        count, bad = played_and_ticked(driver, launch)
+        done, failed = done + count, failed + bad
+        assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= most)
+    assert done < 100 and driver.dispatch.snapshot().busy == ()
+    platform.collecting.collect(id)
+    seen = client.get(f"/v1/simulations/{id}").json
+    assert seen["state"] == "failed" and seen["tasks"] == {"total": 100, "done": done, "failed": failed}
+    assert seen["reason"] == f"{failed} tasks did not go well; at most {most} were allowed"
+
+
+@pytest.mark.parametrize("asked", [{}, {"max_failures": 2}])
+def test_a_running_simulation_goes_on_with_as_many_failures_as_may_be(
+    client: FlaskClient, submit: Submit, driver: Driver, asked: dict[str, int]
+) -> None:
+    id = submit(**asked).json["id"]
+    launch = driver.launch(id)
+    failed = 0
+    while failed < 2:
+        failed += played_and_ticked(driver, launch)[1]
+        assert client.get(f"/v1/simulations/{id}").json["state"] == "running"
+    driver.finish(launch)
+    assert client.get(f"/v1/simulations/{id}").json["tasks"] == {"total": 20, "done": 20, "failed": 2}
+
+
 def test_what_has_ended_cannot_be_cancelled(client: FlaskClient, finished: str) -> None:
     refused = problem(client.post(f"/v1/simulations/{finished}/cancel"), 409, "illegal-transition")
     assert refused["state"] == "succeeded"
@@ -296,6 +362,47 @@ def test_a_retry_plays_only_what_failed(client: FlaskClient, finished: str, driv
     assert answer.headers["Location"] == answer.json["links"]["self"]
     seen = client.get(answer.headers["Location"]).json
     assert seen["tasks"] == {"total": 20, "done": 18, "failed": 0}
+
+
+def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
+    client: FlaskClient, finished: str, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
+        found = inherit(database, store, id)
+        assert client.delete(f"/v1/simulations/{id}").status_code == 204
+        platform.collecting.bury(id)
+        return found
+
+    monkeypatch.setattr("core.services.simulations.inherit", slow)
+    problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
+    assert client.get("/v1/simulations").json["items"] == []
+    assert platform.simulations.list() == ([], None)
+
+
+def test_a_retry_finds_what_was_moved_while_it_looked(
+    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = submit().json["id"]
+    launch = driver.launch(id)
+    lease = driver.lease(launch)
+    driver.report(launch, lease, 0, 3)
+    driver.report(launch, lease, 3, 5)
+    driver.finish(launch)
+    moved: list[str] = []
+
+    def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
+        found = inherit(database, store, id)
+        if not moved:  # as another retry of it does at its end
+            moved.extend(dict.fromkeys(segment.object for segment in found.kept))
+            platform.collecting._gather(f"{id}.0", moved)
+        return found
+
+    monkeypatch.setattr("core.services.simulations.inherit", slow)
+    answer = client.post(f"/v1/simulations/{id}/retry")
+    assert answer.status_code == 201 and len(moved) > 1
+    results = client.get(f"{answer.headers['Location']}/results").data.splitlines()
+    assert [json.loads(one)["task"] for one in results] == [task for task in range(20) if task % 7 != 6]
+    assert len(client.get("/v1/simulations").json["items"]) == 2
 
 
 def test_a_retry_may_play_everything(client: FlaskClient, finished: str) -> None:

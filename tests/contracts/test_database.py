@@ -1,5 +1,6 @@
 """What the database promises its callers, on each engine."""
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from core.domain.states import State
-from core.errors import Conflict, IllegalTransition
+from core.errors import Conflict, IllegalTransition, UnknownSimulation
 from core.store import leaders, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
@@ -97,6 +98,43 @@ def test_there_is_no_way_back_from_an_end(queued: Database) -> None:
     queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
     with pytest.raises(IllegalTransition):
         queued.write(lambda c: simulations.move(c, "s1", State.CANCELLED, State.QUEUED, 1.0))
+
+
+def test_what_was_asked_for_stays_once_it_has_ended(queued: Database) -> None:
+    queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 2}))
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
+    with pytest.raises(Conflict):
+        queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 3}))
+    with queued.read() as c:
+        assert simulations.find(c, "s1").spec == '{"workers": 2}'
+
+
+def test_what_is_held_is_there_and_what_was_deleted_cannot_be(queued: Database) -> None:
+    queued.write(lambda c: simulations.hold(c, "s1"))
+    queued.write(lambda c: simulations.bury(c, "s1", 1.0))
+    for gone in ("s1", "s2"):
+        with pytest.raises(UnknownSimulation):
+            queued.write(lambda c, id=gone: simulations.hold(c, id))  # type: ignore[misc]
+
+
+def test_labels_are_told_apart_to_the_letter(database: Database) -> None:
+    kept = {"s1": {"env": "prod"}, "s2": {"env": "Prod"}, "s3": {"env": "prod", "team": "a%b_c"}}
+
+    def add(c: Connection) -> None:
+        for id, labels in kept.items():
+            stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 1, "state": "open"}
+            simulations.add(c, ROW | {"id": id, "labels": json.dumps(labels, separators=(",", ":"))}, stage)
+
+    database.write(add)
+
+    def found(*label: tuple[str, str]) -> list[str]:
+        with database.read() as c:
+            return [row.id for row in simulations.page(c, filters={}, label=label, after=None, limit=9)]
+
+    assert found() == ["s3", "s2", "s1"]
+    assert found(("env", "prod")) == ["s3", "s1"] and found(("env", "Prod")) == ["s2"] and found(("ENV", "prod")) == []
+    assert found(("env", "prod"), ("team", "a%b_c")) == ["s3"] and found(("team", "a_b_c")) == []
+    assert found(("env", "Prod"), ("env", "prod")) == found(("env", "prod"), ("env", "Prod")) == []
 
 
 def test_a_claim_is_one_s_own_until_it_runs_out(queued: Database) -> None:

@@ -1,0 +1,68 @@
+"""Two who ask for the same at once: both are answered, on each engine."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from core.domain.records import Model, Submission
+from core.services.bells import LocalBell
+from core.services.platform import Platform, build
+from core.store.database import Database
+from datasets.stores.filesystem import FilesystemStore
+from tests.api.answers import MODEL
+from tests.places import HERE
+
+T = TypeVar("T")
+ROUNDS = 20
+
+
+@pytest.fixture
+def platform(database: Database, tmp_path: Path) -> Platform:
+    store = FilesystemStore(tmp_path / "objects")
+    return build(database, store, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={"level": 3})
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
+def both(pool: ThreadPoolExecutor, ask: Callable[[int], T]) -> list[T]:
+    """Ask twice at the same moment."""
+    barrier = threading.Barrier(2)
+
+    def at_once(number: int) -> T:
+        barrier.wait(30.0)
+        return ask(number)
+
+    return list(pool.map(at_once, range(2)))
+
+
+def test_two_submissions_with_one_key_make_one_simulation(platform: Platform, pool: ThreadPoolExecutor) -> None:
+    platform.models.add((MODEL,), filename="model.py", name="mine")
+    submission = Submission(dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 5]})
+    for round in range(ROUNDS):
+
+        def ask(_: int, key: str = f"key-{round}") -> tuple[str, bool]:
+            made, replayed = platform.simulations.submit(submission, key=key, request_digest="same")
+            return made.id, replayed
+
+        (one, _), (other, _) = answers = both(pool, ask)
+        assert one == other and sorted(replayed for _, replayed in answers) == [False, True]
+    assert len(platform.simulations.list(limit=200)[0]) == ROUNDS
+
+
+def test_two_models_under_one_name_are_two_versions(platform: Platform, pool: ThreadPoolExecutor) -> None:
+    for round in range(ROUNDS):
+
+        def ask(number: int, name: str = f"model-{round}") -> Model:
+            return platform.models.add((MODEL, b"# %d\n" % number), filename="model.py", name=name)
+
+        made = both(pool, ask)
+        assert sorted(one.version for one in made) == [1, 2]
+        assert len({one.digest for one in made}) == 2

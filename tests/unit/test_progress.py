@@ -1,0 +1,61 @@
+"""How far a simulation has come, and what is said of it, in whatever order its results arrive."""
+
+from itertools import permutations
+
+import pytest
+
+from core.domain.statistics import Tally
+from core.services.progress import Progress, too_many
+from core.store.ranges import Segment
+
+
+def segment(start: int, stop: int, *, of: str = "new", failed: int = 0) -> Segment:
+    return Segment(start, stop, f"results/{of}/{start:012d}-0", 0, 1, 0, failed)
+
+
+def test_speed_is_what_was_played_in_the_time_there_was() -> None:
+    progress = Progress("new")
+    progress.add([(1, segment(0, 10)), (2, segment(10, 30, failed=4))])
+    told = progress.describe(120, 60.0)
+    assert (told["done"], told["failed"], told["total"]) == (30, 4, 120)
+    assert told["rate"] == pytest.approx(0.5) and told["eta"] == pytest.approx(180.0)
+    assert progress.describe(120, 0.0)["rate"] is None
+
+
+def test_what_a_retry_took_over_is_done_and_tells_nothing_of_its_speed() -> None:
+    progress = Progress("new")
+    progress.add([(1, segment(0, 980, of="old")), (2, segment(985, 990, of="older"))])
+    assert progress.describe(1000, 5.0) | {"metrics": {}} == {
+        "total": 1000, "done": 985, "failed": 0, "rate": 0.0, "eta": None, "metrics": {},
+    }  # fmt: skip
+    progress.add([(3, segment(980, 983))])
+    told = progress.describe(1000, 60.0)
+    assert told["done"] == 988
+    assert told["rate"] == pytest.approx(3 / 60) and told["eta"] == pytest.approx(12 * 20)
+
+
+def test_a_simulation_goes_on_with_as_many_failures_as_may_be() -> None:
+    assert too_many({}, 1000) is None and too_many({"max_failures": None}, 1000) is None
+    assert too_many({"max_failures": 3}, 3) is None
+    assert too_many({"max_failures": 3}, 4) == "4 tasks did not go well; at most 3 were allowed"
+
+
+def test_a_metric_that_nobody_declared_is_penalised_in_whatever_order_results_come() -> None:
+    results = [("failed", {}), ("ok", {"x": 1.0}), ("ok", {"x": 3.0, "late": 5.0}), ("crashed", {})]
+    summaries = []
+    for order in permutations(results):
+        tally = Tally([{"name": "score", "worst": 0.0}], ("street",))
+        for status, metrics in order:
+            tally.add(status, {"street": "ramp"}, metrics)
+        summaries.append(tally.summary(interval=False))
+    assert all(one == summaries[0] for one in summaries)
+    for metrics in (summaries[0]["metrics"], summaries[0]["groups"]["street"]["ramp"]["metrics"]):
+        assert (metrics["x"]["mean_ok"], metrics["x"]["mean_penalised"]) == (2.0, None)
+        assert metrics["late"]["mean_penalised"] is None
+
+
+def test_a_metric_that_nobody_declared_has_its_own_mean_where_nothing_failed() -> None:
+    tally = Tally([], ())
+    for value in (1.0, 3.0):
+        tally.add("ok", {}, {"x": value})
+    assert tally.summary()["metrics"]["x"]["mean_penalised"] == 2.0
