@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from runtimes.harness.courier import BROKEN, DONE, LAST_WORD, STOPPED, TASK_PATIENCE, UNREACHABLE
-from runtimes.harness.gang import LATE
+from runtimes.harness.gang import LATE, RESULT
 from runtimes.harness.lines import Lines, Played
 from runtimes.harness.peers import Line, Lost
 from runtimes.harness.surface import Answer, Credentials, Lease, Over, Surface, Unreachable, Unreadable
@@ -36,8 +36,8 @@ from workers.deliveries import Deliveries
 SOCKET = "gang.sock"
 #: Exit code: the gang lost a replica, or its leader; all of it begins again, or ends.
 LOST = 77
-#: Seconds to wait for the leader, and the most bytes of a program's result.
-PATIENCE, RESULT = 900.0, 64 << 10
+#: Seconds to wait for the leader.
+PATIENCE = 900.0
 #: Seconds of results that make a report.
 FLUSH = 1.0
 _CREDENTIALS = struct.Struct("3i")

@@ -31,12 +31,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .peers import LONGEST, Line, Lost, Message, Program, adopt_orphans, lay_out, proof
+from .peers import Line, Lost, Message, Program, adopt_orphans, lay_out, proof, unstarted
 
 #: Exit codes: all went well; a replica failed or was lost; somebody never came; told to stop.
 DONE, FAILED, ALONE, STOPPED = 0, 1, 75, 143
 #: A program's exit, as `timeout` has it, where it took longer than it may.
 LATE = 124
+#: The most characters of a program's result. Of a longer one so many are told, and one more.
+RESULT = 64 << 10
 #: Seconds to wait for the others, whose images may still be on their way; and between two looks for the leader.
 PATIENCE, LOOK = 900.0, 0.1
 #: An MPI proxy's exit for a launcher that does not listen yet; how often and after how long it is started again.
@@ -110,7 +112,11 @@ class Follower:
         self._tries = 0
 
     def _start(self) -> None:
-        self._program = Program(self._command, self._folder)
+        try:
+            self._program = Program(self._command, self._folder)
+        except OSError as error:  # the task's own fault: a gang begun anew would find the same
+            self._leader.say(run=self._run, exit=unstarted(error), result=None)
+            return
         self._selector.register(self._program.pidfd, selectors.EVENT_READ, self._program)
 
     def _ended(self, program: Program) -> None:
@@ -122,9 +128,15 @@ class Follower:
             time.sleep(PAUSE)
             self._start()
             return
-        result = self._folder / "result.json"
-        told = result.read_text(errors="replace")[: LONGEST // 2] if result.is_file() else None
-        self._leader.say(run=self._run, exit=code, result=told)
+        self._leader.say(run=self._run, exit=code, result=self._result())
+
+    def _result(self) -> str | None:
+        """Return what the program left, or as much of it as shows that it is too long for a line."""
+        path = self._folder / "result.json"
+        if not path.is_file():
+            return None
+        with open(path, errors="replace") as file:
+            return file.read(RESULT + 1)
 
     def _end(self) -> None:
         if self._program is not None:
@@ -224,10 +236,13 @@ class Leader:
     ) -> tuple[int, str | None]:
         """Have all run once; return the first bad exit, or 0, and the first replica's result. Raise Lost if one is."""
         self._runs += 1
+        try:
+            own = Program(command, folder) if command else None
+        except OSError as error:
+            return unstarted(error), None
         until = None if patience is None else time.monotonic() + patience
         selector = selectors.DefaultSelector()
         waiting: dict[tuple[int, int], Line] = dict(self._followers)
-        own = Program(command, folder) if command else None
         code, result = 0, None
         try:
             if own is not None:

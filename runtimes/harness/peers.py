@@ -8,7 +8,10 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,13 +142,19 @@ class Program:
         return self.end()
 
 
+def unstarted(error: OSError) -> int:
+    """Say why a command could not be started; return its exit, as a shell would say it."""
+    print(f"the program cannot be started: {error}", file=sys.stderr)
+    return 127 if isinstance(error, FileNotFoundError) else 126
+
+
 def proof(key: str, *words: object) -> str:
     """Return what only one who knows the key can say."""
     return hmac.new(key.encode(), json.dumps(words).encode(), hashlib.sha256).hexdigest()
 
 
 def lay_out(packed: Path, folder: Path, name: str) -> None:
-    """Put a model where its program runs: unpacked if it is a zip, else under its name."""
+    """Put a model where its program runs: unpacked if it is a zip, programs as such, else under its name."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(packed, "rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
@@ -155,6 +164,10 @@ def lay_out(packed: Path, folder: Path, name: str) -> None:
     from .models.unpacking import unpack  # what is not sent needs no unpacking
 
     unpack(packed.read_bytes(), folder)
+    with zipfile.ZipFile(packed) as archive:
+        for entry in archive.infolist():
+            if not entry.is_dir():
+                (folder / entry.filename).chmod(0o755 if entry.external_attr >> 16 & stat.S_IXUSR else 0o644)
     packed.unlink()
 
 

@@ -1,6 +1,7 @@
 """How much a cluster is asked, counted at a server that says what a cluster would."""
 
 import json
+import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 import yaml
 
 from core.domain.launches import Phase
-from core.errors import PlatformError
-from tests.contracts.kubernetes_server import Server, says
+from core.errors import ClusterFull, PlatformError
+from tests.contracts.kubernetes_server import Server, hangs_up, says
 from tests.contracts.test_executor import launch_of
+from workers.executors.kubernetes import watch
 from workers.executors.kubernetes.access import of_kubeconfig
 from workers.executors.kubernetes.client import Client
 from workers.executors.kubernetes.executor import KubernetesExecutor
@@ -121,6 +123,49 @@ def test_what_may_not_be_listed_is_an_oserror_that_says_so(cluster: Cluster) -> 
     cluster.refused["jobsets"] = 403
     with pytest.raises(PermissionError, match="may not list jobsets"):
         cluster.executor.observe(["a"])
+
+
+@pytest.mark.parametrize("status", [302, 403, 404])
+def test_a_cluster_that_does_not_say_what_it_serves_is_an_oserror_that_says_so(cluster: Cluster, status: int) -> None:
+    cluster.server.answers = [says(status, {"message": 'forbidden: cannot get path "/apis"', "reason": "Forbidden"})]
+    asked = (
+        lambda: cluster.executor.observe(["a"]),
+        lambda: cluster.executor.strays([]),
+        lambda: cluster.executor.capacity(),
+        lambda: cluster.executor.submit(launch_of("http://10.0.0.1:1")),
+    )
+    for ask in asked:
+        with pytest.raises(PermissionError, match=f"does not tell what it serves .{status}.*system:discovery"):
+            ask()
+
+
+def test_a_watch_that_begins_while_the_cluster_is_away_rings_once_it_is_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PAUSE", 0.01)
+    cluster.server.answers = [hangs_up]
+    rung, stop = threading.Event(), threading.Event()
+    watching = threading.Thread(target=cluster.executor.watch, args=(rung.set, stop), daemon=True)
+    watching.start()
+    try:
+        assert not rung.wait(0.3)
+        cluster.server.answers = [cluster.answer]
+        assert rung.wait(20)
+    finally:
+        stop.set()
+        watching.join(20)
+
+
+def test_a_quota_that_others_change_at_the_same_moment_is_no_refusal_of_the_launch(cluster: Cluster) -> None:
+    said = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please try again'
+    conflict = says(409, {"message": said, "reason": "Conflict"})
+    cluster.server.answers = [cluster.answer, cluster.answer, conflict, cluster.answer]  # the secret's
+    launch = launch_of("http://10.0.0.1:1")
+    with pytest.raises(ClusterFull, match=r"tried again.*resourcequotas"):
+        cluster.executor.submit(launch)
+    cluster.server.asked.clear()
+    cluster.executor.submit(launch)
+    assert [path.rpartition("/")[2] for verb, path, _, _ in cluster.server.asked if verb == "POST"][-1] == "jobsets"
 
 
 def test_a_launch_is_made_shield_first_and_all_of_it_hangs_on_that(cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """A gang's leader and followers as processes of this machine: they meet, run a program together, and fail together."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -8,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from runtimes.harness.gang import Leader, join
-from runtimes.harness.peers import Lost
+from runtimes.harness.peers import Lost, lay_out
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +79,21 @@ class Gang:
                 one.communicate()
 
 
+@contextlib.contextmanager
+def led(gang: Gang, *commands: Sequence[str]) -> Iterator[Leader]:
+    """Lead processes, each with a command of its own, from in here: for several tasks in a row."""
+    address = ("127.0.0.1", int(gang.environ["WINDTUNNEL_GANG_LEADER"].rpartition(":")[2]))
+    with contextlib.ExitStack() as ending:
+        with socket.create_server(address) as listener:
+            for index, command in enumerate(commands):
+                replica = ending.enter_context(gang.start("follow", index, command))
+                ending.callback(replica.kill)
+            leader = Leader(listener, gang.key, [(0, index) for index in range(len(commands))])
+            leader.gather(PATIENCE)
+        ending.callback(leader.dismiss, 0)
+        yield leader
+
+
 def test_a_gang_runs_its_program_once_and_the_first_replica_has_the_result(tmp_path):
     code, said, others = Gang(tmp_path, 3, SUM).play(WINDTUNNEL_SCENARIO=json.dumps({"number": 39}))
     assert (code, json.loads(said), others) == (0, {"sum": 42}, [0, 0, 0])
@@ -92,6 +109,38 @@ def test_what_the_leader_itself_runs_counts_as_a_replica_does(tmp_path):
         WINDTUNNEL_SCENARIO='{"number": 1}'
     )
     assert code == 7
+
+
+@pytest.mark.parametrize(("mode", "exit"), [(None, 127), (0o644, 126)])
+def test_a_command_that_cannot_be_started_fails_its_task_and_not_the_gang(tmp_path, mode, exit):
+    wrong = tmp_path / "wrong"
+    if mode is not None:
+        wrong.write_text("no program")
+        wrong.chmod(mode)
+    hangs = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with led(Gang(tmp_path, 2, ""), hangs, [str(wrong)]) as leader:
+        assert [leader.run({"task": task}, (), tmp_path, PATIENCE) for task in range(2)] == [(exit, None)] * 2
+
+
+def test_neither_does_one_of_the_leaders_own(tmp_path):
+    with led(Gang(tmp_path, 1, ""), [sys.executable, "-c", SUM]) as leader:
+        assert leader.run(None, [str(tmp_path / "wrong")], tmp_path, PATIENCE) == (127, None)
+        assert leader.run({"number": 42}, (), tmp_path, PATIENCE) == (0, '{"sum": 42}')
+
+
+def test_a_models_programs_can_be_run_and_nobody_else_may_change_them(tmp_path):
+    modes = {"run.sh": 0o106775, "notes.txt": 0o100666, "bin/tool": 0o100700}
+    with zipfile.ZipFile(tmp_path / "packed", "w") as archive:
+        for name, mode in modes.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = mode << 16
+            archive.writestr(entry, "#!/bin/sh\nexec bin/tool 7\n" if name == "run.sh" else "#!/bin/sh\nexit $1\n")
+    folder = tmp_path / "follow-0" / "model"
+    lay_out(tmp_path / "packed", folder, "model")
+    given = {name: (folder / name).stat().st_mode & 0o7777 for name in modes}
+    assert given == {"run.sh": 0o755, "notes.txt": 0o644, "bin/tool": 0o755}
+    with led(Gang(tmp_path, 1, ""), ["./run.sh"]) as leader:
+        assert leader.run(None, (), tmp_path, PATIENCE) == (7, None)
 
 
 @pytest.mark.parametrize("victim", ["leader", "replica"])

@@ -246,9 +246,50 @@ def test_a_gang_that_failed_tells_its_programs_end() -> None:
     assert found.reason == "its program ended with exit code 70: Segmentation fault"
 
 
+DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
+
+
+def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any) -> Pod:
+    """Return a pod of a gang without a courier: how its containers ended, the program's after those beside it."""
+    names = [*(f"beside-{number}" for number in range(len(exits) - 1)), name]
+    ended = [
+        {"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in zip(names, exits, strict=False)
+    ]
+    metadata = {"deletionTimestamp": NOW.isoformat()} if leaving else {}
+    document = {"metadata": metadata, "status": {"phase": "Failed", "containerStatuses": ended, **status}}
+    return msgspec.convert(document, Pod)
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ([failed(143, **DISRUPTED)], "as when nodes are drained"),
+        ([failed(143, **DISRUPTED), failed(1)], "as when nodes are drained"),  # it missed its peer
+        ([failed(reason="Evicted", message="low on memory")], "evicted from its node"),
+        ([failed(143, leaving=True)], "a job failed"),  # somebody deleted it
+        ([], "a job failed"),
+    ],
+)
+def test_a_program_whose_pods_were_lost_has_not_ended_by_itself(pods: list[Pod], words: str) -> None:
+    whole = owner(("Failed", "True"), reason="a job failed", parallelism=2)
+    found = sighting(whole, pods, now=NOW, patience=PATIENCE)
+    assert (found.phase, found.exit) == (Phase.ENDED, None) and words in str(found.reason)
+
+
+def test_a_program_that_failed_has_its_exit_and_not_that_of_those_who_were_ended_for_it() -> None:
+    found = sighting(owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE)
+    assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
+
+
+def test_a_program_that_an_operator_starts_has_its_exit_by_whatever_name() -> None:
+    for pod in (failed(3, name="node"), failed(0, 3, name="node")):
+        found = sighting(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
+        assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
+
+
 def test_a_launch_that_took_too_long_says_so() -> None:
     found = sighting(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
-    assert found.reason == "It took longer than it was given, and the cluster ended it."
+    assert (found.exit, found.reason) == (1, "It took longer than it was given, and the cluster ended it.")
 
 
 def test_the_clusters_own_queue_says_what_it_waits_for() -> None:

@@ -304,7 +304,7 @@ class KubernetesExecutor:
 
     def watch(self, ring: Callable[[], None], stop: threading.Event) -> None:
         """Ring whenever a launch changes, until told to stop: for a thread of its own."""
-        Watch(self._client, self._options, self._look.kinds()[0], ring).run(stop)
+        Watch(self._client, self._options, self._look, ring).run(stop)
 
     # -- change and end
 

@@ -19,6 +19,7 @@ from workers.executors.kubernetes.objects import (
     POD,
     POLICY,
     TRAINJOB,
+    ApiGroup,
     ApiGroups,
     Event,
     Events,
@@ -35,6 +36,7 @@ from workers.executors.kubernetes.objects import (
     Workloads,
 )
 from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.sayings import clean
 
 L = TypeVar("L", bound=ListOf)
 
@@ -58,7 +60,7 @@ class Look:
     def served(self) -> Served:
         """Return which of the kinds that we may use the cluster serves."""
         if self._served is None or self._clock() >= self._until:
-            groups = self._client.get("/apis", ApiGroups).groups
+            groups = self._discovered()
             versions = {one.group_version for group in groups for one in group.versions}
             self._groups = {group.name: group.preferred_version.version for group in groups}
             self._served = Served(
@@ -70,6 +72,15 @@ class Look:
             )
             self._until = self._clock() + DISCOVERED
         return self._served
+
+    def _discovered(self) -> tuple[ApiGroup, ...]:
+        try:
+            return self._client.get("/apis", ApiGroups).groups
+        except Refused as refused:
+            raise PermissionError(
+                f"The cluster does not tell what it serves ({refused.status}). Check its address, and that our account "
+                f"has the ClusterRole system:discovery: {clean(refused.message)}"
+            ) from None
 
     def forget(self) -> None:
         """Look anew at what is served: something was not, that should have been."""

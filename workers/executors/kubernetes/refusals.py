@@ -21,6 +21,8 @@ def error_of(refused: Refused, namespace: str) -> PlatformError:
         return ClusterFull(f"The quota of {namespace} in the cluster is used up: {said}")
     if "is being terminated" in refused.message:
         return ClusterFull(f"The namespace {namespace} is being deleted. Launches are taken again once it is back.")
+    if refused.reason == "Conflict":  # as when a quota is written by two at once
+        return ClusterFull(f"The cluster was changed at the same moment; it is tried again: {said}")
     if right := _RIGHT.search(refused.message):
         what = f"{right['resource']}{right['group'] and '.' + right['group']}"
         return NotGranted(

@@ -11,13 +11,13 @@ from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, 
 
 #: Conditions by which the four kinds of owners say how they ended.
 DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)
-COURIER = "courier"
+COURIER, PROGRAM = "courier", "main"
 #: Seconds after which a pod should be gone that was told to go, and all its grace is over.
 LATE = 15.0
 #: Seconds for which nobody replaces pods that were deleted: their namespace is being deleted, too.
 BARREN = 45.0
 #: Whose end is a launch's own, and what people call it: a courier's, or where there is none a gang's program's.
-SPEAKERS = {COURIER: "its courier", "main": "its program"}
+SPEAKERS = {COURIER: "its courier", PROGRAM: "its program"}
 #: Why a pod lies in state Failed, where no container of it is to blame.
 _LOST = ("Evicted", "NodeLost", "Terminated", "NodeShutdown", "OutOfcpu", "OutOfmemory", "UnexpectedAdmissionError")
 
@@ -97,29 +97,50 @@ def sighting(
 
 
 def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
-    """Tell how a launch ended: by the courier's last words where there are any, else by the cluster's."""
+    """Tell how a launch ended: by the courier's last words where there are any, else by the cluster's.
+
+    It has an exit only where it ended by itself: of one whose pods were lost nobody knows how it would have.
+    """
     id = owner.metadata.launch
     if owner.has(*DONE):
         return Sighting(id=id, phase=Phase.ENDED, exit=0)
     condition = owner.has(*BROKEN)
     failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_made)
     notes = {one.key: one for pod in failed for _, one in obstacles(pod)}
-    exit, words = 1, ""
+    exit, words, taken = None, "", any(_taken(pod) for pod in failed)
     for pod in failed:
-        for status in pod.statuses:
-            state = status.state.terminated
-            if status.name in SPEAKERS and state is not None and state.exit_code:
-                exit, words = state.exit_code, ending(state, SPEAKERS[status.name])
+        for who, state in _ends(pod):
+            exit, words = state.exit_code, ending(state, who)
     if condition is not None and condition.reason == "DeadlineExceeded":
         one = note("DeadlineExceeded")
         notes[one.key] = one
-        words = one.words
+        exit, words, taken = exit or 1, one.words, False
     first = next((one.words for one in notes.values()), "")
     said = (condition and (condition.message or condition.reason)) or ""
     reason = first or words or f"the cluster ended it: {clean(said)}"
     told = tuple(notes.values())
     hopeless = exit == HOPELESS and words.startswith(SPEAKERS[COURIER])
+    exit = None if taken else exit
     return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=told, hopeless=hopeless)
+
+
+def _ends(pod: Pod) -> list[tuple[str, Terminated]]:
+    """Return who failed, of those whose end is a launch's own, and how; nobody in a pod that was told to go.
+
+    Once one pod has failed the others are. A runtime of an operator may call its program by any name: there it is
+    whoever failed first.
+    """
+    if pod.metadata.deletion_timestamp is not None:
+        return []
+    ours = [one for one in pod.statuses if one.name in SPEAKERS]
+    ended = [(SPEAKERS.get(one.name, SPEAKERS[PROGRAM]), one.state.terminated) for one in ours or pod.statuses]
+    failed = [(who, state) for who, state in ended if state is not None and state.exit_code]
+    return failed if ours else failed[:1]
+
+
+def _taken(pod: Pod) -> bool:
+    """Tell whether the cluster ended a pod for reasons of its own, as in a drain."""
+    return pod.status.reason in _LOST or pod.has("DisruptionTarget", "True") is not None
 
 
 def ending(state: Terminated, who: str) -> str:

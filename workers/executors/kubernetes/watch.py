@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable
 
 from workers.executors.kubernetes.client import Client, Refused, path_of
-from workers.executors.kubernetes.objects import INSTALLATION, Kind
+from workers.executors.kubernetes.look import Look
+from workers.executors.kubernetes.objects import INSTALLATION
 from workers.executors.kubernetes.options import Options
 
 logger = logging.getLogger(__name__)
@@ -15,15 +16,14 @@ TERM, PAUSE = 240, 5.0
 
 
 class Watch:
-    """Watches one kind of owner. What it hears is not read: whoever is rung looks for himself."""
+    """Watches the likeliest kind of owner. What it hears is not read: whoever is rung looks for himself."""
 
-    def __init__(self, client: Client, options: Options, kind: Kind, ring: Callable[[], None]) -> None:
-        self._client, self._options, self._kind, self._ring = client, options, kind, ring
+    def __init__(self, client: Client, options: Options, look: Look, ring: Callable[[], None]) -> None:
+        self._client, self._options, self._look, self._ring = client, options, look, ring
 
     def run(self, stop: threading.Event) -> None:
         """Watch until told to stop; notices that within a term, so let it run in a daemon thread."""
         space = self._options.namespace if self._options.shared_namespace else ""
-        path = path_of(self._kind.api, self._kind.plural, space)
         query = {
             "watch": "1",
             "labelSelector": f"{INSTALLATION}={self._options.installation}",
@@ -31,10 +31,12 @@ class Watch:
         }
         while not stop.is_set():
             try:
+                kind = self._look.kinds()[0]
+                path = path_of(kind.api, kind.plural, space)
                 for _ in self._client.lines(path, quiet=TERM + 60, **query):
                     self._ring()
                     if stop.is_set():
                         return
             except (OSError, Refused) as error:
-                logger.info("the watch of %s ended: %s", self._kind.plural, error)
+                logger.info("the watch of launches ended: %s", error)
                 stop.wait(PAUSE)
