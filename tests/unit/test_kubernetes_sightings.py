@@ -266,8 +266,6 @@ def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any
         ([failed(143, **DISRUPTED)], "as when nodes are drained"),
         ([failed(143, **DISRUPTED), failed(1)], "as when nodes are drained"),  # it missed its peer
         ([failed(reason="Evicted", message="low on memory")], "evicted from its node"),
-        ([failed(143, leaving=True)], "a job failed"),  # somebody deleted it
-        ([], "a job failed"),
     ],
 )
 def test_a_program_whose_pods_were_lost_has_not_ended_by_itself(pods: list[Pod], words: str) -> None:
@@ -279,6 +277,12 @@ def test_a_program_whose_pods_were_lost_has_not_ended_by_itself(pods: list[Pod],
 def test_a_program_that_failed_has_its_exit_and_not_that_of_those_who_were_ended_for_it() -> None:
     found = sighting(owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
+
+
+def test_a_program_that_failed_and_left_no_word_has_failed() -> None:
+    for pods in ([failed(143, leaving=True)], []):
+        found = sighting(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
+        assert found.exit == 1 and "a job failed" in str(found.reason)
 
 
 def test_a_program_that_an_operator_starts_has_its_exit_by_whatever_name() -> None:

@@ -99,7 +99,7 @@ def sighting(
 def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     """Tell how a launch ended: by the courier's last words where there are any, else by the cluster's.
 
-    It has an exit only where it ended by itself: of one whose pods were lost nobody knows how it would have.
+    Of one of which a pod was taken away there is no exit: nobody knows how it would have ended.
     """
     id = owner.metadata.launch
     if owner.has(*DONE):
@@ -107,21 +107,21 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     condition = owner.has(*BROKEN)
     failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_made)
     notes = {one.key: one for pod in failed for _, one in obstacles(pod)}
-    exit, words, taken = None, "", any(_taken(pod) for pod in failed)
+    exit, words, taken = 1, "", any(_taken(pod) for pod in failed)
     for pod in failed:
         for who, state in _ends(pod):
             exit, words = state.exit_code, ending(state, who)
     if condition is not None and condition.reason == "DeadlineExceeded":
         one = note("DeadlineExceeded")
         notes[one.key] = one
-        exit, words, taken = exit or 1, one.words, False
+        words, taken = one.words, False
     first = next((one.words for one in notes.values()), "")
     said = (condition and (condition.message or condition.reason)) or ""
     reason = first or words or f"the cluster ended it: {clean(said)}"
     told = tuple(notes.values())
     hopeless = exit == HOPELESS and words.startswith(SPEAKERS[COURIER])
-    exit = None if taken else exit
-    return Sighting(id=id, phase=Phase.ENDED, exit=exit, reason=reason, notes=told, hopeless=hopeless)
+    known = None if taken else exit
+    return Sighting(id=id, phase=Phase.ENDED, exit=known, reason=reason, notes=told, hopeless=hopeless)
 
 
 def _ends(pod: Pod) -> list[tuple[str, Terminated]]:
