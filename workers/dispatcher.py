@@ -142,7 +142,8 @@ class Dispatcher:
             self._visit(site, snapshot)
         for launch in snapshot.launches:
             if launch.executor not in self._sites:
-                self._forsake(launch)
+                words = f"the place it ran in, {launch.executor}, is configured no more"
+                self._forsake(launch, words, counted=False)
         self._tell(snapshot)
         if now >= self._expire_from:
             self._expire(snapshot)
@@ -162,8 +163,10 @@ class Dispatcher:
         """Look at one place, and bring what is there together with what should be."""
         launches = [launch for launch in snapshot.launches if launch.executor == site.name]
         if site.lost:
+            words = f"{site.name} has not answered for {site.context.grace:g} s: {site.said}"
             for launch in launches:
-                self._lose(site, launch)
+                if self._forsake(launch, words):
+                    site.comb_soon()  # it is removed once the place is back
         due = site.due_for_combing or site.keeping is not None
         if (launches or due or not site.well) and site.may_be_asked:
             site.do(lambda: self._tend(site, launches, {one.id: one for one in snapshot.busy}))
@@ -186,27 +189,18 @@ class Dispatcher:
             lent = [one for one in self._dispatch.snapshot().launches if one.executor == site.name]
             site.kept(warm.keep({one.id: Taken(one.simulation, one.attempt, one.cores) for one in lent}))
 
-    def _lose(self, site: Site, launch: Lent) -> None:
-        """A place has not answered for too long: what ran there is taken up elsewhere, and removed when it is back.
+    def _forsake(self, launch: Lent, words: str, *, counted: bool = True) -> bool:
+        """Take up elsewhere what ran in a place that cannot be asked; tell whether it was let go.
 
-        But for launches whose couriers live: they reach us, if we do not reach their place.
+        It is not where its couriers live: they reach us, if we do not reach their place.
         """
-        if launch.state in LIVE and self._dispatch.beating(launch):
-            return
-        site.comb_soon()
-        if launch.state in LIVE:
-            words = f"{site.name} has not answered for {site.context.grace:g} s: {site.said}"
-            self._dispatch.again(launch, words)
-        else:
-            self._dispatch.end_launch(launch)
-
-    def _forsake(self, launch: Lent) -> None:
-        """Let go of a launch in a place that is configured no more, unless its couriers live."""
         if launch.state not in LIVE:
             self._dispatch.end_launch(launch)
-        elif not self._dispatch.beating(launch):
-            words = f"the place it ran in, {launch.executor}, is configured no more"
-            self._dispatch.again(launch, words, counted=False)
+        elif self._dispatch.beating(launch):
+            return False
+        else:
+            self._dispatch.again(launch, words, counted=counted)
+        return True
 
     def _tell(self, snapshot: Snapshot) -> None:
         """Write down how each place fares, when that has changed."""
@@ -230,12 +224,10 @@ class Dispatcher:
         if sighting is not None:
             self._dispatch.tell(launch, sighting.notes)
         if launch.state not in LIVE:
-            self._dispatch.end_launch(launch)
-            site.comb_soon()  # should the cancelling fail
+            self._dispatch.end_launch(launch)  # first: should the cancelling fail, it is a stray, and found
             site.executor.cancel(launch.id)
         elif sighting is not None and sighting.hopeless and one is not None:
             self._dispatch.give_up(one, State.ERRORED, sighting.reason or "it cannot start here", launch)
-            site.comb_soon()
             site.executor.cancel(launch.id)
         elif one is not None and not over and one.cores != launch.cores and one.state is State.RUNNING:
             self._resize(site, launch, one.cores)
@@ -252,7 +244,6 @@ class Dispatcher:
             reason = sighting.reason if sighting is not None and sighting.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
             self._dispatch.again(launch, reason)
-            site.comb_soon()
             site.executor.cancel(launch.id)
 
     def _resize(self, site: Site, launch: Lent, cores: int) -> None:

@@ -41,17 +41,15 @@ class EventsQuery(Strict):
     after = Whole(0, text=True, metadata={"description": "The number of the last event received."})
 
 
+def _last(description: str) -> Whole:
+    """Return the header by which a browser that comes back says how far it has come."""
+    return Whole(0, text=True, data_key="Last-Event-ID", metadata={"description": description})
+
+
 class EventsHeaders(Headers):
     """What a browser sends when it comes back."""
 
-    last_event_id = Whole(
-        0,
-        text=True,
-        data_key="Last-Event-ID",
-        metadata={
-            "description": "The number of the last event received; goes before `after`.",
-        },
-    )
+    last_event_id = _last("The number of the last event received; goes before `after`.")
 
 
 class RangeHeaders(Headers):
@@ -66,14 +64,7 @@ class RangeHeaders(Headers):
 class ResultsHeaders(RangeHeaders):
     """Which bytes of a table are wanted, or where a browser's stream goes on."""
 
-    last_event_id = Whole(
-        0,
-        text=True,
-        data_key="Last-Event-ID",
-        metadata={
-            "description": "How many results were received of a followed stream of events; goes before `skip`.",
-        },
-    )
+    last_event_id = _last("How many results were received of a followed stream of events; goes before `skip`.")
 
 
 class LogsQuery(Strict):
