@@ -35,9 +35,7 @@ cluster-tools: setup  ## Build the Kubernetes that tests run on, and the images 
 	@$(PY) -m scripts.images --only server --only noop --only python --only sumo --only litert >/dev/null
 
 cluster: cluster-tools  ## Tests on a real Kubernetes, built from its sources on first use; KUBECONFIG names another.
-	@$(PY) -m pytest tests/cluster --ignore-glob '*platform*' --ignore-glob '*pod_sandbox*' --ignore-glob '*in_cluster*'
-	@$(PY) -m pytest tests/cluster/test_platform.py tests/cluster/test_platform_faults.py  # a cluster of their own, with one node
-	@$(PY) -m pytest tests/cluster/test_pod_sandbox.py tests/cluster/test_scs_in_cluster.py
+	@scripts/cluster-tests
 
 cluster-up: setup  ## Bring up such a cluster and keep it; `make cluster-down` ends it.
 	@scripts/cluster up --jobset

@@ -25,6 +25,9 @@ from workers.executors.kubernetes.options import Cache, Options
 
 ROOT = Path(__file__).parents[2]
 #: What the samples name and a cluster has to have before it takes them.
+#: How a pod says which of its job's it is.
+INDEX = "batch.kubernetes.io/job-completion-index"
+
 PRIORITY = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",
@@ -192,9 +195,11 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], dr
     name = objects[0]["metadata"]["name"]
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/{name}"
     found: dict[str, Any] = {}
+    seen: dict[tuple[str, str], str] = {}  # while it runs: a JobSet that is done takes what still runs away at once
 
     def ended() -> bool:
         drivers.settle()
+        seen.update(places(cluster, namespace))
         found.update((cluster.get(path) or {}).get("status", {}))
         return any(one["type"] in {"Completed", "Failed"} and one["status"] == "True" for one in conditions(found))
 
@@ -204,13 +209,22 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], dr
         raise RuntimeError(f"{error}\n{told(cluster, namespace)}") from None
     seconds = time.monotonic() - began
     nodes: dict[str, list[str]] = {}
-    for pod in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
-        nodes.setdefault(pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], []).append(pod["spec"]["nodeName"])
+    for (job, _), node in seen.items():
+        nodes.setdefault(job, []).append(node)
     said = told(cluster, namespace)
     cluster.kubectl("delete", "-n", namespace, "jobset", name)
     [condition] = [one["type"] for one in conditions(found) if one["type"] in {"Completed", "Failed"}]
     print(f"{name}: {condition} after {seconds:.1f} s")
     return End(condition, drivers.results(), int(found.get("restarts", 0)), seconds, nodes, said)
+
+
+def places(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:
+    """Return the nodes that pods were given, by their job and their index in it."""
+    return {
+        (one["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], one["metadata"]["labels"][INDEX]): node
+        for one in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        if (node := one["spec"].get("nodeName"))
+    }
 
 
 def told(cluster: Client, namespace: str) -> str:
