@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from core.domain.ids import digest_of
 from core.domain.states import State
 from core.errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
 from core.services.bells import Bell
@@ -17,6 +16,7 @@ from core.services.catalogue import built_in
 from core.services.claims import TERM, claimed, held
 from core.services.datasets import Datasets
 from core.services.models import key_of
+from core.services.parcels import Parcels
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Connection, Database
@@ -57,8 +57,8 @@ class Staging:
         self._cache = cache
         self._plays = plays
         self._objects = objects
+        self._parcels = Parcels(objects, database)
         self._apart = frozenset(apart)  # executors that bring environments and share no folder with us
-        self._packed: dict[str, dict[str, Any]] = {}
         self._comb_at = 0.0
 
     def ready(self, provenance: dict[str, Any], executor: str) -> bool:
@@ -128,6 +128,7 @@ class Staging:
         if time.monotonic() >= self._comb_at:
             self._comb_at = time.monotonic() + COMBING
             self._datasets.comb()
+            self._parcels.comb()
         playing.sweep(self._plays, lambda: map(playing.named, self._datasets.in_use()))
         self._cache.sweep(self._alive)
         self._cache.scrub()
@@ -172,14 +173,7 @@ class Staging:
 
     def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
         """Make one object of what a player sees, and note it and the model's size for the couriers to ask for."""
-        name = playing.named(dataset) or dataset["digest"]
-        play = self._packed.get(name)
-        if play is None:
-            data = playing.pack(folder)
-            digest = digest_of(data)
-            play = {"key": f"plays/{digest.removeprefix('sha256:')}", "digest": digest, "size": len(data)}
-            self._objects.put(play["key"], (data,))
-            self._packed[name] = play
+        play = self._parcels.of(playing.named(dataset) or dataset["digest"], folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
         self._database.write(lambda c: simulations.pack(c, id, packed))
 

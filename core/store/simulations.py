@@ -132,6 +132,12 @@ def pack(c: Connection, id: str, packed: Mapping[str, Any]) -> None:
     c.execute(update(simulations).where(simulations.c.id == id).values(packed=json.dumps(packed)))
 
 
+def parcels(c: Connection) -> set[str]:
+    """Return the keys of what was packed for simulations that may still ask for it."""
+    busy = and_(simulations.c.state.in_(_BUSY), simulations.c.deleted_at.is_(None), simulations.c.packed.is_not(None))
+    return {json.loads(packed)["play"]["key"] for packed in c.scalars(select(simulations.c.packed).where(busy))}
+
+
 def counts(c: Connection, id: str) -> tuple[int, int, int]:
     """Return how many tasks there are, have a result, and have one that is not ``ok``."""
     total, done, failed = (c.scalar(query, {"i": id}) for query in (_TOTAL, _PROGRESS, _FAILED))

@@ -1,0 +1,57 @@
+"""Parcels: what a player sees of a dataset as one object, for couriers that share no folder with us."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core.domain.ids import digest_of
+from core.store import simulations
+from core.store.database import Database
+from datasets import playing
+from datasets.stores.base import ObjectStore
+
+PREFIX = "plays/"
+
+
+class Parcels:
+    """Makes parcels, and removes those that nobody can ask for any more.
+
+    A parcel's key begins with the month in which it was made, and is used in that month alone: one of two months ago
+    can find no new simulation, whatever other processes are at, so that it may go once those it has have ended.
+    """
+
+    def __init__(self, objects: ObjectStore, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._objects = objects
+        self._database = database
+        self._clock = clock
+        self._made: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def of(self, name: str, folder: Path) -> dict[str, Any]:
+        """Return the key, digest and size (bytes) of a folder's parcel; the same name is for the same content."""
+        month = self._month()
+        if (month, name) not in self._made:
+            data = playing.pack(folder)
+            digest = digest_of(data)
+            key = f"{PREFIX}{month}/{digest.removeprefix('sha256:')}"
+            self._objects.put(key, (data,))
+            self._made[month, name] = {"key": key, "digest": digest, "size": len(data)}
+        return self._made[month, name]
+
+    def comb(self) -> int:
+        """Remove the parcels of two months ago and earlier that no simulation needs; return how many."""
+        last = f"{PREFIX}{self._month(before=1)}/"
+        old = [key for key in self._objects.list(PREFIX) if key < last]
+        if not old:
+            return 0
+        with self._database.read() as c:
+            needed = simulations.parcels(c)
+        gone = [key for key in old if key not in needed]
+        for key in gone:
+            self._objects.delete(key)
+        return len(gone)
+
+    def _month(self, before: int = 0) -> str:
+        now = time.gmtime(self._clock())
+        year, month = divmod(now.tm_year * 12 + now.tm_mon - 1 - before, 12)
+        return f"{year:04}-{month + 1:02}"
