@@ -25,7 +25,7 @@ tools: setup  ## Build the servers and clients that tests meet (MinIO, Slurm, he
 	@for tool in minio swift tus-js-client slurm helm kubeconform envoy-check monitor-check envoy; do scripts/tools/$$tool >/dev/null || exit 1; done
 
 test: tools  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
-	@$(PY) -m pytest tests --ignore tests/cluster -n 3 --dist loadfile  # most of them wait more than they work
+	@$(PY) -m scripts.tests tests --ignore tests/cluster -n 3 --dist loadfile  # most of them wait more than they work
 
 images: setup  ## Build every image, without Docker, into var/images.
 	@$(PY) -m scripts.images

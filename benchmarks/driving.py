@@ -18,6 +18,8 @@ from runtimes.environments import prepare
 HARNESS = Path("runtimes").resolve()
 DATASET = Path("datasets/catalogue/car_street").resolve()
 MODEL = "idm"
+IDM = HARNESS / "baselines" / "car_street" / f"{MODEL}.py"
+ECHOED = Path("benchmarks/echoed.py").resolve()
 SCENARIOS = 288
 REPEAT = 2
 RUNS = 3
@@ -27,13 +29,12 @@ LOOP = (
 )
 
 
-def bare(repeat: int) -> dict[str, Any]:
+def bare(repeat: int, model: Path = IDM) -> dict[str, Any]:
     """Drive without the platform, in the simulator's own environment; the clock stands while libraries load.
 
     As nice to others as the sandbox makes players, or a busy machine would favour the loop.
     """
     site = prepare(simulators()["sumo"], ENVIRONMENTS.resolve(), lambda *_: None)
-    model = HARNESS / "baselines" / "car_street" / f"{MODEL}.py"
     command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]
     command += [str(DATASET), str(model), "--scenarios", str(SCENARIOS * repeat)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -72,6 +73,7 @@ def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
 def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
     """Take bare and platform in turn, so that a slow minute of the machine meets both."""
     alone: list[dict[str, Any]] = []
+    echoed: list[float] = []
     owned: dict[int, list[dict[str, Any]]] = {workers: [] for workers in WORKERS}
     with house(workers=str(max(WORKERS))) as platform:
         through(platform, max(WORKERS), 1)
@@ -80,6 +82,8 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
                 peer, own = bare(repeat), through(platform, workers, repeat)
                 alone.append(peer)
                 owned[workers].append(own | {"ratio": own["rate"] / peer["rate"]})
+                if workers == min(WORKERS):
+                    echoed.append(bare(repeat, ECHOED)["rate"] / peer["rate"])
                 print(f"workers {workers}: {own['rate']:.1f} against {peer['rate']:.1f} episodes/s", flush=True)
     return {
         "scenarios": SCENARIOS,
@@ -87,6 +91,7 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
         "model": MODEL,
         "simulated": {"bare": alone[-1]["simulated"], "platform": owned[1][-1]["simulated"]},
         "bare": spread(run["rate"] for run in alone),
+        "echoed": spread(echoed),
         "bare_cpu": {"all in one process": statistics.median(run["cpu"] for run in alone)},
         "platform": {
             str(workers): {

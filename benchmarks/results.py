@@ -116,7 +116,10 @@ def latency(found: Figures) -> str:
 def driving(found: Figures) -> str:
     """Show car_street's episodes a second against the bare loop's."""
     bare = found["bare"]["median"]
-    rows = [["bare libsumo loop, one process", spanned(found["bare"]), "1"]]
+    rows = [
+        ["bare libsumo loop, one process", spanned(found["bare"]), "1"],
+        ["the same, and another process echoes at each step", "", spanned(found["echoed"], lambda x: f"{x:.2f}")],
+    ]
     for workers, each in found["platform"].items():
         rows.append(
             [f"platform, workers = {workers}", spanned(each["rate"]), spanned(each["ratio"], lambda x: f"{x:.2f}")]
