@@ -4,6 +4,7 @@ What fails both times has failed; what passes alone is named at the end (docs/de
 """
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,12 @@ ACCIDENTS = 5
 
 
 def pytest(arguments: Sequence[str], cache: Path) -> int:
-    """Run it, with a memory of its own for what failed; return its exit status."""
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments, "-o", f"cache_dir={cache}"]).returncode
+    """Run it, with a memory of its own for what failed; return its exit status. Who ends us ends it, in its own time."""
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments, "-o", f"cache_dir={cache}"])
+    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells it, too
+    signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    code = process.wait()
+    return code if code >= 0 else 128 - code
 
 
 def failed(cache: Path) -> list[str]:
@@ -41,7 +46,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main(sys.argv[1:]))
