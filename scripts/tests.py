@@ -16,7 +16,7 @@ ACCIDENTS = 5
 
 
 def pytest(arguments: Sequence[str], cache: Path) -> int:
-    """Run it, with a memory of its own for what failed; return its exit status. Who ends us ends it, in its own time."""
+    """Run it, with a memory of its own for what failed; return its status. Who ends us ends it, in its own time."""
     process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments, "-o", f"cache_dir={cache}"])
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells it, too
     signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
