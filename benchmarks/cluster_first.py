@@ -1,4 +1,4 @@
-"""POST to first result in a pod on a real node, step by step, beside the bare Job and the bare JobSet of such a pod."""
+"""POST to first result in a pod on a real node, step by step, beside bare Jobs and the bare JobSet of such a pod."""
 
 import copy
 import json
@@ -133,8 +133,13 @@ def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
     return {step: at - began for step, at in seen.items()}
 
 
-def bare(cluster: Cluster, server: str, id: str, *, alone: bool) -> float:
-    """Make a bare Job of one container, or the JobSet of a whole pod; return seconds until all of it has begun."""
+#: What is made bare: a Job of one container as `kubectl create job` makes it, with its account's token as its only
+#: volume; one without any volume, which kubelet does not look after twice; and the JobSet of a whole pod.
+JOB, VOID, JOBSET = "job", "void", "jobset"
+
+
+def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
+    """Make something bare; return seconds until all of it has begun."""
     given = {
         "images": {"courier": server},
         "pull_policy": "Never",
@@ -147,10 +152,11 @@ def bare(cluster: Cluster, server: str, id: str, *, alone: bool) -> float:
     pod = spec["template"]["spec"]
     for container in pod["containers"]:
         container["command"] = ["python", "-c", PRINT]
-    if alone:
+    if what != JOBSET:
         pod["containers"] = [pod["containers"][0]]
         pod["containers"][0]["volumeMounts"] = []
         pod["volumes"] = []
+        pod["automountServiceAccountToken"] = what == JOB
         spec = {"template": spec["template"], "backoffLimit": 0}
         owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": owner["metadata"], "spec": spec}
         others = []
@@ -185,23 +191,25 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
     server = cluster.kubectl("get", "deployment", "-n", NAMESPACE, "windtunnel-api", "-o", image)
     first(cluster, service(cluster))
     taken: list[dict[str, float]] = []
-    jobs, jobsets, others = [], [], []
+    others: list[float] = []
+    peers: dict[str, list[float]] = {what: [] for what in (JOB, VOID, JOBSET)}
     for run in range(runs):
         cluster.until(lambda: not installed.left(), "nothing is left of the last one")
         others.append(busy(1.0))
         taken.append(first(cluster, service(cluster)))
         cluster.until(lambda: not installed.left(), "nothing is left of it")
-        jobs.append(bare(cluster, server, f"j{run}", alone=True))
-        jobsets.append(bare(cluster, server, f"s{run}", alone=False))
-        print(f"{taken[-1]['first result']:.2f} s, Job {jobs[-1]:.2f} s, JobSet {jobsets[-1]:.2f} s", flush=True)
+        for what, each in peers.items():
+            each.append(bare(cluster, server, f"{what}{run}", what))
+        beside = ", ".join(f"{what} {each[-1]:.2f} s" for what, each in peers.items())
+        print(f"{taken[-1]['first result']:.2f} s, {beside}", flush=True)
     steps = {step for run in taken for step in run}
     spans = {step: tail([run[step] for run in taken if step in run]) for step in steps}
     firsts = [run["first result"] for run in taken]
     return {
         "steps": dict(sorted(spans.items(), key=lambda item: item[1]["p50"])),
-        "job": tail(jobs),
-        "jobset": tail(jobsets),
-        "beyond_job": tail([ours - job for ours, job in zip(firsts, jobs, strict=True)]),
-        "beyond_jobset": tail([ours - jobset for ours, jobset in zip(firsts, jobsets, strict=True)]),
+        "bare": {what: tail(each) for what, each in peers.items()},
+        "beyond": {
+            what: tail([ours - one for ours, one in zip(firsts, each, strict=True)]) for what, each in peers.items()
+        },
         "others": statistics.median(others),
     }
