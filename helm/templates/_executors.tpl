@@ -10,7 +10,9 @@
     "drivers_url" (include "windtunnel.setting" (dict "root" . "name" "driversUrl"))
     "images" (dict "courier" (include "windtunnel.image" .) "prefix" .Values.environments.prefix "tag" .Values.environments.tag)
     "pull_policy" .Values.image.pullPolicy
-    "pull_secrets" .Values.image.pullSecrets -}}
+    "pull_secrets" .Values.image.pullSecrets
+    "dns" .Values.network.dns
+    "dns_ports" .Values.network.dnsPorts -}}
 {{- if .Values.scs.enabled -}}
 {{- $_ := set $options "scs" (dict "nodes" (include "windtunnel.scsFront" .) "audience" .Values.scs.audience) -}}
 {{- end -}}

@@ -18,7 +18,11 @@
 
 {{- define "windtunnel.toNames" -}}
 - to: {{- toYaml .Values.network.dns | nindent 4 }}
-  ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
+  ports:
+    {{- range .Values.network.dnsPorts }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
 {{- end }}
 
 {{/* The cache: through Envoy where there is one, for a node is then nobody else's business. */}}

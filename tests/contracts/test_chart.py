@@ -230,6 +230,18 @@ def test_launches_run_in_this_cluster_unless_the_values_say_otherwise() -> None:
     assert [one["name"] for one in contexts(rendered("launches elsewhere"))] == ["farm"]
 
 
+def test_who_answers_for_names_is_said_once_for_the_namespace_and_for_launches() -> None:
+    near = [{"ipBlock": {"cidr": "169.254.20.10/32"}}]
+    objects = render({"trial": True, "network": {"dns": near, "dnsPorts": [53, 5353]}})
+    [cluster] = contexts(objects)
+    options = kubernetes.parse(cluster["options"])
+    assert (list(options.dns), options.dns_ports) == (near, (53, 5353))
+    couriers = named(objects, "NetworkPolicy", "windtunnel-couriers")
+    [rule] = [one for one in couriers["spec"]["egress"] if one["to"] == near]
+    asked = [(port["protocol"], port["port"]) for port in rule["ports"]]
+    assert asked == [("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)]
+
+
 @SAYINGS
 def test_the_cache_can_read_its_configuration(said: str) -> None:
     found = [one for one in of_kind(rendered(said), "ConfigMap") if "scs.json" in one["data"]]

@@ -31,6 +31,8 @@ def test_options_have_defaults_and_are_read_at_every_depth() -> None:
         ({"namespace": "Bad Name"}, "namespace"),
         ({"namespace": "a-{user}"}, "namespace"),
         ({"installation": "x/y"}, "installation"),
+        ({"dns": []}, "dns and dns_ports name a peer"),
+        ({"dns_ports": []}, "dns and dns_ports name a peer"),
     ],
 )
 def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: str) -> None:

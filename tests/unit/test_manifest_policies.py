@@ -100,6 +100,18 @@ def test_every_pod_asks_the_clusters_own_names(about, protocol):
     assert not reaches(pod(about), dataclasses.replace(DNS, namespace="elsewhere"), 53, protocol)
 
 
+def test_where_names_are_asked_of_something_else_a_site_says_what():
+    """A cache of names on each node has an address that is no pod's; some sites' servers listen on another port."""
+    near = dataclasses.replace(OPTIONS, dns=({"ipBlock": {"cidr": "169.254.20.10/32"}},), dns_ports=(53, 5353))
+    policies = [
+        each for about in (ONE, GANG) for each in manifests.of(about, near, ALL) if each["kind"] == "NetworkPolicy"
+    ]
+    for about in (ONE, GANG):
+        assert reaches(pod(about), End("169.254.20.10"), 5353, "UDP", policies=policies)
+        assert not reaches(pod(about), End("169.254.20.10"), 80, policies=policies)
+        assert not reaches(pod(about), DNS, 53, policies=policies)
+
+
 def test_a_seat_reaches_the_drivers_service_and_the_cache():
     assert reaches(pod(ONE), service("drivers"), 8001)
     assert reaches(pod(ONE), End("10.1.2.3"), 8002)

@@ -17,6 +17,13 @@ PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 MOST_WARM = 100
 
 
+#: Who answers for names, as NetworkPolicies name peers.
+KUBE_DNS: Mapping[str, Any] = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+    "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Images:
     """Where pods get their programs from: ``courier`` whole, an environment's as ``<prefix><name>:<tag or digest>``."""
@@ -74,6 +81,8 @@ class Options:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     runtime_class: str = ""
+    dns: tuple[Mapping[str, Any], ...] = (KUBE_DNS,)  # peers of a policy; a cache on each node has an address
+    dns_ports: tuple[int, ...] = (53,)
     patience: float = 120.0  # seconds that a pod may be unable to start
     cores: int = 0  # to reckon with; 0: what the nodes have
     time_out: float = 10.0  # seconds for an answer of the API server
@@ -90,6 +99,8 @@ class Options:
             raise ValueError(f"pull_policy: one of {', '.join(PULL_POLICIES)}; not {self.pull_policy!r}")
         if self.seats < 1 or self.patience <= 0 or self.time_out <= 0 or self.cores < 0:
             raise ValueError("seats is at least 1, patience and time_out are above 0, cores is not below 0")
+        if not self.dns or not self.dns_ports:
+            raise ValueError("dns and dns_ports name a peer and a port at least: none would be any, to a policy")
         for one in self.warm:
             if not 1 <= one.pods <= MOST_WARM:
                 raise ValueError(f"warm: pods is at least 1 and at most {MOST_WARM}; not {one.pods}")

@@ -36,7 +36,7 @@ def policies(launch: Launch, options: Options) -> list[Object]:
         names.owner(launch.id),
         mine,
         ingress=[{"from": peers}],
-        egress=[{"to": peers}, _dns()],
+        egress=[{"to": peers}, _dns(options)],
     )
     lead = {"matchLabels": {**mine["matchLabels"], pods.PART: "lead"}}
     calls = _policy(
@@ -63,15 +63,13 @@ def _policy(
 
 def _services(launch: Launch, options: Options) -> list[Object]:
     urls = [options.drivers_url or launch.url, *re.split(r"[\s,]+", options.scs.nodes.strip())]
-    return [_dns(), *(_to(url) for url in urls if url)]
+    return [_dns(options), *(_to(url) for url in urls if url)]
 
 
-def _dns() -> Object:
-    """Names are asked of the cluster's own servers only: a name can carry words to any other."""
-    servers = {"namespaceSelector": {"matchLabels": {NAMESPACE: "kube-system"}}} | {
-        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}
-    }
-    return {"to": [servers], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+def _dns(options: Options) -> Object:
+    """Names are asked of those servers only that a site has for it: a name can carry words to any other."""
+    ports = [{"protocol": protocol, "port": port} for port in options.dns_ports for protocol in ("UDP", "TCP")]
+    return {"to": [dict(peer) for peer in options.dns], "ports": ports}
 
 
 def _to(url: str) -> Object:
