@@ -221,6 +221,11 @@ class Installed:
         id: str = answer.json()["id"]
         return id
 
+    def cancel(self, id: str) -> None:
+        """End a simulation before its time."""
+        self.until(lambda: self.ready, "the API answers")
+        httpx.post(f"{self.url}/v1/simulations/{id}/cancel", timeout=60.0)
+
     def ended(self, id: str, patience: float = 180.0) -> Any:
         """Wait for the end of a simulation and return it."""
         ends = time.monotonic() + patience

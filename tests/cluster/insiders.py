@@ -2,11 +2,15 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.client import Client
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import NAMESPACE, RELEASE, Installed
 from tests.cluster.machines import ENVIRON
 
 HERE = Path(__file__).parent / "inside"
@@ -24,6 +28,44 @@ for _name, _source in {sources!r}.items():
 """
 #: Takes its program from standard input, whose rest is the program's own.
 READING = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'inside'})"
+
+
+METADATA = "169.254.169.254"
+
+
+@contextmanager
+def metadata_service(cluster: Cluster) -> Iterator[None]:
+    """Have the first node answer where a cloud tells its machines their credentials."""
+    node = cluster.node(0)
+    node.call("ip", "address", "add", f"{METADATA}/32", "dev", "lo")
+    node.run("metadata", sys.executable, "-m", "http.server", "80", "--bind", METADATA, "--directory", "/proc/self/ns")
+    try:
+        yield
+    finally:
+        node.end("metadata")
+        node.call("ip", "address", "del", f"{METADATA}/32", "dev", "lo")
+
+
+def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
+    """Return what a pod might call, by the names that attacks know it by."""
+
+    def service(component: str) -> str:
+        found = cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-{component}")["spec"]
+        return f"{found['clusterIP']}:{found['ports'][0]['port']}"
+
+    api = platform.pods("app.kubernetes.io/component=api", NAMESPACE)[0]
+    return {
+        "api_server": f"{cluster.network.first_service}:443",
+        "kubelet": f"{cluster.node(0).address}:10250",
+        "dns": cluster.network.dns,
+        "pod": f"{api['status']['podIP']}:5000",
+        "drivers": service("drivers"),
+        "cache": service("scs"),
+        "database_server": service("postgresql"),
+        "redis": service("valkey"),
+        "store": service("minio"),
+        "launch": "someone",
+    }
 
 
 def bundle(code: str, stage: Mapping[str, Any]) -> str:

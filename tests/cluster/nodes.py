@@ -131,6 +131,14 @@ class Node:
         """Run a program on it."""
         return self._machine.call(*command)
 
+    def run(self, name: str, *command: object) -> None:
+        """Start a program on it that stays."""
+        self._machine.run(name, *command)
+
+    def end(self, name: str) -> None:
+        """End such a program."""
+        self._machine.end(name)
+
     def said(self, part: str) -> str:
         """Return the end of what a part of it printed."""
         return self._machine.said(part)

@@ -52,20 +52,26 @@ else:
 """
 
 
-def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(platform: Installed) -> None:
-    assert platform.ready
+def ring(platform: Installed, tasks: int) -> str:
+    """Submit a gang whose replicas have to find each other; each task's total is 11."""
     gang = {"size": 2, "communication": "torch", "command": ["python", "model.py"]}
     form = {
         "dataset": "program",
         "gang": json.dumps(gang),
-        "scenarios": '{"range": [0, 4]}',
+        "scenarios": json.dumps({"range": [0, tasks]}),
         "sweep": '{"first": [10]}',
     }
     form["placement"] = json.dumps({"cpu": 0.05, "memory": 256 << 20})
     model = {"model": ("model.py", RING.encode())}
     answer = httpx.post(f"{platform.url}/v1/simulations", data=form, files=model, timeout=60.0)
     assert answer.status_code == 201, answer.text
-    ended = platform.ended(answer.json()["id"], 240.0)
+    id: str = answer.json()["id"]
+    return id
+
+
+def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(platform: Installed) -> None:
+    assert platform.ready
+    ended = platform.ended(ring(platform, tasks=4), 240.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
     found = [(one["status"], one["metrics"]) for one in platform.results(ended["id"])]
     assert found == [("ok", {"total": 11, "index": index}) for index in range(4)]

@@ -6,7 +6,6 @@ confined: what reaches nothing even there would prove nothing.
 
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +15,12 @@ import httpx
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import NAMESPACE, PROJECT, RELEASE, Installed, untimed
-from tests.cluster.insiders import Container, bundle, model, outcomes
+from tests.cluster.house import PROJECT, Installed, untimed
+from tests.cluster.insiders import Container, bundle, metadata_service, model, outcomes, surroundings
 from workers.executors.kubernetes import names
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 FOLDER = "/tmp/stage"
-METADATA = "169.254.169.254"
 #: The parts of the suite's stage that are a process's of the same container; its first process is whom it attacks.
 STAGE = {
     "driver": 1,
@@ -47,17 +45,7 @@ class Siege:
 
     def __init__(self, platform: Installed, cluster: Cluster) -> None:
         self.platform, self.cluster = platform, cluster
-        node = cluster.node(0)
-        self.stage = STAGE | {
-            "api_server": f"{cluster.network.first_service}:443",
-            "kubelet": f"{node.address}:10250",
-            "dns": cluster.network.dns,
-            "pod": f"{self._pod_of('api')['status']['podIP']}:5000",
-            "drivers": self._service("drivers"),
-            "cache": self._service("scs"),
-            "database_server": self._service("postgresql"),
-            "launch": "someone",
-        }
+        self.stage = STAGE | surroundings(platform, cluster)
         self.id = self.submit("besieger", scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200})
 
     def submit(self, name: str, **asked: Any) -> str:
@@ -110,33 +98,18 @@ class Siege:
         code = bundle("import hunting; hunting.main(sys.stdin.readline().strip())", self.stage)
         return json.loads(self.containers[container].python(code, given=f"{self.token}\n"))
 
-    def _pod_of(self, component: str) -> Any:
-        return self.platform.pods(f"app.kubernetes.io/component={component}", NAMESPACE)[0]
-
-    def _service(self, component: str) -> str:
-        found = self.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-{component}")["spec"]
-        return f"{found['clusterIP']}:{found['ports'][0]['port']}"
-
 
 @pytest.fixture(scope="module")
 def siege(platform: Installed, own_cluster: Cluster) -> Iterator[Siege]:
     """A siege that has been played; its simulation goes on while it is looked at."""
-    machine = own_cluster.node(0)._machine
-    machine.call("ip", "address", "add", f"{METADATA}/32", "dev", "lo")
-    machine.run(
-        "metadata", sys.executable, "-m", "http.server", "80", "--bind", METADATA, "--directory", "/proc/self/ns"
-    )
-    try:
+    with metadata_service(own_cluster):
         found = Siege(platform, own_cluster)
         try:
             found.play()
             yield found
         finally:
-            httpx.post(f"{platform.url}/v1/simulations/{found.id}/cancel", timeout=60.0)
+            platform.cancel(found.id)
             platform.ended(found.id)
-    finally:
-        machine.end("metadata")
-        machine.call("ip", "address", "del", f"{METADATA}/32", "dev", "lo")
 
 
 def documented(columns: int, column: int) -> dict[str, str]:

@@ -1,0 +1,39 @@
+"""Who enforces NetworkPolicies on nodes that have nobody for it: kube-router's firewall, beside the kubelet."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.tools import tool
+
+NAME = "kube-router"
+#: Takes away what it made; its own way to do so ends in a fault of its own where it was a firewall and nothing else.
+CLEAR = "iptables-save | grep -vE 'KUBE-(ROUTER|POD-FW|NWPLCY)' | iptables-restore && ipset destroy"
+
+
+@contextmanager
+def enforced(cluster: Cluster) -> Iterator[None]:
+    """Enforce policies on all nodes there are, for as long as the block runs; what nodes join meanwhile do not."""
+    program = tool(NAME)
+    nodes, plane, network = list(cluster.nodes), cluster.control_plane, cluster.network
+    administrator = plane.authority.kubeconfig(plane.server, NAME, group="system:masters")
+    for node in nodes:
+        node.run(
+            NAME,
+            program,
+            f"--kubeconfig={administrator}",
+            f"--hostname-override={node.name}",
+            f"--service-cluster-ip-range={network.services}",
+            "--run-firewall=true",
+            "--run-router=false",
+            "--run-service-proxy=false",
+            "--enable-cni=false",
+            "--health-port=0",
+            "--metrics-port=0",
+        )
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.end(NAME)
+            node.call("sh", "-c", CLEAR)

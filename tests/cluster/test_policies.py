@@ -1,0 +1,151 @@
+"""NetworkPolicies as the chart and launches bring them, where somebody enforces them: what is closed, what works."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.enforcer import enforced
+from tests.cluster.house import PROJECT, Installed
+from tests.cluster.insiders import Container, bundle, metadata_service, surroundings
+from tests.cluster.test_platform import ring
+
+#: Asks around by the attacks' own ways, and says of each how far it came.
+ASKING = """
+import json, on_pod, told
+for name in {names!r}:
+    try:
+        said = str(getattr(on_pod, name)(told.STAGE))
+    except OSError:
+        said = "closed"
+    print(json.dumps([name, said]))
+"""
+CLOSED = (
+    "ask_the_api_server",
+    "ask_the_kubelet",
+    "ask_another_pod",
+    "ask_for_credentials_of_the_machine",
+    "reach_the_database_server",
+    "multipath_to_another_pod",
+)
+#: What a courier needs; a policy knows pods, not containers.
+OPEN = {"ask_the_drivers_surface": "HTTP 401", "ask_the_cache": "HTTP 401"}
+#: Takes calls at a port, and says so.
+LISTENING = """
+import socket
+with socket.create_server(("", 26000)) as server:
+    print("ready", flush=True)
+    while True:
+        server.accept()[0].close()
+"""
+CALLING = """
+import socket, sys
+try:
+    host, _, port = sys.stdin.readline().strip().rpartition(":")
+    socket.create_connection((host, int(port)), 3).close()
+    print("connected")
+except OSError:
+    print("closed")
+"""
+
+
+@pytest.fixture(scope="module")
+def around(platform: Installed, own_cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """Where a pod might call."""
+    with metadata_service(own_cluster):
+        yield surroundings(platform, own_cluster)
+
+
+@pytest.fixture
+def closed(own_cluster: Cluster) -> Iterator[None]:
+    """Policies hold."""
+    with enforced(own_cluster):
+        yield
+
+
+@pytest.fixture
+def pods(platform: Installed) -> Iterator[list[Any]]:
+    """Two pods of the project's that play, of two simulations."""
+    ids = [
+        platform.submit(
+            dataset="noop", runtime="python", workers=1, scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200}
+        )
+        for _ in range(2)
+    ]
+    found: list[Any] = []
+
+    def play() -> bool:
+        found[:] = [one for id in ids for one in platform.pods(f"windtunnel/simulation={id}") if at_work(one)]
+        return len(found) == len(ids)
+
+    platform.until(play, "both play")
+    yield found
+    for id in ids:
+        platform.cancel(id)
+        platform.ended(id)
+
+
+def at_work(pod: Any) -> bool:
+    said = pod["status"].get("containerStatuses", [])
+    return len(said) == 3 and all("running" in one["state"] for one in said)
+
+
+def inside(platform: Installed, pod: Any) -> Container:
+    """Where a model is."""
+    return Container(platform.cluster, PROJECT, pod["metadata"]["name"], "host")
+
+
+def outcomes(container: Container, stage: dict[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    said = container.python(bundle(ASKING.format(names=names), stage), timeout=120.0)
+    return dict(json.loads(line) for line in said.splitlines())
+
+
+def called(caller: Container, address: str) -> str:
+    return caller.python(CALLING, given=f"{address}\n").strip()
+
+
+def test_what_is_open_without_anybody_who_enforces_is_closed_with_one(
+    platform: Installed, own_cluster: Cluster, around: dict[str, Any], pods: list[Any]
+) -> None:
+    one, other = (inside(platform, pod) for pod in pods)
+    neighbour = f"{pods[1]['status']['podIP']}:26000"
+    others = (neighbour, around["redis"], around["store"])
+    with other.keep(LISTENING) as listening:
+        try:
+            everywhere = CLOSED + tuple(OPEN)
+            platform.until(lambda: "closed" not in outcomes(one, around, everywhere).values(), "all is open")
+            assert [called(one, address) for address in others] == ["connected"] * len(others)
+            with enforced(own_cluster):
+                everything = dict.fromkeys(CLOSED, "closed") | OPEN
+                seen: list[dict[str, str]] = []
+
+                def holds() -> bool:
+                    seen.append(outcomes(one, around, everywhere))
+                    return seen[-1] == everything
+
+                try:
+                    platform.until(holds, "policies hold", 60.0)
+                except RuntimeError:
+                    pytest.fail(f"{seen[-1]}\n{own_cluster.node(0).said('kube-router')}")
+                assert [called(one, address) for address in others] == ["closed"] * len(others)
+            platform.until(lambda: called(one, neighbour) == "connected", "nobody enforces it any more")
+        finally:
+            listening.kill()
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_simulation_plays_to_its_end_where_policies_hold(platform: Installed) -> None:
+    id = platform.submit(dataset="car_street", runtime="python", model="idm", scenarios={"range": [0, 12]})
+    assert platform.ended(id)["state"] == "succeeded"
+    assert [one["task"] for one in platform.results(id)] == list(range(12))
+    platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+@pytest.mark.usefixtures("closed")
+def test_the_replicas_of_a_gang_find_each_other_where_policies_hold(platform: Installed) -> None:
+    ended = platform.ended(ring(platform, tasks=2), 240.0)
+    assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
+    assert [one["metrics"]["total"] for one in platform.results(ended["id"])] == [11, 11]
+    platform.until(lambda: not platform.left(), "nothing is left of it")
