@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import cluster_driving, cluster_first, cluster_size, cluster_warm
 from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import Installed
+from tests.cluster.house import Installed, bring_images
 
 #: Seconds that a silent node is borne with: thousands of played ones on a small machine need minutes.
 GRACE = 300
@@ -20,8 +20,8 @@ def measure() -> dict[str, Any]:
     """Measure with pods that run on one cluster, and with played nodes on another, which would be in the way there."""
     with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="windtunnel-bench-") as folder:
         cluster.jobset()
-        installed = Installed(cluster, Path(folder))
         began = time.perf_counter()
+        installed = Installed(cluster, Path(folder), bring_images(cluster, Path(folder)))
         cluster_first.install(installed)
         found: dict[str, Any] = {"install": time.perf_counter() - began}
         found["first"] = cluster_first.measure(cluster, installed)

@@ -52,6 +52,15 @@ class Client:
                 return None
             raise
 
+    def serves(self, group: str) -> bool:
+        """Tell whether a group of the API is there, as those of operators are once they are installed."""
+        return self.get(f"/apis/{group}") is not None
+
+    def launched(self, namespace: str, *selection: str) -> list[str]:
+        """Return what a namespace has of all that launches are made of, directly or by the cluster."""
+        kinds = "jobs,pods,secrets,services,networkpolicies" + (",jobsets" if self.serves("jobset.x-k8s.io") else "")
+        return self.kubectl("get", kinds, "-n", namespace, *selection, "-o", "name").split()
+
     def until(self, so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
         """Wait until it is so."""
         ends = time.monotonic() + patience
@@ -103,11 +112,11 @@ class Borrowed(Client):
 
     def jobset(self) -> None:
         """See that JobSet is served there."""
-        self._serves("jobset.x-k8s.io")
+        self._must_serve("jobset.x-k8s.io")
 
     def trainer(self) -> None:
         """See that Kubeflow Trainer is served there."""
-        self._serves("trainer.kubeflow.org")
+        self._must_serve("trainer.kubeflow.org")
 
-    def _serves(self, group: str) -> None:
-        assert self.get(f"/apis/{group}") is not None, f"{self.kubeconfig}: that cluster does not serve {group}"
+    def _must_serve(self, group: str) -> None:
+        assert self.serves(group), f"{self.kubeconfig}: that cluster does not serve {group}"

@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.house import ROOT, Installed
+from tests.cluster.house import ROOT, Installed, bring_images, installed
 from tests.cluster.tools import BUILDING, tool
 
 AUDIENCE = "scs"
@@ -59,16 +59,20 @@ def control_plane(own_cluster: Cluster) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def platform(own_cluster: Cluster) -> Iterator[Installed]:
+def brought(own_cluster: Cluster) -> Iterator[dict[str, str]]:
+    """The images that a platform and its simulations run in, on every node, by name."""
+    with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
+        yield bring_images(own_cluster, Path(folder))
+
+
+@pytest.fixture(scope="session")
+def platform(
+    own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
     """The chart, installed as a trial, with everything a simulation needs."""
     own_cluster.jobset()
-    with tempfile.TemporaryDirectory(prefix="platform-", dir=ROOT / "var") as folder:
-        installed = Installed(own_cluster, Path(folder))
-        try:
-            installed.install()
-            yield installed
-        finally:
-            installed.uninstall()
+    with installed(own_cluster, tmp_path_factory.mktemp("platform"), brought) as found:
+        yield found
 
 
 @pytest.fixture

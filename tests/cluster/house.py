@@ -5,7 +5,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,30 @@ from runtimes.images import build, names
 from tests.chart.rendering import CHART, tool
 from tests.cluster import stores
 from tests.cluster.client import Client
-from tests.cluster.machines import ENVIRON
+from tests.cluster.machines import ENVIRON, PATIENCE
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("server", "noop", "python", "sumo", "litert")
 RELEASE, NAMESPACE, PROJECT = "windtunnel", "windtunnel", "windtunnel-default"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
+#: Bring the release to what the values say, whatever there is of it.
+UPGRADE = ("upgrade", "--install", RELEASE, str(CHART), "--values", "-")
+#: Seconds that helm may take; it gives up by itself before that.
+HELM = 400.0
 #: Seconds that `kubectl port-forward` may take until it listens.
 LISTENS = 20.0
 #: Small shares: a node of the tests is this whole machine to each of the pods on it.
 SHARE = {"cpu": "20m", "memory": "1Gi"}
 
 
-def values(server: str, **changes: Any) -> dict[str, Any]:
-    """Return what the chart is told: a trial, open to whoever reaches it, with little of everything."""
+def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]:
+    """Return what the chart is told: little of everything; a trial is open to whoever reaches it."""
     little = {"requests": {"cpu": "10m", "memory": "64Mi"}}
     repository, _, tag = server.rpartition(":")
     told: dict[str, Any] = {
-        "trial": True,
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-        "settings": {"anonymous": True, "names": ["karrozzeria"], "leaseTtl": 5},
-        "bundled": {name: part | {"resources": little} for name, part in stores.values().items()},
+        "settings": {"names": ["karrozzeria"], "leaseTtl": 5},
         "api": {"replicas": 2, "resources": little, "service": {"port": 5000}},
         "drivers": {"replicas": 1, "resources": little},
         "dispatch": {"replicas": 2, "resources": little},
@@ -50,63 +52,95 @@ def values(server: str, **changes: Any) -> dict[str, Any]:
             }
         },
     }
+    if trial:
+        told |= {"trial": True, "settings": told["settings"] | {"anonymous": True}}
+        told |= {"bundled": {name: part | {"resources": little} for name, part in stores.values().items()}}
     return told | changes
 
 
-class Installed:
-    """A release of the chart, reached by `kubectl port-forward`, which is started again when its pod goes."""
+def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = IMAGES) -> dict[str, str]:
+    """Give the nodes these images, and that of the stores; return what they are called. The folder has to stay."""
+    found = {}
+    for name in wanted:
+        made = build.build(names.images()[name], ROOT / "var" / "images")
+        found[name] = made.reference
+        # Nodes that join later get the same, though somebody has made a newer one in the meantime.
+        kept = folder / made.archive.name
+        kept.hardlink_to(made.archive)
+        cluster.import_image(kept)
+    cluster.import_image(stores.image(folder))
+    return found
 
-    def __init__(self, cluster: Client, folder: Path) -> None:
+
+class Installed:
+    """A release of the chart, reached by `kubectl port-forward`, which is started again when its pod goes.
+
+    ``images``: what was brought, by name.
+    """
+
+    def __init__(
+        self,
+        cluster: Client,
+        folder: Path,
+        images: Mapping[str, str],
+        *,
+        namespace: str = NAMESPACE,
+        project: str = PROJECT,
+        token: str = "",
+    ) -> None:
         self.cluster = cluster
-        self.folder = folder  # on the file system that images lie on
+        self.folder = folder
+        self.images = images
+        self.namespace, self.project = namespace, project
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.port = free_ports(1)[0]
         self._forward: subprocess.Popen[bytes] | None = None
         self._values: dict[str, Any] = {}
-        self.images: dict[str, str] = {}  # references by name, of those that were brought
 
     # -- life
 
-    def bring_images(self) -> str:
-        """Give the nodes all images a simulation of these tests needs; return the server's."""
-        for name in IMAGES:
-            made = build.build(names.images()[name], ROOT / "var" / "images")
-            self.images[name] = made.reference
-            # Nodes that join later get the same, though somebody has made a newer one in the meantime.
-            kept = self.folder / made.archive.name
-            kept.hardlink_to(made.archive)
-            self.cluster.import_image(kept)
-        self.cluster.import_image(stores.image(self.folder))
-        return self.images["server"]
-
-    def helm(self, *arguments: str, given: Mapping[str, Any] | None = None) -> str:
+    def helm(self, *arguments: str) -> str:
         """Run helm as the administrator."""
-        command = [tool("helm"), f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={NAMESPACE}", *arguments]
-        done = subprocess.run(
-            command,
-            input=json.dumps(given or {}),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=ENVIRON | {"HOME": str(self.folder)},
-        )
+        done = self.ask_helm(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def ask_helm(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run helm, which may refuse; it is given the release's values where it reads any."""
+        command = [tool("helm"), f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *arguments]
+        return subprocess.run(
+            command,
+            input=json.dumps(self._values),
+            capture_output=True,
+            text=True,
+            timeout=HELM,
+            env=ENVIRON | {"HOME": str(self.folder)},
+        )
+
+    def prepare(self, **changes: Any) -> None:
+        """Make its namespace, and decide what the chart is told."""
+        restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": restricted}}
+        self.cluster.apply(space)
+        self._values = values(self.images["server"], **changes)
+
+    def tell(self, **changes: Any) -> None:
+        """Change what the chart is told next time."""
+        self._values = self._values | changes
+
     def install(self, **changes: Any) -> None:
         """Install it and wait until it can be asked."""
-        server = self.bring_images()
-        restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": restricted}}
-        self.cluster.apply(space)
-        self._values = values(server, **changes)
+        self.prepare(**changes)
         with self.only("node-0"):  # a trial's stores go with their node, and tests cut the others' power
             self.upgrade()
-            self._settle()
+            self.rolled()
         self.until(lambda: self.ready, "the API answers")
 
-    def _settle(self) -> None:
-        for deployment in ("api", "drivers", "dispatch", "jobs"):
-            self.cluster.rolled_out(NAMESPACE, f"{RELEASE}-{deployment}")
+    def rolled(self) -> None:
+        """Wait until all pods of its roles are such as it was told last."""
+        for role in ("api", "drivers", "dispatch", "jobs"):
+            status = ["rollout", "status", "-n", self.namespace, f"deployment/{RELEASE}-{role}"]
+            self.cluster.kubectl(*status, f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 60)
 
     @contextlib.contextmanager
     def only(self, name: str) -> Iterator[None]:
@@ -126,21 +160,21 @@ class Installed:
 
     def upgrade(self) -> None:
         """Bring the release to what it was told, also where somebody has taken some of it away."""
-        self.helm("upgrade", "--install", RELEASE, str(CHART), "--values", "-", given=self._values)
+        self.helm(*UPGRADE)
 
     def option(self, **options: Any) -> None:
         """Change options of its executor, and wait until the roles have heard."""
         executors = self._values["executors"]
         cluster = executors["cluster"]
         changed = cluster | {"options": cluster["options"] | options}
-        self._values = self._values | {"executors": executors | {"cluster": changed}}
+        self.tell(executors=executors | {"cluster": changed})
         self.upgrade()
-        self._settle()
+        self.rolled()
         self.until(lambda: self.ready, "the API answers")
 
     def waiting(self) -> list[str]:
         """Return the launches that wait for a simulation and whose pods are ready."""
-        selector = ["-n", PROJECT, "-l", "windtunnel/warm", "-o", "json"]
+        selector = ["-n", self.project, "-l", "windtunnel/warm", "-o", "json"]
         found = json.loads(self.cluster.kubectl("get", "jobsets", *selector))["items"]
         return [
             one["metadata"]["labels"]["windtunnel/launch"]
@@ -154,7 +188,7 @@ class Installed:
             self._forward.kill()
             self._forward.wait()
         self.helm("uninstall", RELEASE)
-        for namespace in (PROJECT, NAMESPACE):
+        for namespace in (self.project, self.namespace):
             self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
 
     def settle(self) -> None:
@@ -170,7 +204,8 @@ class Installed:
     def url(self) -> str:
         """Where the API is reached."""
         if self._forward is None or self._forward.poll() is not None:
-            command = ["port-forward", "-n", NAMESPACE, f"service/{RELEASE}-api", f"{self.port}:5000"]
+            served = self._values["api"].get("service", {}).get("port", 80)
+            command = ["port-forward", "-n", self.namespace, f"service/{RELEASE}-api", f"{self.port}:{served}"]
             kubectl = [str(self.cluster._kubectl), f"--kubeconfig={self.cluster.kubeconfig}", *command]
             null = subprocess.DEVNULL
             environ = ENVIRON | {"HOME": str(self.folder)}
@@ -205,7 +240,7 @@ class Installed:
         """Ask, again if the way there has just been cut."""
         for _ in range(100):
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(self.url + path, timeout=30.0)
+                answer = httpx.get(self.url + path, headers=self.headers, timeout=30.0)
                 if answer.status_code < 500:
                     answer.raise_for_status()
                     return answer.json()
@@ -216,7 +251,7 @@ class Installed:
     def submit(self, **asked: Any) -> str:
         """Submit a simulation and return its id."""
         self.until(lambda: self.ready, "the API answers")
-        answer = httpx.post(f"{self.url}/v1/simulations", json=asked, timeout=60.0)
+        answer = httpx.post(f"{self.url}/v1/simulations", json=asked, headers=self.headers, timeout=60.0)
         assert answer.status_code == 201, answer.text
         id: str = answer.json()["id"]
         return id
@@ -238,7 +273,7 @@ class Installed:
         """Return all results, in the order of their tasks."""
         for _ in range(20):
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(f"{self.url}/v1/simulations/{id}/results", timeout=60.0)
+                answer = httpx.get(f"{self.url}/v1/simulations/{id}/results", headers=self.headers, timeout=60.0)
                 found = [json.loads(line) for line in answer.text.splitlines()]
                 return sorted(found, key=lambda one: one["task"])
             self._hang_up()
@@ -249,29 +284,38 @@ class Installed:
         """Return what was said of the launches in the simulation's own events."""
         with (
             contextlib.suppress(httpx.TransportError),
-            httpx.stream("GET", f"{self.url}/v1/simulations/{id}/events", timeout=10.0) as answer,
+            httpx.stream("GET", f"{self.url}/v1/simulations/{id}/events", headers=self.headers, timeout=10.0) as answer,
         ):
             return list(_messages(answer.iter_lines()))
         return []
 
     # -- what an operator sees
 
-    def pods(self, selector: str, namespace: str = PROJECT) -> list[Any]:
-        """Return pods by their labels."""
+    def pods(self, selector: str, namespace: str = "") -> list[Any]:
+        """Return pods by their labels, its project's if nothing else is said."""
         found: list[Any] = json.loads(
-            self.cluster.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "json")
+            self.cluster.kubectl("get", "pods", "-n", namespace or self.project, "-l", selector, "-o", "json")
         )["items"]
         return found
 
-    def left(self, namespace: str = PROJECT) -> list[str]:
-        """Return what launches have left behind in a namespace."""
-        kinds = "jobsets,jobs,pods,secrets,services,networkpolicies"
-        found = self.cluster.kubectl("get", kinds, "-n", namespace, "-l", "windtunnel/launch", "-o", "name")
-        return found.split()
+    def left(self) -> list[str]:
+        """Return what launches have left behind."""
+        return self.cluster.launched(self.project, "-l", "windtunnel/launch")
 
     def until(self, so: Callable[[], object], what: str, patience: float = 180.0) -> None:
         """Wait until it is so."""
         self.cluster.until(lambda: bool(so()), what, patience)
+
+
+@contextlib.contextmanager
+def installed(cluster: Client, folder: Path, images: Mapping[str, str]) -> Iterator[Installed]:
+    """Install the chart as a trial, and take it away again."""
+    found = Installed(cluster, folder, images)
+    try:
+        found.install()
+        yield found
+    finally:
+        found.uninstall()
 
 
 def _messages(lines: Iterator[str]) -> Iterator[str]:

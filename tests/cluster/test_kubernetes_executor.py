@@ -33,6 +33,7 @@ from tests.system.drivers import LAUNCH, Drivers
 from workers.executors import kubernetes
 from workers.executors.contexts import Here
 from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.kubernetes.objects import JOBSET, Kind
 from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS, rules
 
 #: The port's contract: the very functions that every other executor is held to.
@@ -45,8 +46,6 @@ CONTRACT = (
     test_logs_end_with_the_launch,
 )
 ROOT = Path(__file__).parents[2]
-#: What is made of a launch, directly or by the cluster.
-MADE = "jobsets,jobs,pods,secrets,services,networkpolicies"
 TASKS = 100_000
 SMALL = {"cpu": "10m", "memory": "256Mi"}
 Open = Callable[..., KubernetesExecutor]
@@ -64,9 +63,15 @@ def images(own_cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.fixture
-def opened(own_cluster: Cluster, images: dict[str, str], namespace: str, tmp_path: Path) -> Iterator[Open]:
-    """Open an executor whose pods run in this test's namespace."""
+def owner(own_cluster: Cluster) -> Kind:
+    """What a launch is on this cluster."""
     own_cluster.jobset()
+    return JOBSET
+
+
+@pytest.fixture
+def opened(own_cluster: Cluster, owner: Kind, images: dict[str, str], namespace: str, tmp_path: Path) -> Iterator[Open]:
+    """Open an executor whose pods run in this test's namespace."""
     made: list[KubernetesExecutor] = []
     here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, drivers_url="")
 
@@ -128,25 +133,27 @@ def seen(executor: KubernetesExecutor, so: Callable[[Sighting], bool]) -> Sighti
 
 
 def left(cluster: Cluster, namespace: str) -> str:
-    return cluster.kubectl("get", MADE, "-n", namespace, "-o", "name").strip()
+    return "\n".join(cluster.launched(namespace))
 
 
 def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
-    own_cluster: Cluster, bench: Bench, namespace: str
+    own_cluster: Cluster, bench: Bench, owner: Kind, namespace: str
 ) -> None:
     bench.executor.submit(bench.launch)
     until(lambda: bench.phase() is Phase.RUNNING)
     kinds = {line.split(".")[0].split("/")[0] for line in left(own_cluster, namespace).splitlines()}
-    assert {"jobset", "job", "pod", "secret", "networkpolicy"} <= kinds
+    assert {owner.name.lower(), "job", "pod", "secret", "networkpolicy"} <= kinds
     bench.executor.cancel(LAUNCH)
     own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
     bench.executor.submit(bench.launch)
     assert not left(own_cluster, namespace), "what was cancelled is not brought back"
 
 
-def test_what_another_left_is_found_and_taken_away(own_cluster: Cluster, opened: Open, namespace: str) -> None:
+def test_what_another_left_is_found_and_taken_away(
+    own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
+) -> None:
     opened().submit(idle())
-    own_cluster.kubectl("delete", "jobset", "-n", namespace, "--all")  # half of it
+    own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all")  # half of it
     next_one = opened()
     assert next_one.strays([]) == [LAUNCH] and next_one.strays([LAUNCH]) == []
     next_one.cancel(LAUNCH)
@@ -210,7 +217,7 @@ def test_a_container_that_takes_too_much_memory_is_named(opened: Open) -> None:
 
 
 def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
-    own_cluster: Cluster, opened: Open, namespace: str
+    own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
 ) -> None:
     def limit(name: str, what: str) -> None:
         own_cluster.kubectl("create", "quota", name, f"--hard={what}", "-n", namespace)
@@ -223,7 +230,7 @@ def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
     found = seen(executor, lambda one: any(note.key == "quota" for note in one.notes))
     assert not found.hopeless
     executor.cancel(LAUNCH)
-    limit("owners", "count/jobsets.jobset.x-k8s.io=0")
+    limit("owners", f"count/{owner.plural}.{owner.api.partition('/')[0]}=0")
     with pytest.raises(ClusterFull, match="quota"):
         opened().submit(idle())
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing of it stays")
@@ -263,13 +270,13 @@ def taken(executor: KubernetesExecutor, launch: Launch) -> bool:
 
 
 def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
-    own_cluster: Cluster, opened: Open, namespace: str
+    own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
 ) -> None:
-    own_cluster.apply(failing(namespace))
+    own_cluster.apply(failing(namespace, owner))
     try:
         own_cluster.until(lambda: "failed calling webhook" in str(refusal(opened)), "the webhook is asked")
         own_cluster.kubectl("delete", "validatingwebhookconfiguration", namespace)
-        own_cluster.apply(*refusing(namespace))
+        own_cluster.apply(*refusing(namespace, owner))
         own_cluster.until(lambda: isinstance(refusal(opened), LaunchRefused), "the policy is asked")
         assert "no simulations on Sundays" in str(refusal(opened))
     finally:
@@ -289,7 +296,7 @@ def refusal(opened: Open) -> BaseException | None:
     return None
 
 
-def failing(namespace: str) -> dict[str, Any]:
+def failing(namespace: str, owner: Kind) -> dict[str, Any]:
     """A webhook that nobody serves."""
     webhook = {
         "name": "nobody.example.com",
@@ -299,18 +306,18 @@ def failing(namespace: str) -> dict[str, Any]:
         "timeoutSeconds": 2,
         "clientConfig": {"url": "https://127.0.0.1:9/x"},
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "rules": [jobsets()],
+        "rules": [creating(owner)],
     }
     api = "admissionregistration.k8s.io/v1"
     metadata = {"name": namespace}
     return {"apiVersion": api, "kind": "ValidatingWebhookConfiguration", "metadata": metadata, "webhooks": [webhook]}
 
 
-def refusing(namespace: str) -> list[dict[str, Any]]:
+def refusing(namespace: str, owner: Kind) -> list[dict[str, Any]]:
     """A rule of the cluster's against us."""
     api, metadata = "admissionregistration.k8s.io/v1", {"name": namespace}
     words = {"expression": "false", "message": "no simulations on Sundays"}
-    policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [jobsets()]}, "validations": [words]}
+    policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [creating(owner)]}, "validations": [words]}
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     binding = {"policyName": namespace, "validationActions": ["Deny"], "matchResources": chosen}
     return [
@@ -319,13 +326,13 @@ def refusing(namespace: str) -> list[dict[str, Any]]:
     ]
 
 
-def jobsets() -> dict[str, list[str]]:
-    groups, operations = ["jobset.x-k8s.io"], ["CREATE"]
-    return {"apiGroups": groups, "apiVersions": ["*"], "operations": operations, "resources": ["jobsets"]}
+def creating(owner: Kind) -> dict[str, list[str]]:
+    groups, operations = [owner.api.partition("/")[0]], ["CREATE"]
+    return {"apiGroups": groups, "apiVersions": ["*"], "operations": operations, "resources": [owner.plural]}
 
 
 def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant(
-    own_cluster: Cluster, opened: Open, account: Any, namespace: str, tmp_path: Path
+    own_cluster: Cluster, opened: Open, owner: Kind, account: Any, namespace: str, tmp_path: Path
 ) -> None:
     ours: Account = account("windtunnel-rights", namespace)
     path = tmp_path / "kubeconfig"
@@ -334,7 +341,7 @@ def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_gra
     path.write_text(yaml.safe_dump(document))
     with pytest.raises(NotGranted, match="may not create networkpolicies"):
         opened(kubeconfig=str(path)).submit(idle())
-    with pytest.raises(PermissionError, match="may not list jobsets"):
+    with pytest.raises(PermissionError, match=f"may not list {owner.plural}"):
         opened(kubeconfig=str(path)).observe([LAUNCH])
     role = {"kind": "ClusterRole", "metadata": {"name": namespace}, "rules": rules((*RIGHTS, NAMESPACES))}
     own_cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", **role})

@@ -52,7 +52,7 @@ else:
 """
 
 
-def ring(platform: Installed, tasks: int) -> str:
+def ring(platform: Installed, tasks: int = 4) -> str:
     """Submit a gang whose replicas have to find each other; each task's total is 11."""
     gang = {"size": 2, "communication": "torch", "command": ["python", "model.py"]}
     form = {
@@ -71,7 +71,7 @@ def ring(platform: Installed, tasks: int) -> str:
 
 def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(platform: Installed) -> None:
     assert platform.ready
-    ended = platform.ended(ring(platform, tasks=4), 240.0)
+    ended = platform.ended(ring(platform), 240.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
     found = [(one["status"], one["metrics"]) for one in platform.results(ended["id"])]
     assert found == [("ok", {"total": 11, "index": index}) for index in range(4)]

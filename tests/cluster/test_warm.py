@@ -14,10 +14,12 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.test_kubernetes_executor import Open, left, offered
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import launch_of, until
 from tests.system.drivers import SIMULATION, Drivers
 from workers.executors.base import Missed, Taken, Waiting
 from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.kubernetes.objects import Kind
 
 NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}
 
@@ -31,11 +33,11 @@ def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
 
 
 @pytest.fixture
-def owners(own_cluster: Cluster, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
+def owners(own_cluster: Cluster, owner: Kind, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
     """The labels of what there is, by launch."""
 
     def look() -> dict[str, dict[str, str]]:
-        found = json.loads(own_cluster.kubectl("get", "jobsets", "-n", namespace, "-o", "json"))["items"]
+        found = json.loads(own_cluster.kubectl("get", owner.plural, "-n", namespace, "-o", "json"))["items"]
         return {one["metadata"]["labels"]["windtunnel/launch"]: one["metadata"]["labels"] for one in found}
 
     return look
@@ -119,12 +121,12 @@ def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
 
 
 def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
-    own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
+    own_cluster: Cluster, opened: Open, owner: Kind, drivers: Drivers, owners: Any, namespace: str
 ) -> None:
     executor = opened(warm=[NOOP], drivers_url=drivers.url)
     whole(executor)
     (first,) = owners()
-    own_cluster.kubectl("delete", "jobset", "-n", namespace, "--all", "--wait=true")
+    own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all", "--wait=true")
     launch, _ = take(executor, drivers)
     with pytest.raises(Missed):
         executor.submit(launch)

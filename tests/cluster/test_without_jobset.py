@@ -1,0 +1,148 @@
+"""A cluster where nobody installed JobSet, as most are: launches are Jobs, and held to what JobSets are held to.
+
+It is installed at the end, while some run. So these tests want a session of their own.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.domain.launches import Gang, Phase
+from core.errors import Unsupported
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import ROOT, Installed, bring_images, installed
+from tests.cluster.test_kubernetes_executor import (
+    CONTRACT,
+    Open,
+    idle,
+    left,
+    test_a_change_rings,
+    test_a_container_that_takes_too_much_memory_is_named,
+    test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
+    test_a_missing_image_is_told_and_becomes_hopeless,
+    test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now,
+    test_the_log_of_a_courier_is_followed_from_its_start,
+    test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
+    test_what_another_left_is_found_and_taken_away,
+    test_width_changes_while_it_runs_and_no_pod_begins_anew,
+)
+from tests.cluster.test_kubernetes_executor import bench as bench  # fixtures are found by their names in here
+from tests.cluster.test_kubernetes_executor import drivers as drivers
+from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.cluster.test_platform import ring
+from tests.cluster.test_platform import (
+    test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other as a_gang,
+)
+from tests.cluster.test_platform_faults import LOAD
+from tests.contracts.test_executor import Bench, until
+from tests.system.drivers import LAUNCH
+from workers.executors.kubernetes.objects import JOB, Kind
+
+(
+    test_a_launch_is_seen_until_it_has_ended,
+    test_submitting_twice_is_harmless,
+    test_what_was_never_submitted_is_not_seen,
+    test_cancelling_forgets_and_twice_is_harmless,
+    test_a_launch_holds_its_cores_until_it_ends,
+    test_logs_end_with_the_launch,
+) = CONTRACT
+#: What a Job is held to, too.
+SHARED = (
+    test_a_change_rings,
+    test_a_container_that_takes_too_much_memory_is_named,
+    test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
+    test_a_missing_image_is_told_and_becomes_hopeless,
+    test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now,
+    test_the_log_of_a_courier_is_followed_from_its_start,
+    test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
+    test_what_another_left_is_found_and_taken_away,
+    test_width_changes_while_it_runs_and_no_pod_begins_anew,
+)
+
+
+@pytest.fixture(scope="session")
+def brought(own_cluster: Cluster) -> Iterator[dict[str, str]]:
+    """The images that a platform and these tests' simulations run in."""
+    with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
+        yield bring_images(own_cluster, Path(folder), ("server", "noop", "python"))
+
+
+@pytest.fixture(scope="session")
+def images(brought: dict[str, str]) -> dict[str, str]:
+    """What a launch runs in."""
+    return {"courier": brought["server"]}
+
+
+@pytest.fixture
+def owner(own_cluster: Cluster) -> Kind:
+    """What a launch is on this cluster."""
+    assert not own_cluster.serves("jobset.x-k8s.io"), "these tests come first, in a session of their own"
+    return JOB
+
+
+@pytest.fixture(scope="module")
+def platform(
+    own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """The chart, installed as a trial."""
+    with installed(own_cluster, tmp_path_factory.mktemp("platform"), brought) as found:
+        yield found
+
+
+def test_a_simulation_is_played_to_its_end_and_leaves_nothing(owner: Kind, platform: Installed) -> None:
+    ended = platform.ended(platform.submit(**LOAD))
+    assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
+    results = platform.results(ended["id"])
+    assert [one["task"] for one in results] == list(range(400)) and {one["status"] for one in results} == {"ok"}
+    platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: Kind, platform: Installed) -> None:
+    ended = platform.ended(ring(platform))
+    assert ended["state"] == "failed" and "does not serve JobSets, which this gang needs" in ended["reason"]
+    assert not platform.left()
+
+
+def test_what_runs_as_jobs_goes_on_while_jobset_is_installed_and_the_next_are_jobsets(
+    own_cluster: Cluster, opened: Open, bench: Bench, namespace: str, platform: Installed
+) -> None:
+    def jobsets() -> list[str]:
+        return own_cluster.kubectl("get", "jobsets", "-n", namespace, "-o", "name").split()
+
+    def running() -> int:
+        pods = json.loads(own_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+        return len([one for one in pods if one["status"]["phase"] == "Running"])
+
+    executor = bench.executor
+    executor.submit(bench.launch)
+    until(lambda: bench.phase() is Phase.RUNNING)
+    gang = replace(idle(id="s1x1x1"), gang=Gang(size=1, communication="none", command=("true",)))
+    with pytest.raises(Unsupported, match="does not serve JobSets"):
+        executor.submit(gang)
+    at_work = platform.submit(**LOAD)
+    platform.until(lambda: platform.get(f"/v1/simulations/{at_work}")["tasks"]["done"] > 0, "results come")
+
+    own_cluster.jobset()
+    assert bench.phase() is Phase.RUNNING
+    executor.submit(gang)  # a gang has it look what there is by now
+    executor.submit(idle(id="s1x1x2"))
+    assert jobsets() == ["jobset.jobset.x-k8s.io/wt-s1x1x1", "jobset.jobset.x-k8s.io/wt-s1x1x2"]
+    for one in (executor, opened()):
+        assert one.observe([LAUNCH, "s1x1x1", "s1x1x2"]).keys() == {LAUNCH, "s1x1x1", "s1x1x2"}
+        assert one.strays([LAUNCH]) == ["s1x1x1", "s1x1x2"]
+    executor.cancel("s1x1x1")
+    executor.cancel("s1x1x2")
+    executor.resize(LAUNCH, 3)
+    until(lambda: running() == 3)
+    bench.finish()
+    until(lambda: bench.phase() is Phase.ENDED)
+    opened().cancel(LAUNCH)
+    own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
+
+    assert platform.ended(at_work)["state"] == "succeeded"
+    assert [one["task"] for one in platform.results(at_work)] == list(range(400))
+    a_gang(platform)
