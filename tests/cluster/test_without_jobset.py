@@ -107,7 +107,7 @@ def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: Kind, plat
     assert not platform.left()
 
 
-def test_what_runs_as_jobs_goes_on_while_jobset_is_installed_and_the_next_are_jobsets(
+def test_jobset_may_come_and_go_while_launches_run(
     own_cluster: Cluster, opened: Open, bench: Bench, namespace: str, platform: Installed
 ) -> None:
     def jobsets() -> list[str]:
@@ -146,3 +146,13 @@ def test_what_runs_as_jobs_goes_on_while_jobset_is_installed_and_the_next_are_jo
     assert platform.ended(at_work)["state"] == "succeeded"
     assert [one["task"] for one in platform.results(at_work)] == list(range(400))
     a_gang(platform)
+
+    last = opened()
+    assert last.strays([]) == [], "it knows of JobSet by now"
+    own_cluster.kubectl("delete", "crd", "jobsets.jobset.x-k8s.io")
+    with pytest.raises(OSError, match="serves no jobsets any more"):
+        last.submit(idle())
+    last.submit(idle())
+    assert "job.batch/wt-s1x1x0" in left(own_cluster, namespace)
+    last.cancel(LAUNCH)
+    own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")

@@ -34,6 +34,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.lists: dict[str, list[Any]] = {}
         self.refused: dict[str, int] = {}
+        self.groups = GROUPS
         self.server = Server()
         self.server.answers = [self.answer]
         cluster = {"name": "c", "cluster": {"server": self.server.url}}
@@ -48,7 +49,7 @@ class Cluster:
         path = asked.path.partition("?")[0]
         what = path.rpartition("/")[2]
         if path == "/apis":
-            says(200, {"groups": GROUPS})(asked)
+            says(200, {"groups": self.groups})(asked)
         elif status := self.refused.get(what):
             says(status, {"message": f"{what} is forbidden: cannot", "reason": "Forbidden"})(asked)
         elif asked.command == "POST":
@@ -188,3 +189,15 @@ def test_a_launch_that_is_refused_leaves_nothing_it_can_delete(cluster: Cluster)
         cluster.executor.submit(launch_of("http://10.0.0.1:1"))
     deleted = [path.split("/")[-2] for verb, path, _, _ in cluster.server.asked if verb == "DELETE"]
     assert deleted == ["jobsets", "secrets", "networkpolicies"]
+
+
+def test_what_jobset_was_taken_away_from_is_asked_again_and_makes_a_job(cluster: Cluster) -> None:
+    cluster.executor.observe([])  # it is believed for a while that JobSets are served
+    cluster.refused["jobsets"] = 404
+    cluster.groups = [one for one in GROUPS if one["name"] != "jobset.x-k8s.io"]
+    with pytest.raises(ConnectionError, match="serves no jobsets any more"):
+        cluster.executor.submit(launch_of("http://10.0.0.1:1"))
+    cluster.server.asked.clear()
+    cluster.executor.submit(launch_of("http://10.0.0.1:1"))
+    made = [json.loads(body)["kind"] for verb, _, _, body in cluster.server.asked if verb == "POST"]
+    assert made == ["NetworkPolicy", "Secret", "Job"]

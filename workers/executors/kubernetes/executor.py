@@ -117,10 +117,13 @@ class KubernetesExecutor:
         try:
             self._make(objects, namespace)
         except Refused as refused:
-            if refused.status == 404 and not missing_namespace(refused):
-                self._look.forget()  # an operator was taken away
             with contextlib.suppress(OSError):  # what stays is a stray, and taken away as one
                 self._unmake(names.owner(launch.id), namespace, [kind])
+            if refused.status == 404 and not missing_namespace(refused):  # an operator was taken away
+                self._look.forget()
+                raise ConnectionError(
+                    f"The cluster serves no {kind.plural} any more. Next time it may go without."
+                ) from None
             raise error_of(refused, namespace) from None
         self._places[launch.id], self._made[launch.id] = (kind, namespace), time.monotonic()
 
