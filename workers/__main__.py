@@ -3,6 +3,7 @@
 import asyncio
 import compileall
 import hashlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -163,13 +164,19 @@ def _schema(settings: Settings) -> str:
 
 def migrate(settings: Settings) -> int:
     """Bring the database's schema up to this version, once for all roles."""
+    from core.errors import StoreUnavailable
     from core.store.database import Database
     from core.store.migrate import migrate
 
     settings.home.mkdir(parents=True, exist_ok=True)
     database = Database(settings.database)
-    migrate(database)
-    database.close()
+    try:
+        migrate(database)
+    except StoreUnavailable as error:  # said to whoever installs us: a traceback would hide it
+        logging.getLogger(__name__).error(error.detail)
+        return 1
+    finally:
+        database.close()
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     (settings.run_dir / "migrated").write_text(_schema(settings))
     return 0

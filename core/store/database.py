@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 #: Callers whose work may share one commit; more only make each other wait.
 GROUP = 64
 RETRIES = 5
+#: Seconds that PostgreSQL may take to let us in, where its URL does not say `connect_timeout`.
+CONNECTING = 10
 #: PostgreSQL: serialization failure, deadlock detected, and a row that somebody else wrote since we looked for it.
 _RETRIED = {"40001", "40P01", "23505"}
 
@@ -62,7 +64,10 @@ class Database:
             self._writer = _sqlite(url, 1)
             self._now = text("SELECT (julianday('now') - 2440587.5) * 86400.0")
         else:
-            self._reader = self._writer = create_engine(url, pool_size=readers, max_overflow=0, pool_pre_ping=True)
+            address = make_url(url)
+            if "connect_timeout" not in address.query:
+                address = address.update_query_dict({"connect_timeout": str(CONNECTING)})
+            self._reader = self._writer = create_engine(address, pool_size=readers, max_overflow=0, pool_pre_ping=True)
             self._now = text("SELECT extract(epoch FROM clock_timestamp())::float8")
 
     @property

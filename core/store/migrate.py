@@ -4,8 +4,10 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import text
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import OperationalError
 
+from core.errors import StoreUnavailable
 from core.store.database import Database
 
 _FOLDER = Path(__file__).parent / "migrations"
@@ -17,9 +19,19 @@ def migrate(database: Database, revision: str = "head") -> None:
     """Apply what is missing; safe to repeat, and to begin several times at once."""
     config = Config()
     config.set_main_option("script_location", str(_FOLDER))
-    with database.engine.connect() as connection:
-        config.attributes["connection"] = connection
-        if not database.embedded:
-            connection.execute(_ALONE)
-        command.upgrade(config, revision)
-        connection.commit()
+    try:
+        with database.engine.connect() as connection:
+            config.attributes["connection"] = connection
+            if not database.embedded:
+                connection.execute(_ALONE)
+            command.upgrade(config, revision)
+            connection.commit()
+    except OperationalError as error:
+        raise StoreUnavailable(f"{_named(database.url)} cannot be used: {' '.join(str(error.orig).split())}") from error
+
+
+def _named(url: str) -> str:
+    """Say which database it is, and neither who asks it nor by what password."""
+    address = make_url(url)
+    where = address.host or address.query.get("host", "this machine")
+    return f"The database {address.database} at {where}:{address.port or 5432}"

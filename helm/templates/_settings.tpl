@@ -88,9 +88,28 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- end -}}
 {{- end }}
 
+{{/* Refuse a Secret that is not there, or lacks what is given nowhere else. `helm template` cannot look. */}}
+{{- define "windtunnel.checkSecret" -}}
+{{- if and .Values.existingSecret (lookup "v1" "Namespace" "" .Release.Namespace) -}}
+{{- $found := lookup "v1" "Secret" .Release.Namespace .Values.existingSecret -}}
+{{- if not $found -}}
+{{- fail (printf "existingSecret: there is no Secret %s in %s; make it first" .Values.existingSecret .Release.Namespace) -}}
+{{- end -}}
+{{- $needed := .Values.trial | ternary (list) (list "databaseUrl" "redisUrl" "objectStoreUrl") -}}
+{{- $open := has (toString .Values.settings.anonymous) (list "true" "yes") -}}
+{{- range $name := $open | ternary $needed (append $needed "token") -}}
+{{- $variable := include "windtunnel.variable" $name -}}
+{{- if not (or (get $.Values.settings $name) (hasKey ($found.data | default dict) $variable)) -}}
+{{- fail (printf "existingSecret: %s has no %s, and settings.%s is not given" $.Values.existingSecret $variable $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* Refuse what could not work, in words. */}}
 {{- define "windtunnel.check" -}}
 {{- $s := .Values.settings -}}
+{{- include "windtunnel.checkSecret" . -}}
 {{- if not (or .Values.trial .Values.existingSecret) -}}
 {{- range $name := list "databaseUrl" "redisUrl" -}}
 {{- if not (get $s $name) -}}

@@ -184,10 +184,8 @@ class Installed:
 
     def uninstall(self) -> None:
         """Take it away, and everything it had made."""
-        if self._forward is not None:
-            self._forward.kill()
-            self._forward.wait()
-        self.helm("uninstall", RELEASE)
+        self._hang_up()
+        self.helm("uninstall", RELEASE, "--ignore-not-found")
         for namespace in (self.project, self.namespace):
             self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
 

@@ -1,4 +1,4 @@
-"""The stores of a trial as one image of the tests' own: PostgreSQL, Valkey and MinIO, as they are on this machine."""
+"""PostgreSQL, Valkey and MinIO as they are on this machine, in one image of the tests' own: for a trial, or apart."""
 
 import importlib.util
 import shutil
@@ -68,3 +68,48 @@ def values() -> dict[str, Any]:
         "valkey": {"image": NAME},
         "minio": {"image": NAME},
     }
+
+
+def apart(namespace: str, password: str) -> list[dict[str, Any]]:
+    """Return the stores as somebody else runs them: a pod and a service each, in a namespace that is not ours."""
+    return [
+        *_store(namespace, "postgresql", 5432, 70, ["/bin/postgres"], _postgres(password)),
+        *_store(namespace, "valkey", 6379, 999, ["valkey-server", "--dir", "/data", "--requirepass", password], {}),
+        *_store(namespace, "minio", 9000, 1000, ["minio", "server", "/data", "--address", ":9000"], _minio(password)),
+    ]
+
+
+def _postgres(password: str) -> dict[str, str]:
+    who = {"POSTGRES_USER": "windtunnel", "POSTGRES_DB": "windtunnel", "POSTGRES_PASSWORD": password}
+    return who | {"PGDATA": "/data/pg"}
+
+
+def _minio(password: str) -> dict[str, str]:
+    return {"MINIO_ROOT_USER": "windtunnel", "MINIO_ROOT_PASSWORD": password}
+
+
+def _store(
+    namespace: str, name: str, port: int, user: int, command: list[str], environ: dict[str, str]
+) -> list[dict[str, Any]]:
+    metadata = {"name": name, "namespace": namespace, "labels": {"app": name}}
+    container = {
+        "name": name,
+        "image": NAME,
+        "imagePullPolicy": "Never",
+        "command": command,
+        "env": [{"name": key, "value": value} for key, value in environ.items()],
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    spec = {
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {"runAsUser": user, "runAsGroup": user, "fsGroup": user},
+        "containers": [container],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }
+    service = {"selector": {"app": name}, "ports": [{"port": port}]}
+    return [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service},
+    ]

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import FINAL, PROJECT, Installed
+from tests.cluster.house import FINAL, PROJECT, RELEASE, Installed
 from tests.cluster.operators import training_runtime
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
@@ -26,6 +26,11 @@ def test_the_oldest_promise_is_kept_through_the_service(platform: Installed) -> 
     assert [one["task"] for one in results] == list(range(ended["tasks"]["total"])) and len(results) == 288
     assert {one["status"] for one in results} == {"ok"}
     platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+def test_where_nobody_needs_a_token_the_notes_name_none(platform: Installed) -> None:
+    notes = platform.helm("get", "notes", RELEASE)
+    assert "asks for no token" in notes and "WINDTUNNEL_TOKEN" not in notes
 
 
 RING = """

@@ -105,7 +105,8 @@ def monitor_check(monitor: Object) -> str:
 
 @SAYINGS
 def test_names_are_unique_and_short_enough(said: str) -> None:
-    keys = [key(one) for one in rendered(said)]
+    hooks = ((one["metadata"].get("annotations") or {}).get("helm.sh/hook") for one in rendered(said))
+    keys = list(zip(map(key, rendered(said)), hooks, strict=True))  # of hooks, there is one at a time
     assert len(set(keys)) == len(keys)
     longest = render(SAID[said], release="r" * 53, namespace="n" * 63)
     assert max(len(one["metadata"]["name"]) for one in of_kind(longest, "Service", "Deployment", "DaemonSet")) <= 63

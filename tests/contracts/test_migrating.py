@@ -1,14 +1,19 @@
-"""Several processes may bring one PostgreSQL's schema up at once, as a release's pods do."""
+"""A PostgreSQL's schema is brought up by several processes at once, as a release's pods do, or by none, in words."""
 
+import json
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from core.store.database import Database
+from core.store.database import CONNECTING, Database
 from core.store.tables import metadata
 from tests.conftest import fresh_postgres
 
@@ -33,3 +38,53 @@ def test_whoever_comes_first_makes_the_tables_and_the_others_find_them(
             assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     finally:
         database.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of somebody who takes connections and never says a word."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield server.getsockname()[1]
+
+
+def refused(url: str, home: Path) -> str:
+    """Bring up a schema that cannot be; return what is said of it."""
+    environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_DATABASE_URL": url}
+    done = subprocess.run(
+        [sys.executable, "-m", "workers", "migrate"], env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and "secret" not in done.stderr
+    [line] = done.stderr.splitlines()
+    words: str = json.loads(line)["message"]
+    return words
+
+
+def test_a_database_that_is_not_there_is_named_in_one_line_without_its_password(tmp_path: Path) -> None:
+    said = refused("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
+    assert said.startswith("The database wind at nowhere.invalid:5432 cannot be used: failed to resolve host")
+
+
+def test_one_where_nobody_listens_is_named(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+    said = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{port}/wind", tmp_path)
+    assert f"The database wind at 127.0.0.1:{port} cannot be used: " in said and "refused" in said
+
+
+def test_one_that_never_answers_is_waited_for_so_long_and_no_longer(tmp_path: Path, silent: int) -> None:
+    began = time.monotonic()
+    said = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind", tmp_path)
+    assert f"The database wind at 127.0.0.1:{silent} cannot be used: " in said and "timeout" in said
+    assert time.monotonic() - began > CONNECTING - 1
+
+
+def test_a_url_may_say_otherwise(tmp_path: Path, silent: int) -> None:
+    began = time.monotonic()
+    refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind?connect_timeout=2", tmp_path)
+    assert time.monotonic() - began < CONNECTING
+
+
+def test_one_that_does_not_know_us_is_named(postgres: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    url = fresh_postgres(postgres, request.node.nodeid)
+    said = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
+    assert "cannot be used" in said and 'database "nothing" does not exist' in said

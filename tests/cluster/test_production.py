@@ -1,0 +1,231 @@
+"""The chart as production installs it: stores elsewhere, one Secret, a token, and a Job that brings the schema first.
+
+In front of the cache is no Envoy here: there is no image of it. Everything else is as it is by default.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster import stores
+from tests.cluster.cluster import Cluster
+from tests.cluster.house import FINAL, RELEASE, UPGRADE, Installed, untimed
+
+NAMESPACE, STORES = "production", "production-stores"
+SECRET, TOKEN, PASSWORD = "windtunnel-secrets", "of-the-operator", "of-the-stores"
+HOSTS = {name: f"{name}.{STORES}.svc" for name in ("postgresql", "valkey", "minio")}
+GIVEN = {
+    "WINDTUNNEL_TOKEN": TOKEN,
+    "WINDTUNNEL_DATABASE_URL": f"postgresql+psycopg://windtunnel:{PASSWORD}@{HOSTS['postgresql']}/windtunnel",
+    "WINDTUNNEL_REDIS_URL": f"redis://:{PASSWORD}@{HOSTS['valkey']}:6379/0",
+    "WINDTUNNEL_OBJECT_STORE_URL": f"s3://windtunnel/objects?endpoint=http://{HOSTS['minio']}:9000",
+    "WINDTUNNEL_OBJECT_STORE_ACCESS_KEY": "windtunnel",
+    "WINDTUNNEL_OBJECT_STORE_SECRET_KEY": PASSWORD,
+}
+LITTLE = {"requests": {"cpu": "10m", "memory": "64Mi"}}
+#: What is not as it is by default: shares of a small machine, and names that are free beside other tests' releases.
+VALUES: dict[str, Any] = {
+    "existingSecret": SECRET,
+    "projects": {"namespace": f"{NAMESPACE}-{{project}}"},
+    **{role: {"resources": LITTLE} for role in ("api", "drivers", "dispatch", "jobs")},
+}
+TASKS = 2400
+#: A minute of work for two pods, which is more than a hook takes; how long a task sleeps is not in its result.
+LOAD: dict[str, Any] = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, TASKS]}}
+SLOWLY: dict[str, Any] = {"params": {"sleep_ms": 50}}
+#: All kinds of which a release makes objects in namespaces.
+KINDS = (
+    "deployments,daemonsets,statefulsets,replicasets,jobs,pods,services,endpointslices,configmaps,secrets,"
+    "serviceaccounts,networkpolicies,poddisruptionbudgets,roles,rolebindings,controllerrevisions"
+)
+#: What a namespace has before anybody does anything there.
+ALWAYS = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+
+
+class Production:
+    """A release, and what its operator sees."""
+
+    def __init__(self, cluster: Cluster, folder: Path, images: dict[str, str]) -> None:
+        self.cluster = cluster
+        self.release = Installed(
+            cluster, folder, images, namespace=NAMESPACE, project=f"{NAMESPACE}-default", token=TOKEN
+        )
+        self.release.prepare(trial=False, **VALUES)
+
+    def hooks(self, reason: str) -> int:
+        """Count the schema's Jobs that came to an end of this kind, by what the cluster remembers."""
+        chosen = f"involvedObject.kind=Job,involvedObject.name={RELEASE}-migrate,reason={reason}"
+        found = self.cluster.kubectl("get", "events", "-n", NAMESPACE, f"--field-selector={chosen}", "-o", "name")
+        return len(found.split())
+
+    def there(self) -> set[str]:
+        """Return what is in its namespace, beside what always is and the operator's own Secret."""
+        found = self.cluster.kubectl("get", KINDS, "-n", NAMESPACE, "-o", "name").split()
+        return {re.sub(r"[.][^/]*(?=/)", "", one) for one in found} - ALWAYS - {f"secret/{SECRET}"}
+
+    def roles(self) -> set[str]:
+        """Return who its roles' pods are, but for those that are leaving."""
+        found = self.release.pods("app.kubernetes.io/component in (api,drivers,dispatch,jobs)", NAMESPACE)
+        return {one["metadata"]["uid"] for one in found if "deletionTimestamp" not in one["metadata"]}
+
+    def status(self) -> str:
+        """Return what helm thinks of it."""
+        status: str = json.loads(self.release.helm("status", RELEASE, "--output", "json"))["info"]["status"]
+        return status
+
+    def commands(self) -> Sequence[str]:
+        """Return the commands that the notes print, as they stand there."""
+        notes = self.release.helm("get", "notes", RELEASE).replace("\\\n", " ")
+        return [line.strip() for line in notes.splitlines() if line.startswith("  ")]
+
+
+@pytest.fixture(scope="module")
+def operator(
+    own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Production]:
+    """Nothing is installed yet, and the stores are not there."""
+    own_cluster.jobset()
+    made = Production(own_cluster, tmp_path_factory.mktemp("production"), brought)
+    yield made
+    made.release.uninstall()
+    own_cluster.kubectl("delete", "namespace", STORES, "--ignore-not-found", "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def refused(operator: Production) -> dict[str, str]:
+    """What helm says of each thing that is missing."""
+    said = {}
+
+    def tried(what: str) -> None:
+        done = operator.release.ask_helm(*UPGRADE)
+        assert done.returncode == 1, done.stdout
+        said[what] = done.stderr
+
+    tried("secret")
+    literals = [f"--from-literal={name}={value}" for name, value in GIVEN.items()]
+    operator.cluster.kubectl("create", "secret", "generic", SECRET, "-n", NAMESPACE, *literals[1:])
+    tried("token")
+    operator.cluster.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
+    operator.cluster.kubectl("create", "secret", "generic", SECRET, "-n", NAMESPACE, *literals)
+    tried("database")
+    return said
+
+
+@pytest.fixture(scope="module")
+def production(operator: Production, refused: dict[str, str]) -> Installed:
+    """The stores are there by now, and the same command is given once more."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STORES}}
+    operator.cluster.apply(space)
+    operator.cluster.apply(*stores.apart(STORES, PASSWORD))
+    wait = ["wait", "pods", "--all", "-n", STORES, "--for=condition=Ready", "--timeout=180s"]
+    operator.cluster.kubectl(*wait, timeout=240)
+    operator.release.upgrade()
+    operator.release.rolled()
+    operator.cluster.until(lambda: operator.release.ready, "the API answers")
+    return operator.release
+
+
+def test_what_is_missing_is_said_before_anything_is_made(refused: dict[str, str]) -> None:
+    assert f"there is no Secret {SECRET} in {NAMESPACE}; make it first" in refused["secret"]
+    assert f"{SECRET} has no WINDTUNNEL_TOKEN, and settings.token is not given" in refused["token"]
+
+
+def test_a_database_that_is_not_there_is_named_by_helm_itself(operator: Production, refused: dict[str, str]) -> None:
+    said = refused["database"]
+    assert f"The database windtunnel at {HOSTS['postgresql']}:5432 cannot be used: failed to resolve host" in said
+    assert f"job {RELEASE}-migrate failed: BackoffLimitExceeded" in said and PASSWORD not in said
+    operator.cluster.until(lambda: operator.hooks("BackoffLimitExceeded") == 1, "the cluster says so, too")
+
+
+def test_the_next_try_brings_the_schema_and_then_every_role(operator: Production, production: Installed) -> None:
+    operator.cluster.until(lambda: operator.hooks("Completed") == 1, "the hook ran")
+    assert operator.status() == "deployed"
+    assert not {f"job/{RELEASE}-migrate", f"secret/{RELEASE}-migrate"} & operator.there(), "the hook cleans up"
+    ready = {
+        name: operator.cluster.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-{name}")["status"]
+        for name in ("api", "drivers", "dispatch", "jobs")
+    }
+    assert {name: one["readyReplicas"] for name, one in ready.items()} == {
+        "api": 2,
+        "drivers": 2,
+        "dispatch": 2,
+        "jobs": 1,
+    }
+
+
+def test_only_who_has_the_token_is_served(operator: Production, production: Installed) -> None:
+    service = operator.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-api")["spec"]
+    address, host = f"http://{service['clusterIP']}/v1/simulations", {"Host": f"{RELEASE}-api.{NAMESPACE}.svc"}
+    assert httpx.get(address, headers=host, timeout=30.0).status_code == 401
+    wrong = host | {"Authorization": "Bearer of-somebody"}
+    assert httpx.get(address, headers=wrong, timeout=30.0).status_code == 401
+    assert httpx.get(address, headers=host | production.headers, timeout=30.0).status_code == 200
+
+
+def test_the_notes_commands_work_as_they_are_printed(operator: Production, own_cluster: Cluster) -> None:
+    forward, ready, token, label = operator.commands()
+    assert "port-forward" in forward and ready.startswith("curl ")
+    # On a machine where port 5000 is free.
+    begin = f"export PATH={own_cluster.programs}:$PATH KUBECONFIG={own_cluster.kubeconfig} HOME={own_cluster.folder}"
+    wait = f"until {ready} --silent --fail; do sleep 0.2; kill -0 $forward; done"
+    script = f"set -e; {begin}\n{forward} >&2 &\nforward=$!; trap 'kill $forward' EXIT\n{wait}\n"
+    assert "ready" in own_cluster.node(0).call("sh", "-c", script)
+    assert own_cluster.node(0).call("sh", "-c", f"{begin}\n{token}") == TOKEN
+    own_cluster.node(0).call("sh", "-c", f"{begin}\n{label}")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(production: Installed) -> list[Any]:
+    """What comes of the load when nobody disturbs it."""
+    ended = production.ended(production.submit(**LOAD))
+    assert ended["state"] == "succeeded", (ended["reason"], production.messages(ended["id"]))
+    return untimed(production.results(ended["id"]))
+
+
+def test_a_simulation_is_played_to_its_end_and_leaves_nothing(production: Installed, undisturbed: list[Any]) -> None:
+    assert [one["task"] for one in undisturbed] == list(range(TASKS))
+    assert {one["status"] for one in undisturbed} == {"ok"}
+    production.until(lambda: not production.left(), "nothing is left of it")
+
+
+def test_an_upgrade_replaces_every_pod_and_no_result(
+    operator: Production, production: Installed, undisturbed: list[Any]
+) -> None:
+    id = production.submit(**LOAD, **SLOWLY)
+    production.until(lambda: production.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "results come")
+    before = operator.roles()
+    production.tell(settings={"leaseTtl": 5, "logLevel": "DEBUG"})
+    production.upgrade()
+    assert production.get(f"/v1/simulations/{id}")["state"] not in FINAL
+    production.until(lambda: operator.hooks("Completed") == 2, "the hook ran once more")
+    production.rolled()
+    assert len(before) == 7 and not before & operator.roles(), "all of them are others"
+    ended = production.ended(id, 300.0)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 1), (ended["reason"], production.messages(id))
+    assert untimed(production.results(id)) == undisturbed
+    production.until(lambda: not production.left(), "nothing is left of it")
+
+
+def test_an_upgrade_that_was_cut_short_is_rolled_back_and_uninstalling_leaves_nothing(
+    operator: Production, production: Installed
+) -> None:
+    done = production.ask_helm(*UPGRADE, "--timeout", "1s")
+    assert done.returncode == 1 and operator.status() == "failed"
+    assert f"job/{RELEASE}-migrate" in operator.there(), "it is kept to be looked at"
+    production.helm("rollback", RELEASE, "2")
+    production.rolled()
+    production.until(lambda: production.ready, "the API answers")
+    settings = operator.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{RELEASE}-settings")["data"]
+    assert operator.status() == "deployed" and "WINDTUNNEL_LOG_LEVEL" not in settings
+
+    production.helm("uninstall", RELEASE)
+    operator.cluster.until(lambda: not operator.there(), "nothing is left in its namespace")
+    path = f"/api/v1/namespaces/{NAMESPACE}-default"
+    operator.cluster.until(lambda: operator.cluster.get(path) is None, "nor that of its project")
+    everywhere = operator.cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name").split()
+    assert [one for one in everywhere if f"{NAMESPACE}-{RELEASE}" in one] == []
