@@ -23,9 +23,9 @@ IMAGES = ("server", "noop", "python", "sumo", "litert")
 RELEASE, NAMESPACE, PROJECT = "windtunnel", "windtunnel", "windtunnel-default"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Bring the release to what the values say, whatever there is of it.
-UPGRADE = ("upgrade", "--install", RELEASE, str(CHART), "--values", "-")
+UPGRADE = ("upgrade", "--install", RELEASE, str(CHART), "--values", "-", "--timeout", "10m")
 #: Seconds that helm may take; it gives up by itself before that.
-HELM = 400.0
+HELM = 700.0
 #: Seconds that `kubectl port-forward` may take until it listens.
 LISTENS = 20.0
 #: Small shares: a node of the tests is this whole machine to each of the pods on it.

@@ -93,10 +93,10 @@ def opened(own_cluster: Cluster, owner: Kind, images: dict[str, str], namespace:
         one.close()
 
 
-def offered(cluster: Cluster, folder: Path, *, launched: bool = True) -> Drivers:
-    """Offer a hundred thousand tasks of a millisecond where pods can ask for them."""
+def offered(cluster: Cluster, folder: Path, *, launched: bool = True, sleep_ms: int = 1) -> Drivers:
+    """Offer a hundred thousand tasks of so many milliseconds where pods can ask for them."""
     play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
-    play |= {"params": {"sleep_ms": 1}}
+    play |= {"params": {"sleep_ms": sleep_ms}}
     packed = playing.pack(datasets()["noop"].folder)
     host = cluster.host_address
     return Drivers(folder, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=launched)

@@ -20,6 +20,7 @@ from tests.cluster.test_kubernetes_executor import (
     Open,
     idle,
     left,
+    offered,
     test_a_change_rings,
     test_a_container_that_takes_too_much_memory_is_named,
     test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
@@ -38,8 +39,9 @@ from tests.cluster.test_platform import (
     test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other as a_gang,
 )
 from tests.cluster.test_platform_faults import LOAD
-from tests.contracts.test_executor import Bench, until
-from tests.system.drivers import LAUNCH
+from tests.contracts.test_executor import launch_of, until
+from tests.system.drivers import LAUNCH, Drivers
+from workers.executors.kubernetes import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOB, Kind
 
 (
@@ -84,6 +86,14 @@ def owner(own_cluster: Cluster) -> Kind:
     return JOB
 
 
+@pytest.fixture
+def lasting(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+    """A simulation that takes longer than anything else here."""
+    made = offered(own_cluster, tmp_path, sleep_ms=20)
+    yield made
+    made.close()
+
+
 @pytest.fixture(scope="module")
 def platform(
     own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
@@ -108,8 +118,13 @@ def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: Kind, plat
 
 
 def test_jobset_may_come_and_go_while_launches_run(
-    own_cluster: Cluster, opened: Open, bench: Bench, namespace: str, platform: Installed
+    own_cluster: Cluster, opened: Open, lasting: Drivers, namespace: str, platform: Installed
 ) -> None:
+    executor = opened()
+
+    def phase() -> Phase:
+        return executor.observe([LAUNCH])[LAUNCH].phase
+
     def jobsets() -> list[str]:
         return own_cluster.kubectl("get", "jobsets", "-n", namespace, "-o", "name").split()
 
@@ -117,17 +132,16 @@ def test_jobset_may_come_and_go_while_launches_run(
         pods = json.loads(own_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
         return len([one for one in pods if one["status"]["phase"] == "Running"])
 
-    executor = bench.executor
-    executor.submit(bench.launch)
-    until(lambda: bench.phase() is Phase.RUNNING)
+    at_work = platform.submit(**LOAD | {"params": {"sleep_ms": 200}})
+    platform.until(lambda: platform.get(f"/v1/simulations/{at_work}")["tasks"]["done"] > 0, "results come")
+    executor.submit(launch_of(lasting.url))
+    until(lambda: phase() is Phase.RUNNING)
     gang = replace(idle(id="s1x1x1"), gang=Gang(size=1, communication="none", command=("true",)))
     with pytest.raises(Unsupported, match="does not serve JobSets"):
         executor.submit(gang)
-    at_work = platform.submit(**LOAD)
-    platform.until(lambda: platform.get(f"/v1/simulations/{at_work}")["tasks"]["done"] > 0, "results come")
 
     own_cluster.jobset()
-    assert bench.phase() is Phase.RUNNING
+    assert phase() is Phase.RUNNING
     executor.submit(gang)  # a gang has it look what there is by now
     executor.submit(idle(id="s1x1x2"))
     assert jobsets() == ["jobset.jobset.x-k8s.io/wt-s1x1x1", "jobset.jobset.x-k8s.io/wt-s1x1x2"]
@@ -138,8 +152,8 @@ def test_jobset_may_come_and_go_while_launches_run(
     executor.cancel("s1x1x2")
     executor.resize(LAUNCH, 3)
     until(lambda: running() == 3)
-    bench.finish()
-    until(lambda: bench.phase() is Phase.ENDED)
+    lasting.cancel()
+    until(lambda: phase() is Phase.ENDED)
     opened().cancel(LAUNCH)
     own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
 
@@ -152,7 +166,15 @@ def test_jobset_may_come_and_go_while_launches_run(
     own_cluster.kubectl("delete", "crd", "jobsets.jobset.x-k8s.io")
     with pytest.raises(OSError, match="serves no jobsets any more"):
         last.submit(idle())
-    last.submit(idle())
+    until(lambda: submitted(last))
     assert "job.batch/wt-s1x1x0" in left(own_cluster, namespace)
     last.cancel(LAUNCH)
     own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
+
+
+def submitted(executor: KubernetesExecutor) -> bool:
+    try:
+        executor.submit(idle())
+    except OSError:  # the API server still says for a moment that there are JobSets
+        return False
+    return True

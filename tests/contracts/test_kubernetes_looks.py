@@ -191,9 +191,10 @@ def test_a_launch_that_is_refused_leaves_nothing_it_can_delete(cluster: Cluster)
     assert deleted == ["jobsets", "secrets", "networkpolicies"]
 
 
-def test_what_jobset_was_taken_away_from_is_asked_again_and_makes_a_job(cluster: Cluster) -> None:
+@pytest.mark.parametrize("status", [404, 405])  # 405: while they are being taken away
+def test_what_jobset_was_taken_away_from_is_asked_again_and_makes_a_job(cluster: Cluster, status: int) -> None:
     cluster.executor.observe([])  # it is believed for a while that JobSets are served
-    cluster.refused["jobsets"] = 404
+    cluster.refused["jobsets"] = status
     cluster.groups = [one for one in GROUPS if one["name"] != "jobset.x-k8s.io"]
     with pytest.raises(ConnectionError, match="serves no jobsets any more"):
         cluster.executor.submit(launch_of("http://10.0.0.1:1"))

@@ -62,6 +62,8 @@ UNSEEN = 5.0
 REST = 9.0
 #: Launches that are made to wait in one go: whoever submits meanwhile waits for that.
 AT_ONCE = 5
+#: How a cluster says that it serves no objects of a kind, or will soon serve none.
+_UNSERVED = frozenset({404, 405})
 #: Seconds between two looks whether a pod has begun to write a log; a pod that is silent so long is looked at again.
 LOOK, SILENCE = 0.5, 60.0
 
@@ -119,11 +121,9 @@ class KubernetesExecutor:
         except Refused as refused:
             with contextlib.suppress(OSError):  # what stays is a stray, and taken away as one
                 self._unmake(names.owner(launch.id), namespace, [kind])
-            if refused.status == 404 and not missing_namespace(refused):  # an operator was taken away
+            if refused.status in _UNSERVED and not missing_namespace(refused):  # an operator was taken away
                 self._look.forget()
-                raise ConnectionError(
-                    f"The cluster serves no {kind.plural} any more. Next time it may go without."
-                ) from None
+                raise ConnectionError(f"The cluster serves no {kind.plural} any more.") from None
             raise error_of(refused, namespace) from None
         self._places[launch.id], self._made[launch.id] = (kind, namespace), time.monotonic()
 
