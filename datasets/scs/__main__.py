@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -74,12 +75,12 @@ def serve(config: Config, *, keeper: int | None = None) -> int:
     logger.info("http://%s:%d serves %s from %s", host, port, names, store.folder)
     try:
         server.run()
-    except OSError:  # no fault of the configuration: the next one may do better
+    except (OSError, sqlite3.Error):  # no fault of the configuration: the next one may do better
         logger.exception("the loop broke")
         return BROKEN
     finally:
         store.close()
-    return 0
+    return BROKEN if store.ledger.broken else 0
 
 
 def listen(host: str, port: int, *, share: bool) -> socket.socket:

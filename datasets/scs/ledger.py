@@ -34,6 +34,8 @@ ORDER: Mapping[str, str] = {"lru": "used, name", "fifo": "added, name"}
 NR_IDLE = 86400.0
 #: Seconds an entry's use may be older in the ledger than it is: one write for many reads.
 COARSE = 10.0
+#: What SQLite says of a file that is no sound ledger any more: a disk has flipped or lost some of it.
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 #: Seconds to wait for other processes' writes.
 _BUSY = 30.0
 _TOGETHER = 500
@@ -87,6 +89,11 @@ def name_of(bucket: str, key: bytes) -> bytes:
     return blake2b(bucket.encode() + b"\0" + key, digest_size=16).digest()
 
 
+def is_damage(error: BaseException) -> bool:
+    """Tell whether an error says that the ledger's file is damaged, and not that it is busy or the disk is full."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
 def debtor(held: Mapping[str, int], shares: Mapping[str, float]) -> str:
     """Return the bucket that has to give when all of them are full: the one furthest above its share.
 
@@ -105,6 +112,8 @@ class Ledger:
         self._asked: queue.SimpleQueue[tuple[Step[Any], Future[Any]] | None] = queue.SimpleQueue()
         self._shares = {bucket.name: config.share(bucket) for bucket in config.buckets.values()}
         self._owed: list[Step[Any]] = []
+        #: Whether the file turned out to be damaged; whoever opens it next, alone, begins a new one.
+        self.broken = False
         connection = self._connection()
         connection.execute("pragma journal_mode=wal")
         connection.executescript(_SCHEMA)
@@ -200,7 +209,8 @@ class Ledger:
                 try:
                     answers.append((done, step(connection), None))
                 except Exception as error:
-                    if not connection.in_transaction:  # the disk is full: SQLite has rolled all of it back
+                    # On a full disk SQLite has rolled all of it back; on a damaged file no other step may count either.
+                    if not connection.in_transaction or is_damage(error):
                         raise
                     connection.execute("rollback to step")
                     answers.append((done, None, error))
@@ -209,6 +219,7 @@ class Ledger:
         except Exception as error:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
+            self.broken = self.broken or is_damage(error)
             answers = [(done, None, error) for _, done in batch]
         for done, answer, error_ in answers:
             if error_ is not None:
@@ -320,6 +331,14 @@ class Ledger:
         self.write(step)
 
     # -- after a death
+
+    def check(self) -> None:
+        """Raise the error that says so, should the file be damaged anywhere; it reads all of it."""
+        ((found,),) = self._connection().execute("pragma quick_check(1)")
+        if found != "ok":
+            damage = sqlite3.DatabaseError(" ".join(found.split()))
+            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damage
 
     def strangers(self) -> list[str]:
         """Return the processes that intend something, ours apart."""

@@ -23,7 +23,7 @@ from datasets.scs.recent import Changed, Cold, Recent
 from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
 from datasets.scs.sending import BLOCKED, COLD, CUT, DONE, begin, push, window
 from datasets.scs.service import Intake, Part, Review, Service
-from datasets.scs.store import Store
+from datasets.scs.store import Store, is_unreadable
 
 logger = logging.getLogger(__name__)
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
@@ -107,6 +107,8 @@ class Server:
                 self._recent.sweep()
                 self._keeper.note()
                 self.service.ready = self._keeper.ready
+                if self._store.ledger.broken:  # whoever is started next begins a new one
+                    self._stopping.set()
         for connection in self._connections.values():
             if connection.state is AWAY:  # a thread that waits for its client waits no longer
                 with suppress(OSError):
@@ -251,6 +253,10 @@ class Server:
         except Cold:
             self._leave(connection)
             self._readers.submit(self._read_cold, connection, request, part)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            self._again(connection, request, part, f"it cannot be read: {error.strerror}")
         else:
             begin(connection, part.head, file, part.start, part.end, connection.since)
             self._pump(connection)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.scs.config import Bucket, Config
-from datasets.scs.ledger import Condition, Full, Ledger, Row, TooLarge, Unmet, name_of
+from datasets.scs.ledger import Condition, Full, Ledger, Row, TooLarge, Unmet, is_damage, name_of
 
 __all__ = ["BadDigest", "Cut", "Full", "Object", "Store", "TooLarge", "Unmet", "etag_of", "http_date"]
 
@@ -72,14 +72,12 @@ class Store:
             fcntl.flock(self._mark, fcntl.LOCK_EX)
             if alone:
                 self._make_room()
-            self.ledger = Ledger(self.folder / "ledger.db", config, self.process)
-            if alone:
-                self._recover()
+            self.ledger = self._put_in_order() if alone else self._open()
             fcntl.flock(self._alive, fcntl.LOCK_SH)
 
     def close(self) -> None:
         """Write down what is still in memory, and let go of the folder."""
-        with suppress(sqlite3.OperationalError):  # a full disk keeps nobody from ending
+        with suppress(sqlite3.DatabaseError):  # a full disk, or a damaged ledger, keeps nobody from ending
             self.note(self.taken(), {})
         self.ledger.close()
         (self.folder / "processes" / self.process).unlink(missing_ok=True)
@@ -251,16 +249,37 @@ class Store:
             disk = os.statvfs(self.folder)
             if disk.f_bavail * disk.f_frsize >= _ROOM:
                 break
-            (self.folder / file).unlink()  # its row goes in `_recover`
+            (self.folder / file).unlink()  # its row goes when the ledger is put in order
 
-    def _recover(self) -> None:
+    def _open(self) -> Ledger:
+        return Ledger(self.folder / "ledger.db", self.config, self.process)
+
+    def _put_in_order(self) -> Ledger:
+        """Open the ledger and make it agree with the files; a damaged one goes, and all it told of: this is a cache."""
+        try:
+            return self._recovered(self._open())
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            logger.error("the ledger is damaged (%s): the cache begins anew", error)
+        for end in ("", "-wal", "-shm"):
+            (self.folder / f"ledger.db{end}").unlink(missing_ok=True)
+        return self._recovered(self._open())
+
+    def _recovered(self, ledger: Ledger) -> Ledger:
+        try:
+            ledger.check()
+            orphans = list(ledger.reconcile(self._files))
+        except BaseException:
+            ledger.close()
+            raise
         for mark in (self.folder / "processes").iterdir():
             if mark.name != self.process:
                 mark.unlink()
-        orphans = list(self.ledger.reconcile(self._files))
         self._unlink(orphans)
         if orphans:
             logger.warning("%d files without a row were deleted", len(orphans))
+        return ledger
 
     def _files(self) -> Iterator[tuple[str, int]]:
         for number in range(256):
@@ -275,29 +294,51 @@ class Store:
         self._unlink([row.file])
 
     def verify(self, stop: threading.Event, *, rate: int = 0, start: bytes = b"") -> Iterator[bool]:
-        """Read every object from ``start`` on and compare its digest; yield for each whether it was sound.
+        """Read every object, from ``start`` on and round, and compare its digest; yield for each whether it was sound.
 
         ``rate`` in bytes a second; 0: as fast as can be.
         """
-        name, at = start, time.monotonic()
+        at = time.monotonic()
+        for row in self._round(start):
+            hasher = hashlib.sha256()
+            why = "its digest is another"
+            try:
+                with open(self.folder / row.file, "rb", buffering=0) as file:
+                    while chunk := file.read(_CHUNK):
+                        hasher.update(chunk)
+                        at = max(at, time.monotonic() - 1.0) + (len(chunk) / rate if rate else 0.0)
+                        if stop.wait(max(0.0, at - time.monotonic())):
+                            return
+            except FileNotFoundError:
+                continue  # replaced or evicted meanwhile; or lost, which the next reader finds
+            except OSError as error:
+                if not is_unreadable(error):
+                    raise
+                why = f"it cannot be read: {error.strerror}"
+            if hasher.digest() == row.digest:
+                yield True
+            elif self.ledger.look(row.name) == row:
+                self.damaged(row, why)
+                yield False
+
+    def _round(self, start: bytes) -> Iterator[Row]:
+        """Yield all rows in order of name, beginning behind ``start``: who is stopped often sees no end else."""
+        name = start
+        while rows := self.ledger.after(name, 100):
+            yield from rows
+            name = rows[-1].name
+        name = b""
         while rows := self.ledger.after(name, 100):
             for row in rows:
-                name = row.name
-                hasher = hashlib.sha256()
-                try:
-                    with open(self.folder / row.file, "rb", buffering=0) as file:
-                        while chunk := file.read(_CHUNK):
-                            hasher.update(chunk)
-                            at = max(at, time.monotonic() - 1.0) + (len(chunk) / rate if rate else 0.0)
-                            if stop.wait(max(0.0, at - time.monotonic())):
-                                return
-                except FileNotFoundError:
-                    continue  # replaced or evicted meanwhile; or lost, which the next reader finds
-                if hasher.digest() == row.digest:
-                    yield True
-                elif self.ledger.look(row.name) == row:
-                    self.damaged(row, "its digest is another")
-                    yield False
+                if row.name > start:
+                    return
+                yield row
+            name = rows[-1].name
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Tell whether a file cannot be opened or read because of what it is, and not because this process has too much."""
+    return error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 def scrubbing(folder: Path) -> int | None:

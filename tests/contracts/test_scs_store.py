@@ -2,6 +2,7 @@
 
 import os
 import random
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -231,6 +232,63 @@ def test_a_flipped_bit_is_found_and_becomes_a_miss(opened: Opened, tmp_path: Pat
     assert sorted(store.verify(threading.Event())) == [False, True, True, True, True]
     assert not has(store, "k2") and not path.exists() and agree(store)
     assert list(store.verify(threading.Event())) == [True] * 4
+
+
+@pytest.mark.parametrize("start", [b"", b"\x80" * 16, b"\xff" * 16])
+def test_a_search_for_damage_comes_round_to_every_object_wherever_it_begins(
+    opened: Opened, tmp_path: Path, start: bytes
+) -> None:
+    store = opened(told(tmp_path, bucket(quota="100000")))
+    for number in range(250):
+        put(store, f"k{number}", size=10)
+    assert list(store.verify(threading.Event(), start=start)) == [True] * 250
+
+
+def test_a_file_that_cannot_be_read_is_dropped_and_the_search_goes_on(opened: Opened, tmp_path: Path) -> None:
+    store = opened(told(tmp_path, bucket()))
+    for number in range(5):
+        put(store, f"k{number}")
+    row = store.ledger.look(name_of("b", b"k2"))
+    assert row is not None
+    (store.folder / row.file).unlink()
+    (store.folder / row.file).symlink_to(Path(row.file).name)  # it leads to itself: nobody can open it, root neither
+    assert sorted(store.verify(threading.Event())) == [False, True, True, True, True]
+    assert not has(store, "k2") and agree(store)
+
+
+@pytest.mark.parametrize("where", ["head", "pages"])
+def test_a_damaged_ledger_costs_what_was_cached_and_nothing_else(opened: Opened, tmp_path: Path, where: str) -> None:
+    config = told(tmp_path, bucket(quota="100000"))
+    store = opened(config)
+    for number in range(500):
+        put(store, f"k{number}", size=10)
+    store.close()
+    with open(store.folder / "ledger.db", "r+b") as file:
+        for at in range(0 if where == "head" else 4096, os.fstat(file.fileno()).st_size, 4096):
+            file.seek(at)
+            file.write(b"\xff" * 100)
+    again = opened(config)
+    assert agree(again) and not files(again)
+    put(again, "k")
+    assert has(again, "k")
+
+
+def test_a_ledger_that_breaks_while_it_is_used_stops_taking_writes(opened: Opened, tmp_path: Path) -> None:
+    config = told(tmp_path, bucket(quota="100000"))
+    store = opened(config)
+    for number in range(500):
+        put(store, f"k{number}", size=10)
+    store.close()
+    opened(config)  # it has all of it in memory, and so sees no damage yet
+    store = opened(config)
+    with open(store.folder / "ledger.db", "r+b") as file:
+        for at in range(4096, os.fstat(file.fileno()).st_size, 4096):
+            os.pwrite(file.fileno(), b"\xff" * 100, at)
+    with pytest.raises(sqlite3.DatabaseError):
+        for number in range(500):
+            put(store, f"n{number}", size=10)
+    assert store.ledger.broken
+    store.close()
 
 
 def test_the_next_to_start_finds_everything_in_order(opened: Opened, tmp_path: Path) -> None:
