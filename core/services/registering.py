@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,6 +35,9 @@ from datasets.manifest import Entry, decode, encode, lines
 from datasets.packing import File, pack
 from datasets.sorting import Sorter
 from datasets.stores.base import ObjectStore
+
+if TYPE_CHECKING:
+    from datasets.stores.s3 import Listed, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +138,7 @@ class _Attempt:
         self._held_at = 0.0
         self._files = self._bytes = 0
         self._uploads: list[str] = []
+        self._located = False  # whether a file was looked for, and found, in a bucket
 
     @property
     def begun(self) -> bool:
@@ -161,15 +165,14 @@ class _Attempt:
         values["described"] = self._described(manifest)
 
         def finish(c: Connection) -> Any:
-            return store.finish(c, self._id, self._who, values, self._database.now(c))
+            return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
 
-        if self._database.write(finish) is None:
+        finished = self._database.write(finish)
+        if finished is None:
             raise Lost
         for upload in self._uploads:
             self._job._uploads.let_go(upload)
-        with self._database.read() as c:
-            row = store.by_id(c, self._id)
-        if row is not None and row.state == "same":
+        if finished.manifest != manifest:  # it was here, and is found where it was
             self._job._versions.purge(self._id)
 
     # -- what it is made of
@@ -241,10 +244,7 @@ class _Attempt:
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
             waiting: list[Entry | Future[Entry]] = []
-            for found in reader.listing(bucket, prefix):
-                path = found.key.removeprefix(prefix).lstrip("/")
-                if not path or path.endswith("/"):
-                    continue  # what consoles make to show a folder
+            for path, found in _within(reader, bucket, prefix):
                 path = names.checked(path)
                 while last is not None and last.path.encode() < path.encode():
                     last = next(known, None)
@@ -252,6 +252,7 @@ class _Attempt:
                     assert last is not None
                     waiting.append(last)
                 else:
+                    self._located = True
                     waiting.append(readers.submit(read, path, found.key, found.size, found.etag))
                 if len(waiting) >= AHEAD:
                     yield from self._seen(waiting[: AHEAD // 2])
@@ -330,11 +331,12 @@ class _Attempt:
         bucket, key = split(source)
         leading = self._job._sources.connection(connection, bucket)
         reader = self._job._sources.reader(leading)
-        found = next((one for one in reader.listing(bucket, key) if one.key == key), None)
-        if found is None or found.size != size:
+        found = next(reader.listing(bucket, key), None)  # the first of all that begin with the key is the key itself
+        if found is None or (found.key, found.size) != (key, size):
             raise Invalid(f"There is no object of {size} bytes at {source[:200]}.")
         if _hashed(reader.read(bucket, key, found.etag), size, source) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
+        self._located = True
         return Entry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
 
     # -- what becomes of it
@@ -385,6 +387,21 @@ class _Attempt:
         progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
         if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
             raise Lost
+
+
+def _within(reader: "Reader", bucket: str, prefix: str) -> Iterator[tuple[str, "Listed"]]:
+    """Yield the objects of a folder, each with its path in there; where there are none, the one object of that name."""
+    folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+    empty = True
+    for found in reader.listing(bucket, folder):
+        path = found.key.removeprefix(folder).lstrip("/")
+        if path and not path.endswith("/"):  # what consoles make to show a folder
+            empty = False
+            yield path, found
+    if empty and folder != prefix:
+        alone = next(reader.listing(bucket, prefix), None)
+        if alone is not None and alone.key == prefix:
+            yield prefix.rpartition("/")[2], alone
 
 
 def _unchanged(last: Entry | None, path: str, found: Any) -> bool:

@@ -162,8 +162,14 @@ def borrow(c: Connection, id: str, who: str, lender: str, wanted: Sequence[str])
     return True
 
 
-def finish(c: Connection, id: str, who: str, values: Mapping[str, Any], now: float) -> Row[Any] | None:
-    """Make a version ready under the next number, or find that its content is there; None if it is not ours."""
+def finish(
+    c: Connection, id: str, who: str, values: Mapping[str, Any], now: float, *, located: bool = False
+) -> Row[Any] | None:
+    """Make a version ready under the next number, or find that its content is there; None if it is not ours.
+
+    ``located``: it was just seen where it lies in somebody's bucket. A version of the same content that lies in one,
+    too, is from now on found there: its objects may have moved, or been written anew under other ETags.
+    """
     if not holds(c, id, who):
         return None
     mine = c.execute(select(versions).where(versions.c.id == id)).one()
@@ -174,6 +180,10 @@ def finish(c: Connection, id: str, who: str, values: Mapping[str, Any], now: flo
     changes: dict[str, Any] = {"claim": None, "claim_until": 0.0, "ended_at": now, "progress": None}
     if same is not None:
         changes |= {"state": "same", "same_as": same.id}
+        if located and json.loads(same.source).keys() & {"s3", "manifest"}:
+            place = {"manifest": values["manifest"], "source": mine.source}
+            c.execute(update(versions).where(versions.c.id == same.id).values(**place))
+            _swap_objects(c, id, same.id)
     else:
         newest = max((row.version for row in known if row.version is not None), default=0)
         changes |= {"state": "ready", "version": newest + 1, **values}
@@ -182,6 +192,15 @@ def finish(c: Connection, id: str, who: str, values: Mapping[str, Any], now: flo
     for tag in json.loads(mine.tags):
         set_tag(c, mine.project, mine.name, tag, held)
     return c.execute(select(versions).where(versions.c.id == held)).one()
+
+
+def _swap_objects(c: Connection, one: str, other: str) -> None:
+    """Give each of two versions what the other refers to."""
+    theirs = {id: objects_of(c, id) for id in (one, other)}
+    c.execute(delete(objects).where(objects.c.version_id.in_(theirs)))
+    for id, held in ((one, theirs[other]), (other, theirs[one])):
+        if held:
+            c.execute(insert(objects), [{"version_id": id, "object": object} for object in held])
 
 
 def forgive(c: Connection, id: str, who: str) -> None:

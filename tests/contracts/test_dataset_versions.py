@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from minio import Minio
+from minio.commonconfig import CopySource
 
 from benchmarks import registering as many
 from core.domain.states import State
@@ -420,6 +421,53 @@ def test_the_next_version_reads_only_what_changed(
     assert changes == {"1/001.bin": "changed", "2/002.bin": "removed", "9": "added"}
     with pytest.raises(PlatformError):
         b"".join(connected.datasets.file("d@1", "1/001.bin").read(0, 50))
+
+
+def test_a_prefix_is_a_folder_and_not_whatever_begins_like_it(
+    connected: Platform, bucket: tuple[Connection, Any, str]
+) -> None:
+    for key in ("drives-old/x", "drives.csv", "drives2/y"):
+        bucket[1].put_object(bucket[2], key, BytesIO(b"x"), 1)
+    with_slash, without = noted(connected, bucket[2]), noted(connected, bucket[2], "drives")
+    assert (without["state"], without["file_count"], without["id"]) == ("ready", 40, with_slash["id"]), without
+
+
+def test_a_prefix_that_is_one_object_is_that_file(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
+    found = noted(connected, bucket[2], "drives/3/007.bin")
+    assert (found["state"], found["file_count"]) == ("ready", 1), found
+    assert b"".join(connected.datasets.file("d", "007.bin").read(0, 50)) == b"7" * 50
+    assert noted(connected, bucket[2], "drives/3/007")["state"] == "failed"
+
+
+def test_content_that_moved_is_found_where_it_lies_now_once_it_is_registered_again(
+    connected: Platform, bucket: tuple[Connection, Any, str], clock: Clock
+) -> None:
+    first = noted(connected, bucket[2])
+    _, client, name = bucket
+    for one in list(client.list_objects(name, "drives/", recursive=True)):
+        moved = one.object_name.replace("drives/", "moved/")
+        client.copy_object(name, moved, CopySource(name, one.object_name))
+        client.remove_object(name, one.object_name)
+    with pytest.raises(PlatformError):
+        b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5))
+    again = noted(connected, name, "moved/")
+    assert (again["id"], again["version"], again["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
+    assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
+    clock.now += GRACE * 2
+    assert connected.datasets.collect_garbage() == 2  # what told where it lay, and that one's index
+    assert b"".join(connected.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
+    assert noted(connected, name, "moved/")["id"] == first["id"]
+    assert len(list(connected.store.list("manifests/"))) == 2
+
+
+def test_what_is_kept_here_is_not_given_up_for_a_bucket(
+    connected: Platform, bucket: tuple[Connection, Any, str]
+) -> None:
+    files = {f"{at % 4}/{at:03}.bin": b"%d" % at * 50 for at in range(40)}
+    kept = made(connected, "d", files)
+    assert noted(connected, bucket[2])["id"] == kept["id"]
+    bucket[1].remove_object(bucket[2], "drives/3/039.bin")
+    assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
 
 
 def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
