@@ -28,6 +28,16 @@ def checked(raw: str | bytes) -> str:
     return name
 
 
+def check_folder(raw: bytes) -> None:
+    """Refuse an archive's folder that leads out of it. Folders are not kept, but such a one betrays its archive."""
+    name = raw.rstrip(b"/")
+    if name not in {b"", b"."}:
+        try:
+            checked(name)
+        except BadName as error:
+            raise BadName(f"Of a folder: {error.detail}") from None
+
+
 def normal(name: str) -> str:
     """Return a name as it is kept, whichever way its letters were put together."""
     return unicodedata.normalize("NFC", name).removeprefix("./")

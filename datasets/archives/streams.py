@@ -15,6 +15,8 @@ CHUNK = 256 << 10
 RATIO, SMALL = 200, 64 << 20
 #: Bytes that unpacking may bring forth in all, and that xz may hold.
 LARGEST, MEMORY = 4 << 40, 128 << 20
+#: How much is read for a small part, for the next one lies behind it.
+WINDOW = 1 << 20
 
 _MAGIC: Mapping[bytes, str] = {
     b"\x1f\x8b": "gzip",
@@ -36,6 +38,22 @@ class Blob:
     def at(self, start: int, length: int) -> bytes:
         """Return a small part, whole."""
         return b"".join(self.read(start, min(self.size, start + length)))
+
+
+def near(blob: Blob) -> Blob:
+    """Return a blob whose small parts, asked for one after the other, cost a read for many: each may be a request."""
+    begin, held = 0, b""
+
+    def read(start: int, stop: int) -> Iterator[bytes]:
+        nonlocal begin, held
+        if stop - start > WINDOW:
+            yield from blob.read(start, stop)
+            return
+        if not begin <= start <= stop <= begin + len(held):
+            begin, held = start, blob.at(start, WINDOW)
+        yield held[start - begin : stop - begin]
+
+    return Blob(blob.size, read)
 
 
 class Inflater(Protocol):

@@ -7,7 +7,7 @@ millions of members and lie about anything.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.errors import BadArchive, BadName
+from core.errors import BadArchive
 from datasets import names
 from datasets.packing import File
 
@@ -98,7 +98,7 @@ def files(chunks: Iterator[bytes]) -> Iterator[File]:
         length = next((said for said in (once.size, always.size) if said is not None), size)
         once = _Said()
         if kind == _FOLDER or (kind in _FILE and path.endswith(b"/")):
-            _folder(path)
+            names.check_folder(path)
             source.skip(length + -length % BLOCK)
             continue
         if kind not in _FILE:
@@ -176,13 +176,3 @@ def _decimal(value: bytes) -> int:
     if not value.isdigit() or len(value) > 18:
         raise BadArchive("The tar is damaged: a pax header gives no size.")
     return int(value)
-
-
-def _folder(path: bytes) -> None:
-    """Folders are not kept, but one that leads out betrays its archive."""
-    name = path.rstrip(b"/")
-    if name not in {b"", b"."}:
-        try:
-            names.checked(name)
-        except BadName as error:
-            raise BadName(f"Of a folder: {error.detail}") from None

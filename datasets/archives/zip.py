@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from core.errors import BadArchive
 from datasets import names
-from datasets.archives.streams import CHUNK, RATIO, SMALL, Blob
+from datasets.archives.streams import CHUNK, RATIO, SMALL, Blob, near
 from datasets.packing import File
 
 #: The most entries, and bytes of directory, that are looked at.
@@ -38,6 +38,7 @@ class Member:
 
 def files(blob: Blob) -> Iterator[File]:
     """Yield the files of a zip in the order of their data."""
+    blob = near(blob)  # members lie in the order in which they are read
     for member in members(blob):
         yield File(member.path, _bytes_of(blob, member))
 
@@ -93,7 +94,7 @@ def _parse(directory: bytes, count: int) -> Iterator[Member]:
         at += named + extras + remarks
         size, packed, offset = _large(extra, size, packed, offset)
         if raw.endswith(b"/") and size == 0:
-            names.checked(raw.rstrip(b"/"))
+            names.check_folder(raw)
             continue
         path = names.checked(raw)
         if attributes >> 16 & _KIND not in {0, _REGULAR}:

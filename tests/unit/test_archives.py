@@ -84,6 +84,24 @@ def test_a_zip_is_read(how: int) -> None:
     assert read(zipped(FILES, how)) == FILES
 
 
+def test_a_zip_of_the_folder_one_stands_in_is_read() -> None:
+    assert read(zipped({"./": b"", "./deep/": b"", "./a.txt": b"alpha"})) == {"a.txt": b"alpha"}
+    with pytest.raises(BadName):
+        read(zipped({"../": b"", "a.txt": b"alpha"}))
+
+
+def test_small_members_of_a_zip_are_read_many_at_a_time() -> None:
+    files = {f"{number // 100}/{number}": b"%d" % number for number in range(2000)} | {"z": bytes(3 << 20)}
+    whole, reads = blob(zipped(files, zipfile.ZIP_STORED), 1 << 20), []
+
+    def counted(start: int, stop: int) -> Iterator[bytes]:
+        reads.append(start)
+        return whole.read(start, stop)
+
+    assert {file.path: b"".join(file.chunks) for file in files_of(Blob(whole.size, counted))} == files
+    assert len(reads) < 20
+
+
 def test_several_gzip_streams_in_a_row_are_one() -> None:
     data = plain()
     assert read(gzip.compress(data[:700]) + gzip.compress(data[700:]) + b"\0" * 512) == FILES
