@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problems: one answer for what the platform, the framework or a plain bug says no to."""
 
+import errno
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from core.errors import (
     Invalid,
     NotFound,
     PlatformError,
+    StorageFull,
     TooLarge,
     UnknownDataset,
     UnknownModel,
@@ -136,7 +138,14 @@ def register(app: Flask) -> None:
 
     app.register_error_handler(PlatformError, answer)
     app.register_error_handler(HTTPException, framework)
+
+    def system(error: OSError) -> Response:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise error
+        return answer(StorageFull("There is no room left for this. What was kept before is there still; make room."))
+
     app.register_error_handler(RecursionError, recursion)
+    app.register_error_handler(OSError, system)
 
 
 def every(kind: type[PlatformError] = PlatformError) -> Iterator[type[PlatformError]]:

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 SIZE, KEPT = 10 << 20, 2
 #: What a record may carry beside its message.
 NAMED = ("simulation", "launch")
+#: What stands in a log for lines that the disk had no room for.
+LOST = b'{"level": "WARNING", "message": "%d lines before this one were lost: they could not be written"}\n'
 
 
 class JsonFormatter(logging.Formatter):
@@ -51,18 +54,36 @@ class LogFile:
         self._path = path
         self._size = size
         self._kept = kept
+        self._lost = 0
         self._file = open(path, "ab", buffering=0)
 
     def write(self, lines: bytes) -> None:
-        """Add whole lines."""
-        if self._file.tell() + len(lines) > self._size and self._file.tell():
-            self._file.close()
-            for number in range(self._kept, 0, -1):
-                older = self._aside(number - 1) if number > 1 else self._path
-                if older.exists():
-                    older.replace(self._aside(number))
-            self._file = open(self._path, "ab", buffering=0)
-        self._file.write(lines)
+        """Add whole lines. On a full disk they are lost, and how many is told later: nobody ends for it."""
+        gap = LOST % self._lost if self._lost else b""
+        at = self._file.tell()
+        try:
+            if at and at + len(gap) + len(lines) > self._size:
+                self._set_aside()
+                at = 0
+            whole = self._file.write(gap + lines) == len(gap) + len(lines)
+        except OSError:
+            whole = False
+        if whole:
+            self._lost = 0
+            return
+        self._lost += lines.count(b"\n")
+        with suppress(OSError):  # half a line is none
+            self._file.truncate(at)
+            self._file.seek(at)
+
+    def _set_aside(self) -> None:
+        for number in range(self._kept, 0, -1):
+            older = self._aside(number - 1) if number > 1 else self._path
+            if older.exists():
+                older.replace(self._aside(number))
+        begun = open(self._path, "ab", buffering=0)
+        self._file.close()
+        self._file = begun
 
     def _aside(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -241,5 +242,6 @@ def answers(url: str) -> Callable[[], bool]:
 
 
 def tell(line: str) -> None:
-    """Say something to the person at the terminal."""
-    print(line, file=sys.stderr, flush=True)
+    """Say something to the person at the terminal, if there is one still: it may be a file on a full disk."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)

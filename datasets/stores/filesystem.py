@@ -1,5 +1,6 @@
 """Objects as files under one folder: written beside, fsynced, renamed into place, the folder fsynced."""
 
+import errno
 import os
 import secrets
 import time
@@ -13,6 +14,11 @@ from datasets.stores.base import check_key
 CHUNK = 1 << 20
 #: Seconds after which half an object is nobody's work any more.
 ABANDONED = 86_400.0
+#: Bytes of the disk, and the part of a small one, that are left to others: a database beside us has to write down what
+#: is deleted, and on a disk that is filled to the last byte nothing can be.
+LEFT, PART_LEFT = 64 << 20, 64
+#: Bytes that are written between two looks at how much is left.
+LOOK = 4 << 20
 
 
 class FilesystemStore:
@@ -28,11 +34,14 @@ class FilesystemStore:
         """Store an object; a crash leaves at most a file in ``.partial``, swept after a day."""
         target = self._path(key)
         draft = self._partial / f"{os.getpid()}-{secrets.token_hex(8)}"
-        size = 0
+        size = looked = 0
         try:
             with open(draft, "xb", buffering=0) as file:
                 for chunk in chunks:
                     view = memoryview(chunk)
+                    if size == 0 or size - looked >= LOOK:
+                        looked = size
+                        self._leave_room(len(view))
                     while view:
                         written = file.write(view)
                         size += written
@@ -107,6 +116,12 @@ class FilesystemStore:
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
+
+    def _leave_room(self, size: int) -> None:
+        disk = os.statvfs(self._partial)
+        left = min(LEFT, disk.f_blocks * disk.f_frsize // PART_LEFT)
+        if left and disk.f_bavail * disk.f_frsize < size + left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _sweep(self) -> None:
         with os.scandir(self._partial) as drafts:

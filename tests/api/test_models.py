@@ -2,7 +2,9 @@
 
 import hashlib
 import io
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +71,21 @@ def test_a_form_that_is_cut_off_is_refused(client: FlaskClient) -> None:
     cut = client.post("/v1/models", data=whole[:-9], headers=FORM, environ_overrides=announced(len(whole)))
     problem(cut, 400, "truncated-upload")
     problem(client.post("/v1/models", data=whole, headers={"Content-Type": "multipart/form-data"}), 400, "bad-request")
+
+
+def test_a_disk_that_is_full_is_said_so_and_room_is_made_by_deleting(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = client.put("/v1/models/kept.py", data=MODEL, headers=BYTES)
+    assert kept.status_code == 201
+    full = SimpleNamespace(f_bavail=100, f_frsize=4096, f_blocks=1 << 20)  # some is left, for those who write rows
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda _: full)
+        problem(client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES), 507, "storage-full")
+        form = {"file": (io.BytesIO(MODEL + b"#"), "more.py")}
+        problem(client.post("/v1/models", data=form), 507, "storage-full")
+        assert client.delete("/v1/models/kept.py").status_code == 204
+    assert client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES).status_code == 201
 
 
 def test_a_put_without_a_length_is_refused(client: FlaskClient) -> None:

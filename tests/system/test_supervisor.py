@@ -1,6 +1,7 @@
 """The supervisor with roles of a few lines: what dies is started again, what is told to stop stops, nothing is left."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -146,6 +147,23 @@ def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert kept == ["role.log", "role.log.1", "role.log.2"]
     assert "line 9" in (tmp_path / "role.log").read_text()
+
+
+def test_a_disk_that_is_full_costs_lines_of_a_log_and_ends_nobody(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "role.log", size=4096)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # the kernel says so of this process's files alone
+    try:
+        for number in range(20):
+            log.write(b"line %d %s\n" % (number, b"x" * 40))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    log.write(b"there is room\n")
+    log.close()
+    written = (tmp_path / "role.log").read_bytes()
+    assert written.startswith(b"line 0 ") and written.endswith(b"there is room\n")
+    lost = 20 - written.count(b"line ")
+    assert 0 < lost < 20 and f"{lost} lines before this one were lost".encode() in written
 
 
 @pytest.mark.parametrize(
