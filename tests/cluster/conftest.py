@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.house import ROOT, Installed, bring_images, installed
+from tests.cluster.house import NAMESPACE, PROJECT, ROOT, Installed, bring_images, installed
 from tests.cluster.tools import BUILDING, tool
 
 AUDIENCE = "scs"
@@ -59,19 +59,21 @@ def control_plane(own_cluster: Cluster) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def brought(own_cluster: Cluster) -> Iterator[dict[str, str]]:
+def brought(cluster: Client) -> Iterator[dict[str, str]]:
     """The images that a platform and its simulations run in, on every node, by name."""
     with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
-        yield bring_images(own_cluster, Path(folder))
+        yield bring_images(cluster, Path(folder))
 
 
 @pytest.fixture(scope="session")
-def platform(
-    own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installed]:
+def platform(cluster: Client, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """The chart, installed as a trial, with everything a simulation needs."""
-    own_cluster.jobset()
-    with installed(own_cluster, tmp_path_factory.mktemp("platform"), brought) as found:
+    for namespace in (NAMESPACE, PROJECT) if LENT else ():
+        assert cluster.get(f"/api/v1/namespaces/{namespace}") is None, (
+            f"{LENT}: that cluster has a namespace {namespace} already, which these tests would take away"
+        )
+    cluster.jobset()
+    with installed(cluster, tmp_path_factory.mktemp("platform"), brought) as found:
         yield found
 
 

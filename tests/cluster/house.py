@@ -144,8 +144,9 @@ class Installed:
 
     @contextlib.contextmanager
     def only(self, name: str) -> Iterator[None]:
-        """Let new pods go to one node alone for a while."""
-        others = [one for one in self.nodes() if one != name]
+        """Let new pods go to one node alone for a while, if it is there: somebody's cluster is left as it is."""
+        nodes = self.nodes()
+        others = [one for one in nodes if one != name] if name in nodes else []
         for other in others:
             self.cluster.kubectl("cordon", other)
         try:
