@@ -1,9 +1,10 @@
 """Logs: one JSON object a line from every role, files rotated by size, warnings for the terminal."""
 
+import errno
 import json
 import logging
+import os
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,6 @@ from typing import Any
 SIZE, KEPT = 10 << 20, 2
 #: What a record may carry beside its message.
 NAMED = ("simulation", "launch")
-#: What stands in a log for lines that the disk had no room for.
-LOST = b'{"level": "WARNING", "message": "%d lines before this one were lost: they could not be written"}\n'
 
 
 class JsonFormatter(logging.Formatter):
@@ -43,45 +42,55 @@ def configure(role: str, level: str) -> None:
     writing = logging.StreamHandler(sys.stderr)
     writing.setFormatter(JsonFormatter(role))
     logging.basicConfig(level=level, handlers=[writing], force=True)
-    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # it lists them at each start
     logging.captureWarnings(True)
 
 
 class LogFile:
-    """A file that lines are added to; past its size it is set aside and begun anew."""
+    """A file that lines are added to; past its size it is set aside and begun anew.
+
+    Where the disk is full, lines are lost and the next one that is not says how many: whoever writes a log goes on.
+    """
 
     def __init__(self, path: Path, *, size: int = SIZE, kept: int = KEPT) -> None:
         self._path = path
         self._size = size
         self._kept = kept
-        self._lost = 0
         self._file = open(path, "ab", buffering=0)
+        self._lost = 0
+        self._why = ""
 
     def write(self, lines: bytes) -> None:
-        """Add whole lines. On a full disk they are lost, and how many is told later: nobody ends for it."""
-        gap = LOST % self._lost if self._lost else b""
-        at = self._file.tell()
+        """Add whole lines, or none of them."""
         try:
-            if at and at + len(gap) + len(lines) > self._size:
-                self._set_aside()
-                at = 0
-            whole = self._file.write(gap + lines) == len(gap) + len(lines)
-        except OSError:
-            whole = False
-        if whole:
+            if self._file.tell() + len(lines) > self._size and self._file.tell():
+                self._turn()
+            self._add(self._word() + lines)
             self._lost = 0
-            return
-        self._lost += lines.count(b"\n")
-        with suppress(OSError):  # half a line is none
-            self._file.truncate(at)
-            self._file.seek(at)
+        except OSError as error:
+            self._lost += lines.count(b"\n")
+            self._why = error.strerror or type(error).__name__
 
-    def _set_aside(self) -> None:
+    def _add(self, lines: bytes) -> None:
+        before = self._file.tell()
+        if self._file.write(lines) != len(lines):  # the disk took some of it
+            self._file.seek(before)
+            self._file.truncate()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _word(self) -> bytes:
+        """Return a line about those that were lost, if any were."""
+        if not self._lost:
+            return b""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        message = f"{self._lost} lines of this log were lost: {self._why}"
+        return json.dumps({"at": at, "level": "WARNING", "logger": __name__, "message": message}).encode() + b"\n"
+
+    def _turn(self) -> None:
         for number in range(self._kept, 0, -1):
             older = self._aside(number - 1) if number > 1 else self._path
             if older.exists():
                 older.replace(self._aside(number))
-        begun = open(self._path, "ab", buffering=0)
+        begun = open(self._path, "ab", buffering=0)  # where that fails, the old one is still there to write to
         self._file.close()
         self._file = begun
 

@@ -3,6 +3,7 @@
 One thread: what is started here asks the kernel to die with it, and that request follows the thread.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -15,7 +16,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -242,6 +242,6 @@ def answers(url: str) -> Callable[[], bool]:
 
 
 def tell(line: str) -> None:
-    """Say something to the person at the terminal, if there is one still: it may be a file on a full disk."""
-    with suppress(OSError):
+    """Say something to the person at the terminal; who may have gone, or have it written to a disk that is full."""
+    with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)

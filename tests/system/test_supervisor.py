@@ -139,6 +139,40 @@ def test_a_second_one_in_the_same_home_says_so_and_a_killed_one_s_lock_is_free(s
     again.wait()
 
 
+def test_a_full_disk_ends_nobody(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in ("lives", "dies", "stubborn", "once"):
+        (tmp_path / "logs" / f"{name}.log").symlink_to("/dev/full")
+    with open("/dev/full", "w") as terminal:
+        supervisor = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], cwd=ROOT, stderr=terminal)
+        try:
+            dies = tmp_path / "dies"
+            until(lambda: dies.exists() and len(dies.read_text().split()) >= 3)  # what it says of each goes nowhere
+            assert supervisor.poll() is None
+            supervisor.send_signal(signal.SIGTERM)
+            assert supervisor.wait(30) == 0
+        finally:
+            supervisor.kill()
+            supervisor.wait()
+
+
+def test_a_log_says_how_much_of_it_was_lost(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "role.log")
+    log.write(b"zero\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))  # as a disk on which three more bytes have room
+    try:
+        log.write(b"one\ntwo\n")
+        log.write(b"three\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log.write(b"four\n")
+    log.close()
+    zero, lost, four = (tmp_path / "role.log").read_bytes().splitlines()
+    assert (zero, four) == (b"zero", b"four")
+    assert worth_telling(lost) == "warning: 3 lines of this log were lost: No space left on device"
+
+
 def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "role.log", size=100, kept=2)
     for number in range(10):
@@ -147,23 +181,6 @@ def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert kept == ["role.log", "role.log.1", "role.log.2"]
     assert "line 9" in (tmp_path / "role.log").read_text()
-
-
-def test_a_disk_that_is_full_costs_lines_of_a_log_and_ends_nobody(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "role.log", size=4096)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # the kernel says so of this process's files alone
-    try:
-        for number in range(20):
-            log.write(b"line %d %s\n" % (number, b"x" * 40))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    log.write(b"there is room\n")
-    log.close()
-    written = (tmp_path / "role.log").read_bytes()
-    assert written.startswith(b"line 0 ") and written.endswith(b"there is room\n")
-    lost = 20 - written.count(b"line ")
-    assert 0 < lost < 20 and f"{lost} lines before this one were lost".encode() in written
 
 
 @pytest.mark.parametrize(
