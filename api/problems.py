@@ -27,6 +27,8 @@ from core.errors import (
 MEDIA_TYPE = "application/problem+json"
 #: Seconds a client is asked to stay away when the answer is "not now" and the error names no other time.
 PAUSE = 2
+#: What a disk says that has no room left, for anybody or for us.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 Kind = type[PlatformError]
 logger = logging.getLogger(__name__)
@@ -136,16 +138,15 @@ def register(app: Flask) -> None:
     def recursion(error: RecursionError) -> Response:
         return answer(BadRequest("The body is nested too deeply to be read."))
 
-    app.register_error_handler(PlatformError, answer)
-    app.register_error_handler(HTTPException, framework)
-
-    def system(error: OSError) -> Response:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+    def disk(error: OSError) -> Response:
+        if error.errno not in FULL:
             raise error
-        return answer(StorageFull("There is no room left for this. What was kept before is there still; make room."))
+        return answer(StorageFull())
 
+    app.register_error_handler(PlatformError, answer)
+    app.register_error_handler(OSError, disk)
+    app.register_error_handler(HTTPException, framework)
     app.register_error_handler(RecursionError, recursion)
-    app.register_error_handler(OSError, system)
 
 
 def every(kind: type[PlatformError] = PlatformError) -> Iterator[type[PlatformError]]:

@@ -379,8 +379,8 @@ class UploadsBusy(PlatformError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
-class StorageFull(PlatformError):
-    """The object store is full. What was kept before is there still; make room, then go on."""
+class StorageFull(StoreUnavailable):
+    """The disk, or the object store, is full. What was kept before is there still; make room, then go on."""
 
     slug = "storage-full"
     status = HTTPStatus.INSUFFICIENT_STORAGE

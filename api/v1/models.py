@@ -50,7 +50,7 @@ from core.services.results import Blob
 
 blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
 
-REFUSED = (TooLarge, TruncatedUpload, UnsupportedMedia, UnknownFormat, UnknownRuntime, BadArchive, Unsafe, StorageFull)
+REFUSED = (TooLarge, TruncatedUpload, UnsupportedMedia, UnknownFormat, UnknownRuntime, BadArchive, StorageFull, Unsafe)
 ITEM = ModelSchema()
 CREATED = {"Location": header("Where the model is described.")}
 

@@ -97,6 +97,8 @@ class Registering:
                 raise Invalid(f"Its registration ended {ATTEMPTS} times in the middle; see the log.")
             self._versions.purge(id)  # what an attempt before this one left
             going.make()
+        except StorageFull as error:
+            self._fail(id, who, error)
         except (StoreUnavailable, OriginFailed) as error:
             if isinstance(error, OriginFailed) and (not going.begun or attempt >= ATTEMPTS):
                 self._fail(id, who, error)  # what never answered is rather a wrong address

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from core.errors import StoreUnavailable
+from core.errors import StorageFull, StoreUnavailable
 
 __all__ = ["Connection", "Database"]
 
@@ -159,6 +159,8 @@ class Database:
                 try:
                     outcomes.append((item, item.work(connection), None))
                 except BaseException as error:
+                    if not raw.in_transaction:  # SQLite may end all of it, as where the disk is full
+                        raise
                     raw.execute("ROLLBACK TO one")
                     outcomes.append((item, None, error))
                 raw.execute("RELEASE one")
@@ -178,7 +180,10 @@ class Database:
 
 
 def _translated(error: BaseException) -> BaseException:
-    return StoreUnavailable() if isinstance(error, (OperationalError, sqlite3.OperationalError)) else error
+    cause = error.orig if isinstance(error, OperationalError) else error
+    if not isinstance(error, (OperationalError, sqlite3.OperationalError)):
+        return error
+    return StorageFull() if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL else StoreUnavailable()
 
 
 def _sqlite(url: str, size: int) -> Engine:

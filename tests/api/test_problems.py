@@ -106,6 +106,16 @@ def test_a_bug_is_a_500_that_tells_nothing(application: Flask, caplog: pytest.Lo
     assert "the secret path" in caplog.text
 
 
+def test_a_full_disk_is_no_bug(application: Flask) -> None:
+    def full() -> str:
+        with open("/dev/full", "w") as file:
+            file.write("x")
+        return "written"
+
+    application.add_url_rule("/full", "full", full)
+    assert "make room" in problem(application.test_client().get("/full"), 507, "storage-full")["detail"]
+
+
 def test_an_error_keeps_its_members_and_its_pause(application: Flask) -> None:
     def busy() -> str:
         raise StoreUnavailable(retry_after=7, nearest=["a"], status=1)

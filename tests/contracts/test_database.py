@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from core.domain.states import State
-from core.errors import Conflict, IllegalTransition, UnknownSimulation
+from core.errors import Conflict, IllegalTransition, StorageFull, UnknownSimulation
 from core.store import leaders, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
@@ -154,6 +154,19 @@ def test_one_leads_and_another_only_once_its_term_is_over(database: Database) ->
     assert take("b", 14.0) is None
     assert take("b", 16.0) == 2
     assert not database.write(lambda c: leaders.holds(c, "dispatch", 1)), "the first must notice at its next write"
+
+
+def test_a_full_disk_is_said_to_be_one_and_nothing_is_lost(queued: Database) -> None:
+    if not queued.embedded:
+        pytest.skip("a server's disk is its own")
+    pages = queued.write(lambda c: c.execute(text("PRAGMA page_count")).scalar_one())
+    queued.write(lambda c: c.execute(text(f"PRAGMA max_page_count = {pages}")).all())
+    with pytest.raises(StorageFull):
+        queued.write(lambda c: simulations.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
+    queued.write(lambda c: c.execute(text("PRAGMA max_page_count = 1000000")).all())
+    queued.write(lambda c: simulations.say(c, "s1", "note", {"long": "x" * 100_000}, 1.0))
+    with queued.read() as c:
+        assert [row.seq for row in simulations.events_after(c, "s1", 0)] == [1, 2]
 
 
 def test_two_processes_of_one_embedded_database_wait_for_each_other_fairly(tmp_path: Path) -> None:
