@@ -122,6 +122,10 @@ class Models:
         hint = f" Did you mean {' or '.join(near)}?" if near else " `GET /v1/models` lists them."
         raise UnknownModel(f"There is no model {ref[:100]!r}.{hint}", nearest=near)
 
+    def baseline(self, name: str) -> Model:
+        """Return a shipped model; one of a person's own that goes by its name is not meant."""
+        return self._ship(name, shipped()[name])
+
     def _ship(self, name: str, path: Path) -> Model:
         if (known := self._shipped.get(name)) is not None:
             return known

@@ -108,7 +108,7 @@ class Resolver:
             baseline = runtime.baselines.get(dataset.definition.get("extends", dataset.name))
             if baseline is None:
                 raise Invalid(f"The runtime {runtime.name} brings no baseline for {dataset.name}; send a model.")
-            model = self._models.get(baseline)
+            model = self._models.baseline(baseline)
         if runtime is None:
             runtime = next((one for one in catalogue.runtimes().values() if model.format in one.formats), None)
             if runtime is None:

@@ -52,6 +52,17 @@ def test_a_put_brings_the_next_version_of_a_name(client: FlaskClient) -> None:
     assert client.get(f"/v1/models/{digest(MODEL + b'#')}").json["version"] == 2
 
 
+def test_a_model_that_has_the_name_of_a_baseline_does_not_take_its_place(client: FlaskClient) -> None:
+    def driven_by(**asked: str) -> str:
+        made = client.post("/v1/simulations", json={"dataset": "noop", "runtime": "python", **asked})
+        return str(made.json["model"]["digest"])
+
+    baseline = driven_by()
+    own = client.put("/v1/models/zero?filename=model.py", data=MODEL, headers=BYTES).json["digest"]
+    assert driven_by() == baseline != own
+    assert driven_by(model="zero") == own
+
+
 def test_a_truncated_upload_leaves_nothing(client: FlaskClient, settings: Settings) -> None:
     for path, headers in (
         ("/v1/models/cut?filename=model.py", BYTES),
