@@ -71,7 +71,9 @@ def first(lines: bytes, count: int) -> bytes:
 def crashed(play: Mapping[str, Any], task: int, reason: str) -> bytes:
     """Return the line of a task that ended its driver once too often."""
     located = locate(play["tasks"], task)
-    scenario = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+    scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+    if located.swept:
+        scenario["params"] = located.swept
     result = {
         "task": task,
         "status": "crashed",

@@ -1,0 +1,13 @@
+"""The lines that the platform writes itself, for whoever could not."""
+
+import json
+
+from core.services.reports import crashed
+
+
+def test_a_crashed_task_of_a_sweep_says_which_value_it_had() -> None:
+    tasks = {"seed": 1, "dataset": "d", "select": {"range": [5, 7]}, "repeat": 1, "params": {"speed": 0, "wind": 3}}
+    line = json.loads(crashed({"tasks": tasks | {"sweep": {"speed": [10, 20]}}}, 3, "it ended"))
+    assert line["scenario"]["index"] == 6
+    assert line["scenario"]["params"] == {"speed": 20}
+    assert "params" not in json.loads(crashed({"tasks": tasks}, 1, "it ended"))["scenario"]
