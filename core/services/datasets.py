@@ -25,6 +25,7 @@ from core.services.bells import Bell
 from core.services.results import Blob
 from core.services.sources import Sources
 from core.services.uploads import Uploads
+from core.services.verifying import verified
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets import ledger, names
@@ -214,7 +215,12 @@ class Datasets:
         kind, packed = mimetypes.guess_type(path)
         media_type = kind if kind is not None and packed is None else "application/octet-stream"
         etag = f'"{entry.digest.removeprefix("sha256:")[:32]}"'
-        return Blob(entry.size, media_type, etag, lambda start, stop: self._sources.read(entry, start, stop))
+
+        def read(start: int, stop: int) -> Iterator[bytes]:
+            chunks = self._sources.read(entry, start, stop)
+            return verified(chunks, entry.digest, entry.path) if (start, stop) == (0, entry.size) else chunks
+
+        return Blob(entry.size, media_type, etag, read)
 
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
         """Yield what was added, removed and changed between two versions of a name, by path, in constant memory."""

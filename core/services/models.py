@@ -13,6 +13,7 @@ from typing import Any
 from core.domain.ids import digest_of, new_id
 from core.domain.records import Model
 from core.errors import DigestMismatch, InUse, Invalid, UnknownFormat, UnknownModel
+from core.services.verifying import verified
 from core.store import models as store
 from core.store.database import Database
 from datasets.stores.base import ObjectStore
@@ -172,7 +173,8 @@ class Models:
 
     def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield a model's bytes from start up to, not including, stop."""
-        return self._store.get(key_of(model.digest), start, None if stop is None else stop - start)
+        chunks = self._store.get(key_of(model.digest), start, None if stop is None else stop - start)
+        return verified(chunks, model.digest, model.name) if start == 0 and stop in {None, model.size} else chunks
 
     def link(self, model: Model) -> str | None:
         """Return where a model's bytes can be had without passing through here; None where the store has no links."""

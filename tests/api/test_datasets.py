@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.errors import Corrupt
 from core.services.bells import LocalBell
 from core.services.platform import Platform
 from tests.api.answers import MODEL, problem
@@ -139,6 +140,24 @@ def test_a_name_is_found_however_its_letters_are_put_together(client: FlaskClien
         found = client.get(f"/v1/datasets/accents/files/{path}")
         assert (found.data, found.mimetype) == (b"1,2", "application/octet-stream")
         assert [one["path"] for one in client.get(f"/v1/datasets/accents/files?after={path}").json["items"]] == ["z"]
+
+
+@pytest.mark.parametrize("size", [100, 3 << 20])
+def test_a_file_that_was_damaged_in_the_store_is_never_given_whole(
+    client: FlaskClient, platform: Platform, register: Register, size: int
+) -> None:
+    register("drives", {"a": bytes(size), "b": b"sound"})
+    (key,) = platform.store.list("packs/")
+    whole = bytearray(b"".join(platform.store.get(key)))
+    whole[whole.index(bytes(100)) + 50] ^= 1
+    platform.store.put(key, [bytes(whole)])
+    given = client.get("/v1/datasets/drives/files/a")
+    if size == 100:  # it was all read before the answer began
+        problem(given, 500, "corrupt-object")
+    else:
+        with pytest.raises(Corrupt):
+            _ = given.data  # a server cuts the line here, before the end that was announced
+    assert client.get("/v1/datasets/drives/files/b").data == b"sound"
 
 
 def test_versions_are_compared_line_by_line(client: FlaskClient, register: Register) -> None:

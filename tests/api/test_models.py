@@ -99,6 +99,14 @@ def test_a_disk_that_is_full_is_said_so_and_room_is_made_by_deleting(
     assert client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES).status_code == 201
 
 
+def test_a_model_that_was_damaged_in_the_store_is_never_given_whole(client: FlaskClient, platform: Platform) -> None:
+    client.put("/v1/models/m.py", data=MODEL, headers=BYTES)
+    platform.store.put(key_of(digest(MODEL)), [MODEL.replace(b"a", b"b", 1)])
+    problem(client.get("/v1/models/m.py/content"), 500, "corrupt-object")
+    assert client.put("/v1/models/m.py", data=MODEL, headers=BYTES).status_code == 201
+    assert client.get("/v1/models/m.py/content").data == MODEL
+
+
 def test_a_put_without_a_length_is_refused(client: FlaskClient) -> None:
     chunked = client.put("/v1/models/x", data=MODEL, headers=BYTES, environ_overrides={"CONTENT_LENGTH": ""})
     problem(chunked, 411, "length-required")
