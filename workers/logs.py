@@ -42,6 +42,7 @@ def configure(role: str, level: str) -> None:
     writing = logging.StreamHandler(sys.stderr)
     writing.setFormatter(JsonFormatter(role))
     logging.basicConfig(level=level, handlers=[writing], force=True)
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # it lists them at each start
     logging.captureWarnings(True)
 
 
