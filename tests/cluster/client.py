@@ -97,6 +97,10 @@ class Client:
         """See to it that Kubeflow Trainer runs."""
         raise NotImplementedError
 
+    def mpi_operator(self) -> None:
+        """See to it that the MPI operator runs."""
+        raise NotImplementedError
+
 
 class Borrowed(Client):
     """Somebody's cluster. It has its operators already, or the tests that need them fail and say so."""
@@ -117,6 +121,10 @@ class Borrowed(Client):
     def trainer(self) -> None:
         """See that Kubeflow Trainer is served there."""
         self._must_serve("trainer.kubeflow.org")
+
+    def mpi_operator(self) -> None:
+        """See that the MPI operator is served there."""
+        self._must_serve("kubeflow.org")
 
     def _must_serve(self, group: str) -> None:
         assert self.serves(group), f"{self.kubeconfig}: that cluster does not serve {group}"

@@ -132,6 +132,11 @@ class Cluster(Client):
         self.install("trainer", self._install_trainer)
         self.until(lambda: self._takes(operators.training_runtime("asked")), "the trainer's webhooks answer")
 
+    def mpi_operator(self) -> None:
+        """See to it that the MPI operator runs; it has no webhooks, and begins anew where it lost its election."""
+        self.install("mpi-operator", self._install_mpi_operator)
+        self.rolled_out("mpi-operator", "mpi-operator")
+
     def kwok(self, count: int, *, lasting: bool = False) -> None:
         """See to it that there are this many played nodes at least, all ready; see `kwok.stages` for ``lasting``."""
         self.install("kwok", lambda: self._install_kwok(lasting))
@@ -180,6 +185,10 @@ class Cluster(Client):
         self.nodes[0].import_image(tools.trainer_image())
         self._customise(operators.trainer(self._fresh("trainer")))
         self.rolled_out("kubeflow-system", "kubeflow-trainer-controller-manager")
+
+    def _install_mpi_operator(self) -> None:
+        self.nodes[0].import_image(tools.mpi_operator_image())
+        self._customise(operators.mpi_operator(self._fresh("mpi-operator")))
 
     def _install_kwok(self, lasting: bool) -> None:
         settings = self.folder / "kwok.yaml"

@@ -1,4 +1,4 @@
-"""What is installed in a cluster: CoreDNS, JobSet and Kubeflow Trainer, from their own manifests with our images."""
+"""What is installed in a cluster: CoreDNS and three operators, from their own manifests with our images."""
 
 import json
 import shutil
@@ -7,13 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.network import Network
-from tests.cluster.tools import COREDNS, JOBSET, TRAINER, tool
+from tests.cluster.tools import COREDNS, JOBSET, MPI_OPERATOR, TRAINER, tool
 
 JOBSETS = "jobset.x-k8s.io/v1alpha2"
 #: Where they live, so that the other nodes need not have their images and may be stopped.
 HOME = {"kubernetes.io/hostname": "node-0"}
 #: How long a probe bears a busy machine: who is slow there is not ill.
 PATIENT = {"timeoutSeconds": 10, "failureThreshold": 6}
+CONTAINER = "/spec/template/spec/containers/0"
+#: Probes as tests want them: they ask soon, and bear a busy machine.
+QUICK = (
+    {"op": "replace", "path": f"{CONTAINER}/readinessProbe/initialDelaySeconds", "value": 1},
+    {"op": "replace", "path": f"{CONTAINER}/readinessProbe/periodSeconds", "value": 1},
+    *(
+        {"op": "add", "path": f"{CONTAINER}/{probe}/{what}", "value": value}
+        for probe in ("readinessProbe", "livenessProbe")
+        for what, value in PATIENT.items()
+    ),
+)
 COREFILE = """.:53 {
     errors
     health
@@ -94,8 +105,9 @@ def jobset(folder: Path) -> Path:
     source = tool("source", "jobset", "sigs.k8s.io/jobset")
     shutil.copytree(source / "config", folder / "config", copy_function=copied)
     image = "us-central1-docker.pkg.dev/k8s-staging-images/jobset/jobset"
-    requests = {"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests"}
-    return customised(folder, "config/default", image, JOBSET, [requests | {"value": {"cpu": "10m", "memory": "64Mi"}}])
+    requests = {"op": "replace", "path": f"{CONTAINER}/resources/requests"}
+    small = requests | {"value": {"cpu": "10m", "memory": "64Mi"}}
+    return customised(folder, "config/default", image, JOBSET, [*QUICK, small])
 
 
 def trainer(folder: Path) -> Path:
@@ -106,7 +118,14 @@ def trainer(folder: Path) -> Path:
     lines = [line for line in listed.read_text().splitlines() if "third-party/jobset" not in line]
     listed.write_text("\n".join(lines) + "\n")
     image = "ghcr.io/kubeflow/trainer/trainer-controller-manager"
-    return customised(folder, "manifests/overlays/manager", image, TRAINER, [])
+    return customised(folder, "manifests/overlays/manager", image, TRAINER, QUICK)
+
+
+def mpi_operator(folder: Path) -> Path:
+    """Write the MPI operator's own manifests, with our image. It elects a leader whatever it is told."""
+    source = tool("source", "mpi-operator", "github.com/kubeflow/mpi-operator")
+    shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
+    return customised(folder, "manifests/overlays/standalone", "mpioperator/mpi-operator", MPI_OPERATOR, [])
 
 
 def training_runtime(name: str) -> dict[str, Any]:
@@ -135,24 +154,15 @@ def training_runtime(name: str) -> dict[str, Any]:
 def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence[dict[str, Any]]) -> Path:
     """Write a customisation: our image instead of the published one, and it need not be waited for so long.
 
-    It is alone, so it elects no leader: one that loses an election ends, as it does where a busy machine has the API
-    server answer late. For the same reason its probes are patient.
+    It is alone, so it elects no leader if it can be told so: one that loses an election ends, as it does where a busy
+    machine has the API server answer late.
     """
     for settings in folder.rglob("controller_manager_config.yaml"):
         settings.write_text(settings.read_text().replace("leaderElect: true", "leaderElect: false"))
-    container = "/spec/template/spec/containers/0"
     name, tag = ours.rsplit(":", 1)
-    patience = [
-        {"op": "add", "path": f"{container}/{probe}/{what}", "value": value}
-        for probe in ("readinessProbe", "livenessProbe")
-        for what, value in PATIENT.items()
-    ]
     patch = [
-        {"op": "add", "path": f"{container}/imagePullPolicy", "value": "Never"},
-        {"op": "replace", "path": f"{container}/readinessProbe/initialDelaySeconds", "value": 1},
-        {"op": "replace", "path": f"{container}/readinessProbe/periodSeconds", "value": 1},
+        {"op": "add", "path": f"{CONTAINER}/imagePullPolicy", "value": "Never"},
         {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": HOME},
-        *patience,
         *changes,
     ]
     document = {

@@ -15,6 +15,7 @@ BUILDING = 1700
 COREDNS = "windtunnel.local/coredns:v1.13.1"
 JOBSET = "windtunnel.local/jobset:v0.11.1"
 TRAINER = "windtunnel.local/trainer:v2.2.0"
+MPI_OPERATOR = "windtunnel.local/mpi-operator:v0.7.0"
 #: A shell, and a program that serves, gets and resolves: what the tests of the cluster itself run.
 PROBE = "windtunnel.local/probe:1"
 
@@ -56,6 +57,12 @@ def trainer_image() -> Path:
     """Return an archive of Trainer's controller."""
     programs = {"manager": tool("trainer")}
     return image("image", TRAINER, tool("trainer"), programs, entry=["/manager"], user="65532:65532")
+
+
+def mpi_operator_image() -> Path:
+    """Return an archive of the MPI operator."""
+    built = tool("mpi-operator")
+    return image("image", MPI_OPERATOR, built, {"manager": built}, entry=["/manager"], user="65532:65532")
 
 
 def image(
