@@ -1,0 +1,102 @@
+"""Images with an MPI and an ssh server as the MPI operator's own are made: its base, and an MPI over that.
+
+By its Dockerfiles, and with the very files that they copy, but of this machine's packages and without Docker.
+"""
+
+import hashlib
+import io
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from runtimes.images import build, layers, names
+from tests.cluster.tools import tool
+
+ROOT = Path(__file__).parents[2]
+PORT = 2222
+SSHD = "usr/sbin/sshd"
+#: What `setcap CAP_NET_BIND_SERVICE=+eip` writes: of the second version, effective, permitted and inheritable.
+MAY_BIND = b"\1\0\0\2" + 2 * (1 << 10).to_bytes(4, "little") + bytes(8)
+#: What of an environment is not the MPI itself.
+OTHERS = shutil.ignore_patterns("python*", "activate*", "deactivate*", "pydoc*", "include", "lib64", "*.cfg")
+SSH = f"""Host *
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    Port {PORT}
+"""
+USERS = "sshd:x:100:65534::/run/sshd:/bin/false\nmpiuser:x:1000:1000::/home/mpiuser:/bin/sh\n"
+
+
+def write(implementation: str, folder: Path) -> tuple[str, Path]:
+    """Write an image of `openmpi` or `mpich`, with Python and mpi4py; return what it is called, and its archive."""
+    root = folder / implementation
+    layers.unpack(build.build(names.images()["python"], ROOT / "var" / "images").archive, root)
+    made = Path(tool(implementation)).parents[1]
+    _base(root)
+    shutil.copytree(made, root / "usr", symlinks=True, dirs_exist_ok=True, ignore=OTHERS)
+    _python(root, made)
+    config: dict[str, Any] = {
+        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+        "WorkingDir": "/home/mpiuser",
+    }
+    if implementation == "mpich":
+        shutil.copyfile(_source() / "entrypoint.sh", root / "entrypoint.sh")
+        (root / "entrypoint.sh").chmod(0o755)
+        config["Entrypoint"] = ["/entrypoint.sh"]
+    written = [layers.write(root, root.with_suffix(".layer"), packed=False), _capable(root, folder)]
+    manifest, configured = layers.manifest(written, config, build.MACHINES[platform.machine()])
+    reference = f"windtunnel.local/{implementation}:{written[0].digest[:12]}"
+    archive = folder / f"{implementation}.tar"
+    layers.archive(archive, reference, written, manifest, configured)
+    shutil.rmtree(root)
+    return reference, archive
+
+
+def _source() -> Path:
+    return tool("source", "mpi-operator", "github.com/kubeflow/mpi-operator") / "build" / "base"
+
+
+def _base(root: Path) -> None:
+    """Lay the operator's base image under a folder: its ssh server and client, their settings, and its user."""
+    # its C library as well: what is of one distribution goes together
+    laid = ["cp", "--archive", "--no-target-directory", "--remove-destination"]
+    subprocess.run([*laid, tool("mpi-base"), root], check=True)
+    for alias, program in (("bin/sh", "dash"), ("usr/bin/awk", "mawk")):
+        (root / alias).unlink(missing_ok=True)
+        (root / alias).symlink_to(program)
+    (root / "etc/ssh/ssh_config").write_text(SSH)
+    with open(root / "etc/passwd", "a") as users:
+        users.write(USERS)
+    with open(root / "etc/group", "a") as groups:
+        groups.write("mpiuser:x:1000:\n")
+    home = root / "home/mpiuser"
+    home.mkdir(parents=True)
+    (home / ".sshd_config").write_text((_source() / "sshd_config").read_text() + f"Port {PORT}\n")
+
+
+def _python(root: Path, made: Path) -> None:
+    """Have Python where a shell finds it that ssh opened, and mpi4py where that finds it."""
+    for alias in ("python", "python3"):
+        (root / "usr/bin" / alias).symlink_to("/opt/windtunnel/python/bin/python")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = f"lib/{version}/site-packages"
+    shutil.copytree(made / packages / "mpi4py", root / "opt/windtunnel/python" / packages / "mpi4py")
+
+
+def _capable(root: Path, folder: Path) -> layers.Layer:
+    """Write the ssh server again with the capability that the base gives it, which no folder of ours can hold."""
+    program = (root / SSHD).read_bytes()
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        told = tarfile.TarInfo(SSHD)
+        told.mode, told.size = 0o755, len(program)
+        told.pax_headers = {"SCHILY.xattr.security.capability": MAY_BIND.decode()}
+        tar.addfile(told, io.BytesIO(program))
+    path = folder / "capable.layer"
+    path.write_bytes(layer.getvalue())
+    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    return layers.Layer(path, digest, digest, len(layer.getvalue()), packed=False)
