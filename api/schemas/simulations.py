@@ -99,6 +99,7 @@ class GangSchema(Strict):
     restarts = Whole(0, 100, metadata={"description": "How often it begins again when a pod is lost."})
     operator = Choice("", "trainer", "mpi-operator", metadata={"description": "A TrainJob or an MPIJob instead."})
     image = Text(r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "An image of one's own."})
+    implementation = Choice("openmpi", "mpich", "intel", metadata={"description": "Whose MPI an MPIJob's image has."})
     runtime_ref = Text(
         r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "A ClusterTrainingRuntime."}
     )

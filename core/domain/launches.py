@@ -12,6 +12,7 @@ class Gang:
 
     ``slots``: processes a replica. ``slices``: groups of ``size`` replicas each, as accelerators are sliced.
     ``operator``: empty, ``trainer`` or ``mpi-operator``, where a runtime asks for one that is installed.
+    ``implementation``: whose MPI the image has that the MPI operator is to start: ``openmpi``, ``mpich`` or ``intel``.
     """
 
     size: int
@@ -22,6 +23,7 @@ class Gang:
     restarts: int = 0
     operator: str = ""
     image: str = ""
+    implementation: str = "openmpi"
     runtime_ref: str = ""
 
     @property

@@ -2,10 +2,12 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.cluster import mpi_images
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import FINAL, PROJECT, RELEASE, Installed
 from tests.cluster.operators import training_runtime
@@ -101,6 +103,30 @@ def test_a_gang_of_the_trainer_s_ends_as_its_program_does(
     assert (ended["state"], ended["attempt"]) == ("succeeded", 1), (ended["reason"], platform.messages(ended["id"]))
     assert [one["status"] for one in platform.results(ended["id"])] == [status]
     platform.until(lambda: not platform.left(), "nothing is left of it")
+
+
+def test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does(
+    own_cluster: Cluster, platform: Installed, tmp_path: Path
+) -> None:
+    own_cluster.mpi_operator()
+    image, archive = mpi_images.write("openmpi", tmp_path)
+    own_cluster.import_image(archive)
+    program = "from mpi4py import MPI; w = MPI.COMM_WORLD; exit({} if (w.allreduce(w.rank), w.size) == (6, 4) else 9)"
+    ids = {}
+    for code, status in ((0, "ok"), (3, "crashed")):
+        gang = {"size": 2, "slots": 2, "communication": "mpi", "operator": "mpi-operator", "image": image}
+        gang |= {"command": ["python", "-c", program.format(code)]}
+        form = {"dataset": "program", "gang": json.dumps(gang), "scenarios": '{"range": [0, 1]}'}
+        form["placement"] = json.dumps({"cpu": 0.05, "memory": 256 << 20})
+        model = {"model": ("model.py", RING.encode())}
+        answer = httpx.post(f"{platform.url}/v1/simulations", data=form, files=model, timeout=60.0)
+        assert answer.status_code == 201, answer.text
+        ids[answer.json()["id"]] = status
+    for id, status in ids.items():
+        ended = platform.ended(id, 240.0)
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 1), (ended["reason"], platform.messages(id))
+        assert [one["status"] for one in platform.results(id)] == [status]
+    platform.until(lambda: not platform.left(), "nothing is left of them")
 
 
 def test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more(platform: Installed) -> None:

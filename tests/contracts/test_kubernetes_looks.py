@@ -22,6 +22,7 @@ from workers.executors.kubernetes.measures import Measures
 from workers.executors.kubernetes.options import parse
 
 VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1", "kueue.x-k8s.io": "v1beta1"}
+VERSIONS |= {"kubeflow.org": "v2beta1"}
 GROUPS = [
     {"name": name, "versions": [{"groupVersion": f"{name}/{one}"}], "preferredVersion": {"version": one}}
     for name, one in VERSIONS.items()
@@ -95,9 +96,31 @@ def test_launches_that_start_cost_one_question_about_pods_and_one_about_warnings
     assert set(cluster.asked()) <= {"jobsets"}, "at once, nobody looks at pods again"
 
 
+def test_all_pods_of_an_mpijob_that_failed_are_looked_at(cluster: Cluster) -> None:
+    """Else one of many would be missed, and what it ended of taken for the cluster's doing."""
+
+    def page(asked: BaseHTTPRequestHandler) -> None:
+        if "/pods?" not in asked.path:
+            return cluster.answer(asked)
+        first = "continue=next" not in asked.path
+        made = [pod("lead")] * first + [pod("replica")] * 500
+        says(200, {"items": made[:500], "metadata": {"continue": "next" if first else ""}})(asked)
+
+    def pod(part: str) -> dict[str, Any]:
+        labels = {"windtunnel/launch": "a", "windtunnel/part": part}
+        ended = {"name": "main", "state": {"terminated": {"exitCode": 3}}}
+        status = {"phase": "Failed", "containerStatuses": [ended]} if part == "lead" else {"phase": "Running"}
+        return {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": status}
+
+    cluster.server.answers = [page]
+    job = jobset("a", ready=0, mpiReplicaSpecs={"Worker": {"replicas": 999}})
+    cluster.lists["mpijobs"] = [{**job, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}]
+    assert cluster.executor.observe(["a"])["a"].exit == 3
+
+
 def test_a_launch_that_is_not_there_is_looked_for_among_the_others_and_has_vanished(cluster: Cluster) -> None:
     assert cluster.executor.observe(["gone"]) == {}
-    assert cluster.asked() == ["jobsets", "jobs", "trainjobs"]
+    assert cluster.asked() == ["jobsets", "jobs", "trainjobs", "mpijobs"]
 
 
 def test_what_an_owner_makes_is_no_launch_of_its_own(cluster: Cluster) -> None:

@@ -76,4 +76,8 @@ SAMPLES: dict[str, tuple[Launch, Served]] = {
         ALL,
     ),
     "gang-mpi-operator": (gang(3, "mpi", operator="mpi-operator", image="registry.example/openmpi:5"), ALL),
+    "gang-mpi-operator-everything": (
+        gang(2, "mpi", EVERYTHING, operator="mpi-operator", image="i:1", implementation="mpich", slots=2, restarts=3),
+        ALL,
+    ),
 }

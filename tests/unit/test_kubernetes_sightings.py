@@ -296,6 +296,59 @@ def test_a_launch_that_took_too_long_says_so() -> None:
     assert (found.exit, found.reason) == (1, "It took longer than it was given, and the cluster ended it.")
 
 
+def mpijob(*conditions: tuple[str, str], reason: str = "") -> Owner:
+    roles = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
+    return owner(*conditions, reason=reason, mpiReplicaSpecs=roles)
+
+
+def of(part: str, age: float, *exits: int, **status: Any) -> Pod:
+    """Return a pod of an MPIJob, which runs unless it has an exit."""
+    ended = [{"name": "main", "state": {"terminated": {"exitCode": code, **status.pop("ended", {})}}} for code in exits]
+    made = (NOW - timedelta(seconds=age)).isoformat()
+    metadata = {"labels": {"windtunnel/part": part}, "creationTimestamp": made}
+    status = {"phase": "Failed" if exits else "Running", "containerStatuses": ended, **status}
+    return msgspec.convert({"metadata": metadata, "status": status}, Pod)
+
+
+LED = of("lead", 10, 3)
+
+
+@pytest.mark.parametrize(
+    ("pods", "exit"),
+    [
+        ([LED, of("replica", 12), of("replica", 10)], 3),
+        ([of("lead", 20, 1), LED, of("replica", 30), of("replica", 15)], 3),  # led again since one was lost
+        ([LED, of("replica", 12), of("replica", 12, 137)], 3),  # it ended by itself, and its place stays empty
+        ([LED, of("replica", 12), of("replica", 5)], None),  # made anew
+        ([LED, of("replica", 12)], None),
+        ([LED, of("replica", 12), of("replica", 12, **DISRUPTED)], None),
+        ([of("replica", 12), of("replica", 12)], None),
+    ],
+)
+def test_a_program_of_mpi_has_its_exit_only_while_its_workers_are_those_it_began_with(
+    pods: list[Pod], exit: int | None
+) -> None:
+    found = sighting(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
+    assert found.exit == exit
+    assert exit or found.reason in {note("PodTaken").words, note("EvictionByEvictionAPI").words}
+
+
+def test_a_program_of_mpi_that_took_too_long_was_ended_and_not_taken() -> None:
+    workers = [of("replica", 12), of("replica", 12)]  # who led was deleted for it
+    found = sighting(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
+    assert (found.exit, [one.key for one in found.notes]) == (1, ["DeadlineExceeded"])
+
+
+def test_workers_of_mpi_that_fail_before_anybody_leads_are_the_end() -> None:
+    failed = of("replica", 5, 128, ended={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'})
+    found = sighting(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
+    assert (found.phase, found.exit) == (Phase.ENDED, 128) and "sshd" in str(found.reason)
+    evicted = of("replica", 5, 143, reason="Evicted")
+    assert sighting(mpijob(("Created", "True")), [evicted], now=NOW, patience=PATIENCE).exit is None
+    begun = mpijob(("Created", "True"), ("Running", "True"))
+    assert sighting(begun, [failed], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, "who leads will tell"
+
+
 def test_the_clusters_own_queue_says_what_it_waits_for() -> None:
     condition = {"type": "QuotaReserved", "status": "False", "message": "couldn't assign flavors to pod set w"}
     workload = msgspec.convert({"status": {"conditions": [condition]}}, Workload)

@@ -180,6 +180,7 @@ def test_each_slice_has_a_domain_of_its_own_and_the_leader_takes_none():
         (gang(operator="trainer"), ALL, "runtime_ref"),
         (gang(operator="mpi-operator", image="i"), Served(), "mpi-operator"),
         (gang(operator="mpi-operator"), ALL, "image"),
+        (gang(operator="mpi-operator", image="i", implementation="lam"), ALL, "lam"),
         (gang(operator="volcano"), ALL, "volcano"),
         (gang(communication="carrier-pigeon"), ALL, "carrier-pigeon"),
         (gang(communication="torch", slices=2), ALL, "larger size"),

@@ -114,14 +114,17 @@ def _none(launch: Launch, gang: Gang, place: Place) -> Mapping[str, str]:
     return {}
 
 
-def _mpi(launch: Launch, gang: Gang, place: Place) -> Mapping[str, str]:
-    """Ranks of one node lie in different containers: what takes shared memory for granted dies in MPI_Init."""
+def transport(launch: Launch) -> Mapping[str, str]:
+    """Return how ranks of MPICH reach each other.
+
+    Those of one node lie in different containers: what takes shared memory for granted dies in MPI_Init.
+    """
     remote = any(name.startswith("rdma/") for name in launch.placement.resources)
-    return {
-        "MPIEXEC_PORT_RANGE": f"{MPI}:{MPI}",
-        "UCX_TLS": "rc,tcp,self" if remote else "tcp,self",
-        "MPIR_CVAR_CH4_CMA_ENABLE": "0",
-    }
+    return {"UCX_TLS": "rc,tcp,self" if remote else "tcp,self", "MPIR_CVAR_CH4_CMA_ENABLE": "0"}
+
+
+def _mpi(launch: Launch, gang: Gang, place: Place) -> Mapping[str, str]:
+    return {"MPIEXEC_PORT_RANGE": f"{MPI}:{MPI}", **transport(launch)}
 
 
 def _torch(launch: Launch, gang: Gang, place: Place) -> Mapping[str, str]:

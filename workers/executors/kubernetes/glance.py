@@ -33,12 +33,15 @@ class Glance:
         if not unsettled:
             return
         ended = [id for id, owner in unsettled.items() if phase_of(owner) is Phase.ENDED]
-        now, due = self._clock(), list(ended)
+        counted = [id for id in ended if owners[id].spec.mpi_replica_specs]  # of these it matters which are missing
+        now, due = self._clock(), [id for id in ended if id not in counted]
         if now >= self._next_pods:
             self._next_pods = now + PODS
             due += self._some([id for id in unsettled if id not in ended])
         if due:
             self._pods.update({id: [] for id in due[:ASKED]} | self._look.pods(due))
+        for id in counted:
+            self._pods[id] = self._look.pods([id], all=True).get(id, [])
         if now >= self._next_events:
             self._next_events = now + WARNINGS
             names = {owner.metadata.name: id for id, owner in unsettled.items()}

@@ -148,13 +148,17 @@ class Look:
         """Return the policies of all launches: the first thing that is made of one, and the last that is left."""
         return self.ask(POLICY, Plains, labelSelector=f"{INSTALLATION}={self._options.installation},{LAUNCH}").items
 
-    def pods(self, ids: Sequence[str]) -> dict[str, list[Pod]]:
-        """Return the pods of a few launches by id."""
+    def pods(self, ids: Sequence[str], *, all: bool = False) -> dict[str, list[Pod]]:
+        """Return the pods of a few launches by id: as many as tell what is amiss, or all."""
         found: dict[str, list[Pod]] = {}
-        if ids:
-            query = {"labelSelector": f"{LAUNCH} in ({','.join(map(label, ids[:ASKED]))})", "limit": str(ANSWERED)}
-            for pod in self.ask(POD, Pods, **query).items:
+        query = {"labelSelector": f"{LAUNCH} in ({','.join(map(label, ids[:ASKED]))})", "limit": str(ANSWERED)}
+        while ids:
+            answer = self.ask(POD, Pods, **query)
+            for pod in answer.items:
                 found.setdefault(pod.metadata.launch, []).append(pod)
+            if not (all and answer.metadata.after):
+                break
+            query["continue"] = answer.metadata.after
         return found
 
     def events(self, namespaces: Collection[str]) -> list[Event]:

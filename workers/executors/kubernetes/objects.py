@@ -101,6 +101,7 @@ class OwnerSpec(Read, frozen=True):
     parallelism: int | None = None  # a Job's
     completions: int | None = None
     replicated_jobs: tuple[Group, ...] = ()  # a JobSet's
+    mpi_replica_specs: dict[str, Group] = {}  # an MPIJob's, by role
 
 
 class OwnerStatus(Read, frozen=True):
@@ -257,8 +258,15 @@ class Owners(ListOf):
     items: tuple[Owner, ...] = ()
 
 
+class Page(Read, frozen=True):
+    """Where a list goes on that was not answered whole."""
+
+    after: str = msgspec.field(name="continue", default="")
+
+
 class Pods(ListOf):
     items: tuple[Pod, ...] = ()
+    metadata: Page = Page()
 
 
 class Events(ListOf):

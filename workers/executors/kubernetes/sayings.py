@@ -60,6 +60,7 @@ SAYINGS: Mapping[str, Saying] = {
     "TerminationByKubelet": S("The node ended a pod to save itself ({said}). Its work is done again."),
     "Terminated": S("A pod ended with its node, which shut down. Its work is done again elsewhere."),
     "NodeShutdown": S("A pod ended with its node, which shut down. Its work is done again elsewhere."),
+    "PodTaken": S("A pod of it was taken away, and the others failed for it. It begins anew."),
     "PodsDeleted": S("Its pods were deleted and none can follow: its namespace may be on its way out. It begins anew."),
     "NodeLost": S("The node {what} does not answer any more. Its work is done again elsewhere."),
     # events

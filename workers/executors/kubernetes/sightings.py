@@ -6,6 +6,7 @@ from signal import Signals
 
 from core.domain.launches import Note, Phase, Sighting
 from workers.executors.kubernetes.manifests.job import HOPELESS
+from workers.executors.kubernetes.manifests.pods import PART
 from workers.executors.kubernetes.objects import LONG_AGO, ContainerStatus, Event, Owner, Pod, Terminated, Workload
 from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
 
@@ -18,6 +19,8 @@ LATE = 15.0
 BARREN = 45.0
 #: Whose end is a launch's own, and what people call it: a courier's, or where there is none a gang's program's.
 SPEAKERS = {COURIER: "its courier", PROGRAM: "its program"}
+#: What controllers call it when they cannot make a pod; the last is the MPI operator's.
+_UNMADE = ("FailedCreate", "FailedCreatePod", "JobCreationFailed", "PodCreationFailed", "MPIJobFailed")
 #: Why a pod lies in state Failed, where no container of it is to blame.
 _LOST = ("Evicted", "NodeLost", "Terminated", "NodeShutdown", "OutOfcpu", "OutOfmemory", "UnexpectedAdmissionError")
 
@@ -64,6 +67,8 @@ def sighting(
         return Sighting(id=id, phase=phase)
     if phase is Phase.ENDED:
         return ended(owner, pods)
+    if phase is Phase.STARTING and any(pod.status.phase == "Failed" for pod in _workers(owner, pods)):
+        return ended(owner, pods)  # who leads waits for it, and nobody begins it again
     notes: dict[str, Note] = {}
     stuck = 0
     for pod in pods:
@@ -107,7 +112,8 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     condition = owner.has(*BROKEN)
     failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_made)
     notes = {one.key: one for pod in failed for _, one in obstacles(pod)}
-    exit, words, taken = 1, "", any(_taken(pod) for pod in failed)
+    bereft = condition is not None and _bereft(owner, pods)
+    exit, words, taken = 1, "", bereft or any(_taken(pod) for pod in failed)
     for pod in failed:
         for who, state in _ends(pod):
             exit, words = state.exit_code, ending(state, who)
@@ -115,6 +121,9 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
         one = note("DeadlineExceeded")
         notes[one.key] = one
         words, taken = one.words, False
+    elif bereft and not notes:
+        one = note("PodTaken")
+        notes[one.key] = one
     first = next((one.words for one in notes.values()), "")
     said = (condition and (condition.message or condition.reason)) or ""
     reason = first or words or f"the cluster ended it: {clean(said)}"
@@ -141,6 +150,27 @@ def _ends(pod: Pod) -> list[tuple[str, Terminated]]:
 def _taken(pod: Pod) -> bool:
     """Tell whether the cluster ended a pod for reasons of its own, as in a drain."""
     return pod.status.reason in _LOST or pod.has("DisruptionTarget", "True") is not None
+
+
+def _workers(owner: Owner, pods: Iterable[Pod]) -> list[Pod]:
+    """Return the workers of an MPIJob."""
+    ours = owner.spec.mpi_replica_specs
+    return [pod for pod in pods if ours and pod.metadata.labels.get(PART) == "replica"]
+
+
+def _bereft(owner: Owner, pods: Sequence[Pod]) -> bool:
+    """Tell whether the cluster took a pod of an MPIJob, by all that there is of it; what only fails stays.
+
+    Its operator makes a worker anew that is lost, and mpirun fails as it would by a rank. But who leads begins only
+    when all workers are there: one that is younger has taken another's place.
+    """
+    if not owner.spec.mpi_replica_specs:
+        return False
+    workers = _workers(owner, pods)
+    led = max((_made(pod) for pod in pods if pod.metadata.labels.get(PART) == "lead"), default=None)
+    if led is None or len(workers) < owner.spec.mpi_replica_specs["Worker"].replicas:
+        return True
+    return any(_made(pod) > led or _taken(pod) for pod in workers)
 
 
 def ending(state: Terminated, who: str) -> str:
@@ -215,7 +245,7 @@ def _trouble(status: ContainerStatus, limit: str) -> tuple[str, str, str]:
 def complaint(event: Event) -> Iterator[tuple[str, Note]]:
     """Yield what an event tells that no object does."""
     said, reason = event.message or "", event.reason or ""
-    if reason in ("FailedCreate", "FailedCreatePod", "JobCreationFailed", "PodCreationFailed"):
+    if reason in _UNMADE:
         fact = of_failure(said)
         yield fact, note(fact, said=said)
     elif reason in ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"):

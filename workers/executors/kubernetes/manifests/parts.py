@@ -55,6 +55,8 @@ PLAYER = Part(
 HOST = Part(name="host", user=10003, command=("python", "-m", "runtimes.harness.post", "host"), mounts=(_POSTS, _FILES))
 #: A gang's program: the user's own, so it holds nothing of ours.
 PROGRAM = Part(name="main", user=10003, command=())
+#: What the MPI operator starts, by the user and the home that its own images have.
+MPI = Part(name="main", user=1000, command=())
 #: What leads a gang, beside its courier: it reads the model, to hand it on.
 LEADER = Part(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
 CONDUCTOR = replace(

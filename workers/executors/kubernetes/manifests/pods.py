@@ -111,21 +111,24 @@ def lead(launch: Launch, options: Options) -> Object:
     return _template(launch, options, part="lead", containers=containers, volumes=_shared(launch, options, [part]))
 
 
-def operated(launch: Launch, options: Options, *, part: str, command: Sequence[str]) -> Object:
-    """Return the template of a pod that an operator starts by its own means: its user and keys are the image's."""
-    worker = part == "replica"
+def operated(
+    launch: Launch, options: Options, *, part: str, arguments: Sequence[str], told: Mapping[str, str]
+) -> Object:
+    """Return the template of a pod of the MPI operator's.
+
+    What its image begins with (ENTRYPOINT) stays: those of MPICH and Intel wait for names there, or say where mpirun
+    is. The ssh server of the operator's base has a capability in its file, and does not start where that may not be
+    had, though it makes no use of it; restricted pod security leaves that one.
+    """
+    image, worker = _image(launch, options), part == "replica"
     share = Share(cpu=_cores(launch.placement.cpu), memory=str(launch.placement.memory))
-    main = {
-        "name": table.PROGRAM.name,
-        "image": _image(launch, options),
-        "imagePullPolicy": options.pull_policy,
-        "command": list(command),
-        "env": _env({"WINDTUNNEL_GANG_SIZE": str(gangs.of(launch).size)}),
-        "resources": resources(share if worker else LIGHT, launch if worker else None),
-    }
-    template = _template(launch, options, part=part, containers=[main], volumes=[])
-    for mine in ("securityContext", "restartPolicy"):
-        del template["spec"][mine]
+    main = _container(table.MPI, image, options, *((share, launch) if worker else (LIGHT,)))
+    del main["command"]
+    main |= {"args": list(arguments), "env": _env(told)}
+    if worker:
+        main["securityContext"]["capabilities"]["add"] = ["NET_BIND_SERVICE"]
+    template = _template(launch, options, part=part, containers=[main], volumes=[_tmp(table.MPI)])
+    del template["spec"]["restartPolicy"]  # it is the replica's own, and said twice is warned of
     return template
 
 
