@@ -161,15 +161,17 @@ class Staging:
                 self._pack(id, provenance["dataset"], folder, model)
             else:
                 self._cache.object(key_of(model), model, holder=id)
-        except environments.CannotPrepare as error:
-            self._move(id, State.FAILED, f"the environment could not be prepared: {error}")
+        except environments.CannotPrepare as error:  # what it needs is ours to name, and lies in an index of others
+            self._once_more(id, row.attempt, f"the environment could not be prepared: {error}")
         except (StoreUnavailable, OriginFailed) as error:  # it may be back in a moment
-            last = row.attempt >= ATTEMPTS
-            self._move(id, State.ERRORED if last else State.QUEUED, error.detail, pause=0.5 * 2.0**row.attempt)
+            self._once_more(id, row.attempt, error.detail)
         except PlatformError as error:
             self._move(id, State.ERRORED, error.detail or "staging failed")
         else:
             self._move(id, State.LAUNCHING, None)
+
+    def _once_more(self, id: str, attempt: int, reason: str | None) -> None:
+        self._move(id, State.ERRORED if attempt >= ATTEMPTS else State.QUEUED, reason, pause=0.5 * 2.0**attempt)
 
     def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
         """Make one object of what a player sees, and note it and the model's size for the couriers to ask for."""

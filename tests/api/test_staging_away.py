@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from core.domain.records import Submission
+from core.domain.records import Simulation, Submission
 from core.domain.states import State
 from core.services.platform import Platform
 from core.services.staging import ATTEMPTS, Staging
@@ -42,7 +42,8 @@ def away(platform: Platform, settings: Settings) -> Staging:
     )
 
 
-def test_it_is_tried_again_later_and_given_up_at_last(platform: Platform, away: Staging, model: str) -> None:
+def given_up(platform: Platform, staging: Staging, model: str) -> Simulation:
+    """Stage a simulation until that is given up, and see it wait in the queue each time before."""
     made, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     for attempt in range(1, ATTEMPTS + 1):
         with platform.database.read() as c:
@@ -51,10 +52,33 @@ def test_it_is_tried_again_later_and_given_up_at_last(platform: Platform, away: 
         assert (row.state, row.attempt) == ("queued", attempt)
         assert attempt == 1 or row.not_before > now - 1.0
         platform.database.write(lambda c: simulations.move(c, made.id, State.QUEUED, State.STAGING, 0.0))
-        away.stage(made.id)
-    ended = platform.simulations.get(made.id)
+        staging.stage(made.id)
+    return platform.simulations.get(made.id)
+
+
+def test_it_is_tried_again_later_and_given_up_at_last(platform: Platform, away: Staging, model: str) -> None:
+    ended = given_up(platform, away, model)
     assert ended.state is State.ERRORED
     assert ended.reason and "does not answer" in ended.reason
+
+
+def test_a_package_index_that_is_away_is_no_fault_of_the_model(
+    platform: Platform, settings: Settings, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    staging = Staging(
+        platform.database,
+        platform.bell,
+        platform.datasets,
+        NodeCache(tmp_path / "node", platform.store),
+        environments_folder=tmp_path / "environments",
+        plays=settings.home / "plays",
+        objects=platform.store,
+    )
+    ended = given_up(platform, staging, model)
+    assert ended.state is State.ERRORED
+    assert ended.reason and ended.reason.startswith("the environment could not be prepared: ")
 
 
 @pytest.fixture
