@@ -86,6 +86,8 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     """Carry a simulation from one state to the next, and say so, in one transaction; return the event's number."""
     if not may_follow(current, following):
         raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))
+    if isinstance(reason := changes.get("reason"), str):
+        changes["reason"] = reason.replace("\0", "\ufffd")  # a model's words may hold what PostgreSQL's text may not
     if following in FINAL:
         changes = {"ended_at": now} | changes
     if following is State.QUEUED:
@@ -99,9 +101,9 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     seq = c.scalar(statement)
     if seq is None:
         raise Conflict(f"Simulation {id} is no longer {current}.")
-    body = {"state": following.value}
-    if isinstance(reason := changes.get("reason"), str):
-        body["reason"] = reason
+    body: dict[str, str] = {"state": following.value}
+    if isinstance(changes.get("reason"), str):
+        body["reason"] = changes["reason"]
     c.execute(insert(events).values(simulation_id=id, seq=seq, type="state", body=json.dumps(body), at=now))
     return int(seq)
 

@@ -100,6 +100,12 @@ def test_there_is_no_way_back_from_an_end(queued: Database) -> None:
         queued.write(lambda c: simulations.move(c, "s1", State.CANCELLED, State.QUEUED, 1.0))
 
 
+def test_a_reason_is_kept_whatever_a_model_wrote_in_it(queued: Database) -> None:
+    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="it said \0: \x1b[1m ü"))
+    with queued.read() as c:
+        assert simulations.find(c, "s1").reason == "it said \ufffd: \x1b[1m ü"
+
+
 def test_what_was_asked_for_stays_once_it_has_ended(queued: Database) -> None:
     queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 2}))
     queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
