@@ -171,6 +171,7 @@ class Proxy:
         #: First lines and ranges of all requests.
         self.requests: list[tuple[str, str]] = []
         self._threads: list[threading.Thread] = []
+        self._clients: list[socket.socket] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -179,6 +180,9 @@ class Proxy:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join(30)
         self._listening.close()
+        for client in self._clients:  # they may be kept open, and nothing asked on them any more
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RD)
         for thread in self._threads:
             thread.join(30)
 
@@ -195,6 +199,7 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         client.settimeout(30.0)
         with contextlib.suppress(OSError), self._spoken(client) as client:
+            self._clients.append(client)
             while head := _head(client):
                 asked = re.search(rb"(?im)^range: *(\S+)", head)
                 self.requests.append((head.split(b"\r\n")[0].decode(), asked[1].decode() if asked else ""))

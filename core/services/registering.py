@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import logging
+import re
 import secrets
 import tempfile
 import time
@@ -45,6 +46,9 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 5
 #: Objects of a bucket that are read at once, and listed ahead of those.
 READERS, AHEAD = 8, 256
+#: How often an object is read at most whose ETag does not fit its bytes.
+READINGS = 4
+_MD5 = re.compile("[0-9a-f]{32}")
 #: Seconds between two words on the progress.
 PACE = 0.5
 #: Bytes of one line of a manifest that somebody sent.
@@ -241,7 +245,7 @@ class _Attempt:
 
         def read(path: str, key: str, size: int, etag: str | None) -> Entry:
             place = f"s3:{connection.name}/{bucket}/{key}"
-            whole = _hashed(reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}")
+            whole = _hashed(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
             return Entry(path, size, whole, place, 0, etag)
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
@@ -336,7 +340,7 @@ class _Attempt:
         found = next(reader.listing(bucket, key), None)  # the first of all that begin with the key is the key itself
         if found is None or (found.key, found.size) != (key, size):
             raise Invalid(f"There is no object of {size} bytes at {source[:200]}.")
-        if _hashed(reader.read(bucket, key, found.etag), size, source) != digest:
+        if _hashed(lambda: reader.read(bucket, key, found.etag), size, source, found.etag) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
         self._located = True
         return Entry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
@@ -416,13 +420,30 @@ def _unchanged(last: Entry | None, path: str, found: Any) -> bool:
     )
 
 
-def _hashed(chunks: Iterable[bytes], size: int, where: str) -> str:
-    """Return the digest of an object that must have so many bytes."""
-    hasher = hashlib.sha256()
-    length = 0
-    for chunk in chunks:
-        hasher.update(chunk)
-        length += len(chunk)
-    if length != size:
-        raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was cut off.")
-    return "sha256:" + hasher.hexdigest()
+def _hashed(read: Callable[[], Iterable[bytes]], size: int, where: str, etag: str | None) -> str:
+    """Return the digest of an object that must have so many bytes.
+
+    Most ETags are the MD5 of an object's bytes. Where one looks like it and is not, it was never meant so, or a bit was
+    flipped on the way: then the object is read until two readings are alike.
+    """
+    seen: set[str] = set()
+    while True:
+        sha256, md5 = hashlib.sha256(), _md5() if etag is not None and _MD5.fullmatch(etag) else None
+        length = 0
+        for chunk in read():
+            sha256.update(chunk)
+            if md5 is not None:
+                md5.update(chunk)
+            length += len(chunk)
+        if length != size:
+            raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was cut off.")
+        whole = "sha256:" + sha256.hexdigest()
+        if md5 is None or md5.hexdigest() == etag or whole in seen:
+            return whole
+        seen.add(whole)
+        if len(seen) == READINGS:
+            raise StoreUnavailable(f"{where} was read {READINGS} times, and had other bytes each time.")
+
+
+def _md5() -> "hashlib._Hash":
+    return hashlib.md5(usedforsecurity=False)

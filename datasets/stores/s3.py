@@ -21,7 +21,8 @@ from minio.error import MinioException, S3Error, ServerError
 from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProtocolError
+from urllib3.exceptions import TimeoutError as TimeoutError_
 
 from core.errors import NotFound, OriginChanged, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from datasets.connections import Connection, address, permitted
@@ -228,8 +229,24 @@ class Reader:
                 raise OriginChanged(f"{place} was changed since it was registered.", bucket=bucket, key=key) from None
             raise OriginFailed(f"{place} cannot be read: {error.code}.", bucket=bucket, key=key) from None
         except _STRANGE as error:
-            detail = f"{place} cannot be read: {type(error).__name__}."
+            detail = f"{place} cannot be read: {_why(error)}."
             raise OriginFailed(detail, bucket=bucket, key=key) from None
+
+
+def _why(error: Exception) -> str:
+    """Say in words what went wrong on the line; the client's own hold hosts."""
+    cause = getattr(error, "reason", None)
+    if isinstance(cause, Exception):  # of what was tried several times
+        return _why(cause)
+    if isinstance(error, ConnectTimeoutError | NewConnectionError):
+        return "it cannot be reached"
+    if isinstance(error, TimeoutError_):
+        return "it does not answer"
+    if isinstance(error, ServerError):
+        return f"it answers {error.status_code}"
+    if isinstance(error, ProtocolError):
+        return "the connection broke"
+    return "its answers make no sense"
 
 
 def listing(connection: Connection, bucket: str, prefix: str) -> Iterator[Listed]:

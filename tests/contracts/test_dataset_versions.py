@@ -7,6 +7,7 @@ import random
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -33,6 +34,7 @@ from datasets.sorting import Sorter
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
 from tests.conftest import Clock
+from tests.faults import PASSING, Proxy, flips_a_bit
 from tests.packed import LINES, MINE, tar
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
@@ -468,6 +470,52 @@ def test_what_is_kept_here_is_not_given_up_for_a_bucket(
     assert noted(connected, bucket[2])["id"] == kept["id"]
     bucket[1].remove_object(bucket[2], "drives/3/039.bin")
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
+
+
+@pytest.fixture
+def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[tuple[Platform, Proxy]]:
+    """A platform that reaches its bucket through a proxy."""
+    proxy = Proxy(bucket[0].endpoint)
+    database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
+    migrate(database)
+    objects, leads = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}
+    yield (
+        build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections=leads),
+        proxy,
+    )
+    proxy.close()
+    database.close()
+
+
+def test_bytes_that_were_changed_on_their_way_are_not_registered(
+    far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str]
+) -> None:
+    platform, proxy = far
+    proxy.next.extend([None, None, flips_a_bit])  # it is looked for as a folder, then as an object, then read
+    found = noted(platform, bucket[2], "drives/3/007.bin")
+    assert found["state"] == "ready" and len(proxy.requests) == 4
+    (file,), _ = platform.datasets.files("d")
+    assert file["digest"] == "sha256:" + hashlib.sha256(b"7" * 50).hexdigest()
+
+
+def test_an_etag_that_is_no_hash_of_the_bytes_costs_a_second_reading(
+    far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registering, "_md5", lambda: hashlib.blake2b(digest_size=16))  # as if the store's were another
+    platform, proxy = far
+    assert noted(platform, bucket[2], "drives/3/007.bin")["state"] == "ready" and len(proxy.requests) == 4
+
+
+@pytest.mark.parametrize("name", ["truncated", "announces less", "reset at once", "hangs up", "babbles"])
+def test_why_a_bucket_could_not_be_read_is_said_in_words(
+    far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], name: str
+) -> None:
+    platform, proxy = far
+    proxy.next.extend([None, None])
+    proxy.always = PASSING[name]
+    found = noted(platform, bucket[2], "drives/3/007.bin")
+    assert found["state"] == "failed" and f"s3://{bucket[2]}/drives/3/007.bin" in found["reason"]
+    assert "Error" not in found["reason"] and "_" not in found["reason"], found["reason"]
 
 
 def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
