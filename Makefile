@@ -31,7 +31,7 @@ images: setup  ## Build every image, without Docker, into var/images.
 	@$(PY) -m scripts.images
 
 cluster-tools: setup  ## Build the Kubernetes that tests run on, and the images they run there.
-	@for tool in node probe minio kubernetes coredns jobset trainer mpi-operator kwok kube-router helm mpich openmpi mpi-base; \
+	@for tool in node probe minio kubernetes coredns jobset trainer kueue mpi-operator kwok kube-router helm mpich openmpi mpi-base; \
 		do scripts/tools/$$tool >/dev/null || exit 1; done
 	@$(PY) -m scripts.images --only server --only noop --only python --only sumo --only litert >/dev/null
 

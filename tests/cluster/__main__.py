@@ -28,6 +28,7 @@ def main() -> int:
         options.add_argument("--jobset", action="store_true", help="with JobSet")
         options.add_argument("--trainer", action="store_true", help="with JobSet and Kubeflow Trainer")
         options.add_argument("--mpi-operator", action="store_true", help="with the MPI operator")
+        options.add_argument("--kueue", action="store_true", help="with JobSet and Kueue")
         options.add_argument("--kwok", type=int, default=0, metavar="N", help="with N played nodes")
         options.add_argument("--image", type=Path, action="append", default=[], metavar="TAR", help="give it images")
     verbs.add_parser("status", help="say which there are")
@@ -57,6 +58,8 @@ def hold(asked: argparse.Namespace) -> int:
             cluster.trainer()
         if asked.mpi_operator:
             cluster.mpi_operator()
+        if asked.kueue:
+            cluster.kueue()
         if asked.kwok:
             cluster.kwok(asked.kwok)
         cluster.say(ready=True, held=True)

@@ -137,6 +137,12 @@ class Cluster(Client):
         self.install("mpi-operator", self._install_mpi_operator)
         self.rolled_out("mpi-operator", "mpi-operator")
 
+    def kueue(self) -> None:
+        """See to it that Kueue runs and answers, and JobSet, which it knows. Nobody takes it away again."""
+        self.jobset()
+        self.install("kueue", self._install_kueue)
+        self.until(lambda: self._takes(operators.flavor("asked")), "Kueue's webhooks answer")
+
     def kwok(self, count: int, *, lasting: bool = False) -> None:
         """See to it that there are this many played nodes at least, all ready; see `kwok.stages` for ``lasting``."""
         self.install("kwok", lambda: self._install_kwok(lasting))
@@ -189,6 +195,11 @@ class Cluster(Client):
     def _install_mpi_operator(self) -> None:
         self.nodes[0].import_image(tools.mpi_operator_image())
         self._customise(operators.mpi_operator(self._fresh("mpi-operator")))
+
+    def _install_kueue(self) -> None:
+        self.nodes[0].import_image(tools.kueue_image())
+        self._customise(operators.kueue(self._fresh("kueue")))
+        self.rolled_out("kueue-system", "kueue-controller-manager")
 
     def _install_kwok(self, lasting: bool) -> None:
         settings = self.folder / "kwok.yaml"

@@ -1,4 +1,4 @@
-"""What is installed in a cluster: CoreDNS and three operators, from their own manifests with our images."""
+"""What is installed in a cluster: CoreDNS, and operators from their own manifests with our images."""
 
 import json
 import shutil
@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.cluster.network import Network
-from tests.cluster.tools import COREDNS, JOBSET, MPI_OPERATOR, TRAINER, tool
+from tests.cluster.tools import COREDNS, JOBSET, KUEUE, MPI_OPERATOR, TRAINER, tool
 
 JOBSETS = "jobset.x-k8s.io/v1alpha2"
+QUEUES = "kueue.x-k8s.io/v1beta2"
+#: Whose objects Kueue is asked about: its own, Jobs and JobSets.
+HOOKED = frozenset({"kueue.x-k8s.io", "batch", "jobset.x-k8s.io"})
 #: Where they live, so that the other nodes need not have their images and may be stopped.
 HOME = {"kubernetes.io/hostname": "node-0"}
 #: How long a probe bears a busy machine: who is slow there is not ill.
@@ -25,6 +30,12 @@ QUICK = (
         for what, value in PATIENT.items()
     ),
 )
+#: What they ask for on a small machine.
+LITTLE = {
+    "op": "replace",
+    "path": f"{CONTAINER}/resources/requests",
+    "value": {"cpu": "10m", "memory": "64Mi"},
+}
 COREFILE = """.:53 {
     errors
     health
@@ -105,9 +116,7 @@ def jobset(folder: Path) -> Path:
     source = tool("source", "jobset", "sigs.k8s.io/jobset")
     shutil.copytree(source / "config", folder / "config", copy_function=copied)
     image = "us-central1-docker.pkg.dev/k8s-staging-images/jobset/jobset"
-    requests = {"op": "replace", "path": f"{CONTAINER}/resources/requests"}
-    small = requests | {"value": {"cpu": "10m", "memory": "64Mi"}}
-    return customised(folder, "config/default", image, JOBSET, [*QUICK, small])
+    return customised(folder, "config/default", image, JOBSET, [*QUICK, LITTLE])
 
 
 def trainer(folder: Path) -> Path:
@@ -126,6 +135,38 @@ def mpi_operator(folder: Path) -> Path:
     source = tool("source", "mpi-operator", "github.com/kubeflow/mpi-operator")
     shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
     return customised(folder, "manifests/overlays/standalone", "mpioperator/mpi-operator", MPI_OPERATOR, [])
+
+
+def kueue(folder: Path) -> Path:
+    """Write Kueue's own manifests, with our image: for Jobs and JobSets, and of those only for what names a queue.
+
+    Pods and all the rest start without asking it. It adds nothing to the cluster's API that it would have to answer
+    for itself: while one does not, no namespace can be deleted.
+    """
+    source = tool("source", "kueue", "sigs.k8s.io/kueue")
+    shutil.copytree(source / "config", folder / "config", copy_function=copied)
+    components = folder / "config" / "components"
+    settings = components / "manager" / "controller_manager_config.yaml"
+    told = yaml.safe_load(settings.read_text())
+    told["integrations"] = {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}
+    settings.write_text(yaml.safe_dump(told | {"featureGates": {"VisibilityOnDemand": False}}))
+    listed = components / "visibility" / "kustomization.yaml"
+    lines = listed.read_text().splitlines(keepends=True)
+    listed.write_text("".join(line for line in lines if "apiservice" not in line))
+    hooked = components / "webhook" / "manifests.yaml"
+    hooks = list(yaml.safe_load_all(hooked.read_text()))
+    for one in hooks:
+        one["webhooks"] = [hook for hook in one["webhooks"] if hook["rules"][0]["apiGroups"][0] in HOOKED]
+    hooked.write_text(yaml.safe_dump_all(hooks))
+    patched = hooked.with_name("kustomization.yaml")
+    patched.write_text(patched.read_text().partition("\npatches:")[0] + "\n")  # they are of hooks that are not there
+    image = "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue"
+    return customised(folder, "config/default", image, KUEUE, [*QUICK, LITTLE])
+
+
+def flavor(name: str) -> dict[str, Any]:
+    """Return what a queue's quota is of: any node."""
+    return {"apiVersion": QUEUES, "kind": "ResourceFlavor", "metadata": {"name": name}}
 
 
 def training_runtime(name: str) -> dict[str, Any]:

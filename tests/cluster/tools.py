@@ -16,6 +16,7 @@ COREDNS = "windtunnel.local/coredns:v1.13.1"
 JOBSET = "windtunnel.local/jobset:v0.11.1"
 TRAINER = "windtunnel.local/trainer:v2.2.0"
 MPI_OPERATOR = "windtunnel.local/mpi-operator:v0.7.0"
+KUEUE = "windtunnel.local/kueue:v0.16.2"
 #: A shell, and a program that serves, gets and resolves: what the tests of the cluster itself run.
 PROBE = "windtunnel.local/probe:1"
 
@@ -63,6 +64,11 @@ def mpi_operator_image() -> Path:
     """Return an archive of the MPI operator."""
     built = tool("mpi-operator")
     return image("image", MPI_OPERATOR, built, {"manager": built}, entry=["/manager"], user="65532:65532")
+
+
+def kueue_image() -> Path:
+    """Return an archive of Kueue's controller."""
+    return image("image", KUEUE, tool("kueue"), {"manager": tool("kueue")}, entry=["/manager"], user="65532:65532")
 
 
 def image(
