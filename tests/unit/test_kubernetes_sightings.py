@@ -349,13 +349,37 @@ def test_workers_of_mpi_that_fail_before_anybody_leads_are_the_end() -> None:
     assert sighting(begun, [failed], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, "who leads will tell"
 
 
+def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
+    """Return what is told of a suspended launch whose place in the cluster's queue has these conditions."""
+    named = [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions]
+    workload = msgspec.convert({"status": {"conditions": named}}, Workload)
+    labels = {"windtunnel/launch": "a"} | ({"kueue.x-k8s.io/queue-name": "q"} if label else {})
+    held = msgspec.convert({"metadata": {"labels": labels}, "spec": {"suspend": True}}, Owner)
+    found = sighting(held, workloads=[workload], now=NOW, patience=PATIENCE)
+    assert found.phase is Phase.SUSPENDED and len({one.key for one in found.notes}) == len(found.notes)
+    return [one.words for one in found.notes]
+
+
 def test_the_clusters_own_queue_says_what_it_waits_for() -> None:
-    condition = {"type": "QuotaReserved", "status": "False", "message": "couldn't assign flavors to pod set w"}
-    workload = msgspec.convert({"status": {"conditions": [condition]}}, Workload)
-    found = sighting(owner(suspend=True), workloads=[workload], now=NOW, patience=PATIENCE)
-    assert [one.words for one in found.notes] == [
-        "It waits in the cluster's own queue: couldn't assign flavors to pod set w."
-    ]
+    lacks = ("QuotaReserved", "False", "Pending", "couldn't assign flavors to pod set w")
+    assert waiting(True, lacks) == ["It waits in the cluster's own queue: couldn't assign flavors to pod set w."]
+    [told] = waiting(True, ("QuotaReserved", "False", "Inadmissible", "LocalQueue q doesn't exist"))
+    assert told.startswith("The cluster's own queue does not let it in: LocalQueue q doesn't exist.")
+
+
+def test_who_is_not_first_in_line_waits_for_its_turn_and_not_for_somebody_to_resume_it() -> None:
+    assert waiting(True) == ["It waits in the cluster's own queue until its turn comes."]
+    assert waiting(False) == ["It is suspended in the cluster. It goes on once somebody resumes it."]
+
+
+def test_whose_place_the_queue_took_away_is_told_that_once_and_then_what_it_waits_for() -> None:
+    taken = ("Evicted", "True", "Preempted", "Preempted to accommodate a workload")
+    words = "The cluster's own queue took its place away (Preempted to accommodate a workload)."
+    [told] = waiting(True, ("QuotaReserved", "False", "Pending", taken[3]), taken)
+    assert told.startswith(words)
+    told, then = waiting(True, ("QuotaReserved", "False", "Pending", "no room"), taken)
+    assert told.startswith(words) and then == "It waits in the cluster's own queue: no room."
+    assert waiting(True, ("QuotaReserved", "False", "Pending", "no room"), ("Evicted", "False", "", "")) == [then]
 
 
 @pytest.mark.parametrize(

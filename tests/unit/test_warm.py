@@ -105,6 +105,16 @@ def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
     assert not reserve.given, "what is gone need not be remembered"
 
 
+def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_wants_more() -> None:
+    wishes = wanted()
+    (digest,) = wishes
+    there = [replace(one("a", digest), queued=True)]
+    reserve = warm.Reserve()
+    reserve.fill(planned(there, wishes), wishes, there)
+    assert reserve.take(noop(workers=2)) is None
+    assert reserve.take(noop(workers=1)) is not None
+
+
 @pytest.mark.parametrize(
     "others",
     [{"images": {"tag": "newer"}}, {"drivers_url": "http://elsewhere"}, {"seats": 2}, {"node_selector": {"pool": "b"}}],

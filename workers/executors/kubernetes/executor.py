@@ -36,6 +36,7 @@ from workers.executors.kubernetes.objects import (
     NAMESPACE,
     PARTS,
     POD,
+    QUEUE,
     SECRET,
     SIMULATION,
     TOKEN_HASH,
@@ -318,6 +319,8 @@ class KubernetesExecutor:
             return
         if kind not in (JOBSET, JOB) or len(owner.spec.replicated_jobs) > 1 or owner.metadata.annotations.get(GANG):
             raise Unsupported("A gang keeps its width: its replicas know each other by number. Submit it anew.")
+        if QUEUE in owner.metadata.labels:  # more pods of its job would be none of the queue's, fewer a quota unused
+            raise Unsupported("The cluster's own queue knows it by its width, which it keeps. Submit it anew.")
         pods = max(1, math.ceil(workers / self._options.seats))
         here, name = owner.metadata.namespace, owner.metadata.name
         child = name if kind is JOB else f"{name}-{REPLICATED}-0"

@@ -16,6 +16,8 @@ WORKERS, CPU, MEMORY, GANG = "windtunnel/workers", "windtunnel/cpu", "windtunnel
 WARM, TOKEN_HASH = "windtunnel/warm", "windtunnel/token-hash"
 SIMULATION, ATTEMPT = "windtunnel/simulation", "windtunnel/attempt"
 INDEX = "batch.kubernetes.io/job-completion-index"
+#: Kueue's label of what waits in a queue; it puts it on by itself where a namespace has a queue for all.
+QUEUE = "kueue.x-k8s.io/queue-name"
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 

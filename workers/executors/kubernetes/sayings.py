@@ -77,6 +77,9 @@ SAYINGS: Mapping[str, Saying] = {
     "FailedCreate": S("The cluster could not make a pod: {said}. It is tried again."),
     # the whole launch
     "queued": S("It waits in the cluster's own queue: {said}."),
+    "turn": S("It waits in the cluster's own queue until its turn comes."),
+    "closed": S("The cluster's own queue does not let it in: {said}. Name another, or have it opened."),
+    "displaced": S("The cluster's own queue took its place away ({said}). It goes on once it is let in again."),
     "suspended": S("It is suspended in the cluster. It goes on once somebody resumes it."),
     "DeadlineExceeded": S("It took longer than it was given, and the cluster ended it."),
 }

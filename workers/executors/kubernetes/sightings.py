@@ -7,7 +7,16 @@ from signal import Signals
 from core.domain.launches import Note, Phase, Sighting
 from workers.executors.kubernetes.manifests.job import HOPELESS
 from workers.executors.kubernetes.manifests.pods import PART
-from workers.executors.kubernetes.objects import LONG_AGO, ContainerStatus, Event, Owner, Pod, Terminated, Workload
+from workers.executors.kubernetes.objects import (
+    LONG_AGO,
+    QUEUE,
+    ContainerStatus,
+    Event,
+    Owner,
+    Pod,
+    Terminated,
+    Workload,
+)
 from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
 
 #: Conditions by which the four kinds of owners say how they ended.
@@ -21,6 +30,8 @@ BARREN = 45.0
 SPEAKERS = {COURIER: "its courier", PROGRAM: "its program"}
 #: What controllers call it when they cannot make a pod; the last is the MPI operator's.
 _UNMADE = ("FailedCreate", "FailedCreatePod", "JobCreationFailed", "PodCreationFailed", "MPIJobFailed")
+#: Conditions of a launch in the cluster's queue that is not let in, or not let go yet.
+_WAITS = frozenset({("QuotaReserved", "False"), ("Admitted", "False")})
 #: Why a pod lies in state Failed, where no container of it is to blame.
 _LOST = ("Evicted", "NodeLost", "Terminated", "NodeShutdown", "OutOfcpu", "OutOfmemory", "UnexpectedAdmissionError")
 
@@ -77,8 +88,7 @@ def sighting(
         stuck += patient.total_seconds() > patience and any(SAYINGS[fact].lasting for fact, _ in facts)
         notes.update((one.key, one) for _, one in facts)
     if phase is Phase.SUSPENDED:
-        one = held(workloads)
-        notes[one.key] = one
+        notes.update((one.key, one) for one in held(owner, workloads))
     barred = False
     for event in events:
         for fact, one in complaint(event):
@@ -252,13 +262,20 @@ def complaint(event: Event) -> Iterator[tuple[str, Note]]:
         yield reason, note(reason, said=said)
 
 
-def held(workloads: Iterable[Workload]) -> Note:
-    """Say why a launch is suspended: by the cluster's queue, or by somebody."""
-    for workload in workloads:
-        for condition in workload.status.conditions or ():
-            if condition.type in ("QuotaReserved", "Admitted") and condition.status == "False":
-                return note("queued", said=condition.message or "")
-    return note("suspended")
+def held(owner: Owner, workloads: Iterable[Workload]) -> Iterator[Note]:
+    """Yield why a launch is suspended: by the cluster's queue, which may have let it in before, or by somebody.
+
+    The queue looks at whoever is first in line, and says nothing of the others.
+    """
+    known = [one for workload in workloads for one in workload.status.conditions or ()]
+    taken = next((one.message or "" for one in known if (one.type, one.status) == ("Evicted", "True")), None)
+    if taken is not None:
+        yield note("displaced", said=taken)
+    waits = next((one for one in known if (one.type, one.status) in _WAITS and one.message != taken), None)
+    if waits is not None:
+        yield note("closed" if waits.reason == "Inadmissible" else "queued", said=waits.message or "")
+    elif taken is None:
+        yield note("turn" if QUEUE in owner.metadata.labels else "suspended")
 
 
 def grouped(events: Iterable[Event], names: Mapping[str, str]) -> dict[str, list[Event]]:

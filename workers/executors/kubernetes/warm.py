@@ -14,7 +14,7 @@ from datasets.catalogue import datasets
 from runtimes import catalogue
 from workers.executors.base import Waiting
 from workers.executors.kubernetes import manifests
-from workers.executors.kubernetes.objects import LONG_AGO, TOKEN_HASH, WARM, Kind, Owner
+from workers.executors.kubernetes.objects import LONG_AGO, QUEUE, TOKEN_HASH, WARM, Kind, Owner
 from workers.executors.kubernetes.options import Options
 from workers.executors.kubernetes.sightings import phase_of
 
@@ -53,7 +53,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What waits in the cluster."""
+    """What waits in the cluster. ``queued``: its own queue knows it by its width, which it keeps."""
 
     id: str
     digest: str
@@ -62,6 +62,7 @@ class Seen:
     namespace: str
     made: datetime
     phase: Phase
+    queued: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ def seen(owners: Iterable[tuple[Kind, Owner]]) -> list[Seen]:
             owner.metadata.namespace,
             owner.metadata.creation_timestamp or LONG_AGO,
             phase_of(owner),
+            QUEUE in owner.metadata.labels,
         )
         for kind, owner in owners
         if WARM in owner.metadata.labels and owner.metadata.deletion_timestamp is None
@@ -158,13 +160,13 @@ class Reserve:
     """What may be given out, and what was: for one thread."""
 
     def __init__(self) -> None:
-        self._fits: dict[Fit, str] = {}
+        self._fits: dict[Fit, Wish] = {}
         self._ready: list[Seen] = []
         self.given: dict[str, Seen] = {}
 
     def fill(self, plan: Plan, wanted: Mapping[str, Wish], there: Sequence[Seen]) -> None:
         """Take note of what waits by now; what was given out and is gone need not be remembered."""
-        self._fits = {wish.fit: digest for digest, wish in wanted.items()}
+        self._fits = {wish.fit: wish for wish in wanted.values()}
         self._ready = list(plan.ready)
         still = {one.id for one in there}
         self.given = {id: one for id, one in self.given.items() if id in still}
@@ -172,8 +174,11 @@ class Reserve:
     def take(self, launch: Launch) -> Waiting | None:
         """Give out what waits for just such a launch."""
         fit = fit_of(launch)
-        digest = self._fits.get(fit) if fit is not None else None
-        one = next((one for one in self._ready if one.digest == digest), None)
+        wish = self._fits.get(fit) if fit is not None else None
+        if wish is None:
+            return None
+        wider = launch.workers > wish.launch.workers
+        one = next((one for one in self._ready if one.digest == wish.digest and not (wider and one.queued)), None)
         if one is None:
             return None
         self._ready.remove(one)

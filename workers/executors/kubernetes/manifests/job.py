@@ -6,6 +6,7 @@ from typing import Any
 from core.domain.launches import Launch
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import pods
+from workers.executors.kubernetes.objects import QUEUE
 from workers.executors.kubernetes.options import Options
 
 Object = dict[str, Any]
@@ -31,7 +32,7 @@ def job(launch: Launch, options: Options) -> Object:
 
 def metadata(launch: Launch, options: Options) -> Object:
     """Return an owner's name and labels, with the queue it waits in where a site runs one."""
-    queue = {"kueue.x-k8s.io/queue-name": launch.placement.queue} if launch.placement.queue else {}
+    queue = {QUEUE: launch.placement.queue} if launch.placement.queue else {}
     return {"name": names.owner(launch.id), "labels": pods.labels(launch, options) | queue}
 
 
