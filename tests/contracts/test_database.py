@@ -101,7 +101,9 @@ def test_there_is_no_way_back_from_an_end(queued: Database) -> None:
 
 
 def test_a_reason_is_kept_whatever_a_model_wrote_in_it(queued: Database) -> None:
-    queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="it said \0: \x1b[1m ü"))
+    queued.write(
+        lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="it said \0: \x1b[1m ü")
+    )
     with queued.read() as c:
         assert simulations.find(c, "s1").reason == "it said \ufffd: \x1b[1m ü"
 

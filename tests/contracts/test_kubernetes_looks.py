@@ -90,10 +90,20 @@ def test_launches_that_start_cost_one_question_about_pods_and_one_about_warnings
     cluster.lists["jobsets"] = [jobset(f"a{number}", ready=0) for number in range(200)]
     cluster.executor.observe([f"a{number}" for number in range(200)])
     asked = [path for _, path, _, _ in cluster.server.asked if "/pods?" in path]
-    assert len(asked) == 1 and asked[0].count("%2C") == 49
+    assert len(asked) == 1 and asked[0].count("%2C") == 50
     assert sorted(cluster.asked()) == ["events", "jobsets", "pods"]
     cluster.executor.observe(["a1"])
     assert set(cluster.asked()) <= {"jobsets"}, "at once, nobody looks at pods again"
+
+
+def test_every_list_is_of_this_installations_objects_alone(cluster: Cluster) -> None:
+    cluster.lists["jobsets"] = [jobset("a", ready=0)]
+    cluster.executor.observe(["a"])
+    cluster.executor.strays([])
+    cluster.executor.cancel("b")
+    asked = [path for verb, path, _, _ in cluster.server.asked if verb == "GET" and "labelSelector" in path]
+    assert {path.partition("?")[0].rpartition("/")[2] for path in asked} >= {"jobsets", "pods", "networkpolicies"}
+    assert [path for path in asked if "windtunnel%2Finstallation%3Dwindtunnel" not in path] == []
 
 
 def test_all_pods_of_an_mpijob_that_failed_are_looked_at(cluster: Cluster) -> None:

@@ -53,6 +53,7 @@ class Look:
 
     def __init__(self, client: Client, options: Options, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._options, self._clock = client, options, clock
+        self._ours = f"{INSTALLATION}={options.installation}"
         self._served: Served | None = None
         self._groups: Mapping[str, str] = {}
         self._until = float("-inf")
@@ -100,7 +101,7 @@ class Look:
         ``recent``: as it is now. Else as the API server's cache has it, which costs the cluster next to nothing.
         ``label``: only those that carry it.
         """
-        query = {"labelSelector": f"{INSTALLATION}={self._options.installation}" + (f",{label}" if label else "")}
+        query = {"labelSelector": self._ours + (f",{label}" if label else "")}
         if not recent:
             query["resourceVersion"] = "0"
         found: dict[str, tuple[Kind, Owner]] = {}
@@ -138,7 +139,7 @@ class Look:
 
     def places(self, id: str) -> set[tuple[Kind, str]]:
         """Return what there is of a launch at this moment, owners and policies, and in which namespaces."""
-        query = {"labelSelector": f"{LAUNCH}={label(id)}"}
+        query = {"labelSelector": f"{self._ours},{LAUNCH}={label(id)}"}
         found = {(POLICY, one.metadata.namespace) for one in self.ask(POLICY, Plains, **query).items}
         for kind in self.kinds():
             found |= {(kind, one.metadata.namespace) for one in self._owners(self.ask(kind, Owners, **query))}
@@ -146,12 +147,13 @@ class Look:
 
     def policies(self) -> tuple[Plain, ...]:
         """Return the policies of all launches: the first thing that is made of one, and the last that is left."""
-        return self.ask(POLICY, Plains, labelSelector=f"{INSTALLATION}={self._options.installation},{LAUNCH}").items
+        return self.ask(POLICY, Plains, labelSelector=f"{self._ours},{LAUNCH}").items
 
     def pods(self, ids: Sequence[str], *, all: bool = False) -> dict[str, list[Pod]]:
         """Return the pods of a few launches by id: as many as tell what is amiss, or all."""
         found: dict[str, list[Pod]] = {}
-        query = {"labelSelector": f"{LAUNCH} in ({','.join(map(label, ids[:ASKED]))})", "limit": str(ANSWERED)}
+        named = f"{LAUNCH} in ({','.join(map(label, ids[:ASKED]))})"
+        query = {"labelSelector": f"{self._ours},{named}", "limit": str(ANSWERED)}
         while ids:
             answer = self.ask(POD, Pods, **query)
             for pod in answer.items:
