@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from core.errors import UnknownRuntime
+from core.errors import UnknownFormat, UnknownRuntime
 from runtimes import archives
 from runtimes.environments import Environment
 
@@ -120,11 +120,22 @@ def sniff(path: Path, filename: str | None = None) -> str | None:
 def _sniff_zip(path: Path) -> str | None:
     """Tell a zip by the names in it; raise BadArchive if it is not to be unpacked."""
     names = {entry.name for entry in archives.entries(path)}
+    if "model.py" in names:
+        return "python"
     if any(name.rpartition("/")[2] == "saved_model.pb" for name in names):
         return "savedmodel"
-    if {"config.json", "metadata.json"} <= names:
-        return "keras"
-    return "python" if "model.py" in names else None
+    return "keras" if {"config.json", "metadata.json"} <= names else None
+
+
+def unknown(path: Path) -> UnknownFormat:
+    """Return the error for a binary that `sniff` tells nothing of, with what is missing where that can be seen."""
+    with open(path, "rb") as file:
+        if not file.read(4).startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            return UnknownFormat()
+    deeper = [one.name for one in archives.entries(path) if one.name.endswith("/model.py")]
+    if deeper:
+        return UnknownFormat(f"`{deeper[0]}` lies in a folder of the zip: pack what is in the folder, not the folder.")
+    return UnknownFormat("The zip holds neither `model.py` at its top, nor a `saved_model.pb`, nor what a .keras does.")
 
 
 def _is_onnx(head: bytes) -> bool:

@@ -102,7 +102,7 @@ class Models:
         if found is None and taken is not None and len(taken) == 1:
             return next(iter(taken))
         if found is None:
-            raise UnknownFormat()
+            raise catalogue.unknown(path)
         return found
 
     def get(self, ref: str) -> Model:

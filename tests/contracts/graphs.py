@@ -62,6 +62,17 @@ def onnx(width: int = 4, scale: float = 2.0, offset: float = 1.0, *, batch: int 
     return _field(1, 8) + _field(2, "tests") + _field(7, graph) + _field(8, _field(2, 17))
 
 
+def onnx_of(kind: str, inputs: list[str]) -> bytes:
+    """Return an ONNX model of one node, with the observation as its first input."""
+    graph = (
+        _field(1, _node(kind, inputs, "action"))
+        + _field(2, "node")
+        + b"".join(_field(11, _value(name, 4, None)) for name in inputs)
+        + _field(12, _value("action", 4, None))
+    )
+    return _field(1, 8) + _field(2, "tests") + _field(7, graph) + _field(8, _field(2, 17))
+
+
 TFLITE = """
 import importlib.util, struct, sys
 site, width, scale, offset = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])

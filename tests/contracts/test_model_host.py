@@ -233,6 +233,26 @@ def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
     assert said[declared.name] in str(refusal.value)
 
 
+def test_a_graph_that_wants_more_than_the_observation_is_refused(request: pytest.FixtureRequest) -> None:
+    kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("Add", ["observation", "hidden"]))
+    with pytest.raises(faults.WrongAnswer, match=r"2 inputs \(observation, hidden\)"), loaded(kind):
+        pass
+
+
+def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.FixtureRequest) -> None:
+    kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("RandomUniformLike", ["observation"]))
+    drawn: dict[int, set[bytes]] = {}
+    for seeds in ([5, 6, 5], [2**63 - 1, 5, 6]):
+        with loaded(kind) as (host, _):
+            for seed in seeds:
+                host.ready(seed)
+                actions = b"".join(host.act(observations())[0].tobytes() for _ in range(3))
+                drawn.setdefault(seed, set()).add(actions)
+                assert len({actions[at : at + 16] for at in (0, 16, 32)}) == 3
+    assert [len(found) for found in drawn.values()] == [1, 1, 1]
+    assert len(set.union(*drawn.values())) == 3
+
+
 def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
     with started(kind) as process, file_of(b"\x00 no model at all") as model:
         host = frames.Host(process.socket, interface(), batch=1, deadline=20.0)

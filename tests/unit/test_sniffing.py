@@ -12,7 +12,7 @@ import pytest
 
 from core.errors import BadArchive
 from runtimes import archives
-from runtimes.catalogue import sniff
+from runtimes.catalogue import sniff, unknown
 from tests.contracts import graphs
 
 
@@ -108,6 +108,24 @@ def test_every_format_is_told_by_its_bytes_whatever_the_file_is_called(tmp_path:
 )
 def test_what_is_none_of_them_is_none_of_them(tmp_path: Path, content: bytes) -> None:
     assert told(tmp_path, content) is None
+
+
+def test_a_zip_with_a_model_of_the_owners_and_a_graph_it_uses_is_the_owners(tmp_path: Path) -> None:
+    assert told(tmp_path, packed("model.py", "graph/saved_model.pb")) == "python"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (packed("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
+        (packed("policy.onnx"), "neither `model.py` at its top, nor a `saved_model.pb`"),
+        (b"\x7fELF" + bytes(100), "cannot be told from its bytes"),
+    ],
+)
+def test_what_is_none_of_them_is_told_what_is_missing(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    assert words in (unknown(path).detail or "")
 
 
 @pytest.mark.parametrize("name", ["car_street.onnx", "car_street.tflite", "car_street.keras", "idm.py"])

@@ -72,7 +72,7 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
         raise NoAction("the model answered nothing (None)")
     try:
         array = np.asarray(answer, dtype=space.dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise NoAction(f"the model answered {type(answer).__name__}, which is no array of numbers: {error}") from None
     if array.nbytes != count * space.size:
         wanted = space.shape if count == 1 else (count, *space.shape)
@@ -87,16 +87,13 @@ def shown(dtype: str, shape: Sequence[Any]) -> str:
 
 
 def chosen(among: Sequence[T], name: str, what: str, name_of: Callable[[T], str], *, alone: bool = False) -> T:
-    """Return the input or output of this name, or the only one; where it need not be alone, the first."""
+    """Return the input or output of this name, or the first; where it must be ``alone``, there may be no other."""
     if not among:
         raise Misfit(f"the model has no {what}")
-    for one in among:
-        if name_of(one) == name:
-            return one
     if alone and len(among) > 1:
         names = ", ".join(name_of(one) for one in among)
-        raise Misfit(f"the model has {len(among)} {what}s ({names}) and none of them is named `{name}`")
-    return among[0]
+        raise Misfit(f"the model has {len(among)} {what}s ({names}); it is given one, the {name}")
+    return next((one for one in among if name_of(one) == name), among[0])
 
 
 def check_batched(what: str, dtype: str, shape: Sequence[Any], space: Space, verb: str, batch: int) -> None:

@@ -20,6 +20,8 @@ TYPES = {
     "tensor(uint8)": "uint8",
     "tensor(bool)": "bool",
 }
+#: Operators that draw. Their generators are as old as their session, and take its seed where a node has none.
+DRAWN = (b"Random", b"Multinomial", b"Bernoulli")
 
 
 def preload() -> None:
@@ -28,15 +30,18 @@ def preload() -> None:
 
 def load(assignment: Assignment) -> Model:
     """Make a session of the bytes and check its declared input and output."""
+    return OnnxModel(assignment)
+
+
+def _session(source: bytes) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session = ort.InferenceSession(assignment.source, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise Misfit(f"onnxruntime {ort.__version__} does not load the model: {_words(error)}") from None
-    return OnnxModel(session, assignment)
 
 
 def _words(error: Exception) -> str:
@@ -44,9 +49,11 @@ def _words(error: Exception) -> str:
 
 
 class OnnxModel:
-    """Runs a session; the graph has no memory, so there is nothing to forget."""
+    """Runs a session; but for what it draws, a graph has no memory, so there is nothing to forget."""
 
-    def __init__(self, session: Any, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment) -> None:
+        session = _session(assignment.source)
+        self._drawing = assignment.source if any(name in assignment.source for name in DRAWN) else None
         interface = assignment.interface
         entry = chosen(session.get_inputs(), "observation", "input", lambda one: one.name, alone=True)
         exit_ = chosen(session.get_outputs(), "action", "output", lambda one: one.name)
@@ -59,7 +66,9 @@ class OnnxModel:
         self.info: Mapping[str, str | int | float | bool | None] = {"library": f"onnxruntime {ort.__version__}"}
 
     def reset(self, seed: int) -> None:
-        """It has no memory."""
+        if self._drawing is not None:
+            ort.set_seed(seed & 0x7FFFFFFF)
+            self._run = _session(self._drawing).run
 
     def act(self, observations: NDArray[Any]) -> bytes:
         if self._shape is not None:

@@ -2,12 +2,15 @@
 
 import stat
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
 from .base import UNPACKED, Misfit
 
 ENTRIES = 10_000
+#: For how many files and folders a confined model's temporary folder has room.
+FILES = 1000
 PIECE = 1 << 20
 
 
@@ -18,6 +21,8 @@ def is_zip(source: bytes) -> bool:
 
 def unpack(source: bytes, folder: Path, *, most: int = UNPACKED) -> None:
     """Write every file of the zip below the folder; raise Misfit at the first entry that is anything else."""
+    entries: list[zipfile.ZipInfo] = []
+    done = 0
     try:
         with zipfile.ZipFile(BytesIO(source)) as archive:
             entries = archive.infolist()
@@ -26,6 +31,7 @@ def unpack(source: bytes, folder: Path, *, most: int = UNPACKED) -> None:
             left = most
             for entry in entries:
                 target = folder / _safe(entry)
+                done += 1
                 if entry.is_dir():
                     target.mkdir(parents=True, exist_ok=True)
                     continue
@@ -36,8 +42,13 @@ def unpack(source: bytes, folder: Path, *, most: int = UNPACKED) -> None:
                         if left < 0:
                             raise Misfit(f"the zip unpacks to more than {most >> 20} MB")
                         file.write(piece)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-        raise Misfit(f"the zip cannot be unpacked: {type(error).__name__}") from None
+    except OSError as error:
+        raise Misfit(
+            f"the zip cannot be unpacked further than {done - 1:,} of its {len(entries):,} entries: {error.strerror}"
+            f" ({most >> 20} MB and about {FILES:,} files have room)"
+        ) from None
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, zlib.error) as error:
+        raise Misfit(f"the zip cannot be unpacked: {str(error)[:300] or type(error).__name__}") from None
 
 
 def _safe(entry: zipfile.ZipInfo) -> PurePosixPath:
