@@ -220,6 +220,7 @@ def create_drivers() -> "WSGIApplication":
 
 def _settle(name: str) -> None:
     from workers.logs import configure
+    from workers.servers import ask_the_silent
     from workers.supervisor import die_with
 
     # Granian's worker, orphaned, would keep the port. Who its parent is was noted when it was spawned: asking now would
@@ -228,6 +229,7 @@ def _settle(name: str) -> None:
     if parent is not None and parent.pid is not None:
         die_with(parent.pid)
     configure(name, Settings.from_env(os.environ).log_level)
+    ask_the_silent()
 
 
 def dispatch(settings: Settings) -> int:

@@ -263,6 +263,19 @@ def test_hundreds_that_send_nothing_shut_nobody_else_out(api: Api) -> None:
 # -- processes that die
 
 
+def test_the_kernel_asks_now_and_then_whether_a_silent_client_is_still_there(api: Api) -> None:
+    def timer(port: int) -> str:
+        """Say which timer the kernel runs for the server's end of a connection; 02 is keepalive (proc(5))."""
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, ours, theirs, state, _, timer, *_ = line.split()
+            if state == "01" and (ours[-4:], theirs[-4:]) == (f"{api.port:04X}", f"{port:04X}"):
+                return timer[:2]
+        return "none"
+
+    with socket.create_connection(("127.0.0.1", api.port)) as line:
+        until(lambda: timer(line.getsockname()[1]) == "02", 30.0, "nobody asks")
+
+
 def test_kill_9_at_any_moment_loses_and_doubles_nothing(found: Found) -> None:
     chance = random.Random(7)
     data = noise(2_000_000)
