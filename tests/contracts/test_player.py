@@ -51,7 +51,7 @@ DEEDS = {
     "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
     "answers infinity": ("return [0, 0, 0, float('inf')]", "invalid", "the action is not finite"),
     "answers too little": ("return np.zeros(3)", "invalid", "the model answered an array of shape (3,), not (4,)"),
-    "answers too much for a float": ("return [10**400, 0, 0, 0]", "invalid", "the model answered list, which is no array"),
+    "answers too much": ("return [10**400, 0, 0, 0]", "invalid", "the model answered list, which is no array"),
     "answers words": ("return 'left'", "invalid", "the model answered str"),
     "answers nothing": ("return None", "invalid", "the model answered nothing (None)"),
     "eats memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
@@ -323,7 +323,7 @@ def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(co
         ({"model.py": "", "../evil": ""}, "an entry whose name leads out of its folder"),
         ({"model.py": "x" * (60 << 20)}, "the zip unpacks to more than 48 MB"),
         ({"model.py": "", "damaged.txt": "DAMAGED"}, "cannot be unpacked: Bad CRC-32 for file 'damaged.txt'"),
-        ({"model.py": "", **{f"parts/{at}": "" for at in range(1200)}}, "of its 1,201 entries: No space left on device (48 MB"),
+        ({"model.py": "", **{f"parts/{at}": "" for at in range(1200)}}, "its 1,201 entries: No space left on device"),
     ],
 )
 def test_a_zip_that_is_no_model_is_refused_by_its_host(files: dict[str, str], words: str) -> None:
