@@ -333,6 +333,25 @@ def test_a_program_of_mpi_has_its_exit_only_while_its_workers_are_those_it_began
     assert exit or found.reason in {note("PodTaken").words, note("EvictionByEvictionAPI").words}
 
 
+@pytest.mark.parametrize(
+    ("pods", "exit"),
+    [
+        ([of("lead", 10), of("replica", 12), of("replica", 12)], 0),
+        ([of("replica", 12), of("replica", 12)], 0),  # it was seen so late that who led has been swept up
+        ([of("lead", 10), of("replica", 12), of("replica", 5)], None),
+        ([of("lead", 10), of("replica", 12)], None),
+    ],
+)
+def test_a_program_of_mpi_that_lost_a_worker_has_not_done_well_though_mpirun_says_so(
+    pods: list[Pod], exit: int | None
+) -> None:
+    done = mpijob(("Succeeded", "True"))
+    assert not settled(done)
+    found = sighting(done, pods, now=NOW, patience=PATIENCE)
+    assert (found.phase, found.exit) == (Phase.ENDED, exit)
+    assert found.reason == (None if exit == 0 else note("PodTaken").words)
+
+
 def test_a_program_of_mpi_that_took_too_long_was_ended_and_not_taken() -> None:
     workers = [of("replica", 12), of("replica", 12)]  # who led was deleted for it
     found = sighting(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)

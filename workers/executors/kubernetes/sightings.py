@@ -60,7 +60,7 @@ def _whole(owner: Owner) -> bool:
 
 def settled(owner: Owner) -> bool:
     """Tell whether nothing more need be asked about it."""
-    return phase_of(owner) is Phase.RUNNING or owner.has(*DONE) is not None
+    return phase_of(owner) is Phase.RUNNING or (owner.has(*DONE) is not None and not owner.spec.mpi_replica_specs)
 
 
 def sighting(
@@ -117,12 +117,12 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     Of one of which a pod was taken away there is no exit: nobody knows how it would have ended.
     """
     id = owner.metadata.launch
-    if owner.has(*DONE):
+    condition = owner.has(*DONE, *BROKEN)
+    bereft = condition is not None and _bereft(owner, pods)
+    if owner.has(*DONE) and not bereft:
         return Sighting(id=id, phase=Phase.ENDED, exit=0)
-    condition = owner.has(*BROKEN)
     failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_made)
     notes = {one.key: one for pod in failed for _, one in obstacles(pod)}
-    bereft = condition is not None and _bereft(owner, pods)
     exit, words, taken = 1, "", bereft or any(_taken(pod) for pod in failed)
     for pod in failed:
         for who, state in _ends(pod):
@@ -171,16 +171,18 @@ def _workers(owner: Owner, pods: Iterable[Pod]) -> list[Pod]:
 def _bereft(owner: Owner, pods: Sequence[Pod]) -> bool:
     """Tell whether the cluster took a pod of an MPIJob, by all that there is of it; what only fails stays.
 
-    Its operator makes a worker anew that is lost, and mpirun fails as it would by a rank. But who leads begins only
-    when all workers are there: one that is younger has taken another's place.
+    Its operator makes a worker anew that is lost, and mpirun fails as it would by a rank, or, as that of Open MPI 5,
+    says that all is well. But who leads begins only when all workers are there: one that is younger has taken
+    another's place.
     """
     if not owner.spec.mpi_replica_specs:
         return False
     workers = _workers(owner, pods)
     led = max((_made(pod) for pod in pods if pod.metadata.labels.get(PART) == "lead"), default=None)
-    if led is None or len(workers) < owner.spec.mpi_replica_specs["Worker"].replicas:
-        return True
-    return any(_made(pod) > led or _taken(pod) for pod in workers)
+    if led is None:
+        return owner.has(*DONE) is None  # one that did well is swept up after a while
+    lacking = len(workers) < owner.spec.mpi_replica_specs["Worker"].replicas
+    return lacking or any(_made(pod) > led or _taken(pod) for pod in workers)
 
 
 def ending(state: Terminated, who: str) -> str:
