@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 DOWNLOADS = 2
 #: Datasets that are registered at once; each takes a core while it hashes.
 REGISTRATIONS = 2
+#: Simulations that are summed up at once. One of millions of tasks takes a minute; most take milliseconds.
+SUMS = 4
 
 
 class Jobs:
@@ -29,8 +31,9 @@ class Jobs:
         self._sandbox = sandbox
         self._downloads = ThreadPoolExecutor(DOWNLOADS, "stage")
         self._registrations = ThreadPoolExecutor(REGISTRATIONS, "register")
+        self._sums = ThreadPoolExecutor(SUMS, "collect")
         self._sweeps = ThreadPoolExecutor(1, "sweep")
-        self._busy: set[str] = set()
+        self._busy: set[tuple[ThreadPoolExecutor, str]] = set()
         self._lock = threading.Lock()
 
     @property
@@ -68,22 +71,25 @@ class Jobs:
     def _beside(self, pool: ThreadPoolExecutor, work: Callable[[str], object], id: str) -> None:
         """Do what may take long beside the other jobs, and not twice at once."""
         with self._lock:
-            if id in self._busy:
+            if (pool, id) in self._busy:
                 return  # the bell rings again while it goes on
-            self._busy.add(id)
-        pool.submit(self._do, work, id)
+            self._busy.add((pool, id))
+        pool.submit(self._do, pool, work, id)
 
-    def _do(self, work: Callable[[str], object], id: str) -> None:
+    def _do(self, pool: ThreadPoolExecutor, work: Callable[[str], object], id: str) -> None:
         try:
             work(id)
         except Exception:
             logger.exception("a job failed; it is rung for again", extra={"job": work.__name__, "id": id})
         finally:
             with self._lock:
-                self._busy.discard(id)
+                self._busy.discard((pool, id))
 
     def collect(self, id: str) -> None:
         """Sum a simulation up and end it."""
+        self._beside(self._sums, self._collect, id)
+
+    def _collect(self, id: str) -> None:
         self._platform.collecting.collect(id)
         self._platform.staging.release(id)
 

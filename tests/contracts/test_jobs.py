@@ -1,0 +1,52 @@
+"""The jobs beside each other: what takes minutes holds up nothing that takes milliseconds."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from core.domain.states import State
+from core.services.collecting import Collecting
+from core.services.results import Results
+from datasets.stores.filesystem import FilesystemStore
+from tests.contracts.test_dispatcher import House
+from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
+from workers.jobs import Jobs
+
+
+class Held(FilesystemStore):
+    """A store that gives the results of one simulation only once it is told to."""
+
+    def __init__(self, root: Path, id: str) -> None:
+        super().__init__(root)
+        self.given = threading.Event()
+        self.asked = threading.Event()
+        self._id = id
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if self._id in key:
+            self.asked.set()
+            assert self.given.wait(60)
+        return super().get(key, start, length)
+
+
+def test_summing_a_large_simulation_up_holds_up_no_other(house: House, tmp_path: Path) -> None:
+    large, small = house.submit(), house.submit(scenarios={"range": [0, 1]})
+    for id in (large, small):
+        house.play(house.launch(id)[1])
+    house.dispatcher.step()  # sees that every task of both has a result
+    platform = house.platform
+    store = Held(tmp_path / "objects", large)
+    reading = Results(platform.database, store, platform.hub)
+    collecting = Collecting(platform.database, store, platform.bell, reading)
+    jobs = Jobs(replace(platform, collecting=collecting), environments_folder=tmp_path, sandbox=None)
+    try:
+        jobs.table["collect"](large)
+        assert store.asked.wait(30)
+        jobs.table["collect"](large)  # the bell rings again while it goes on
+        jobs.table["collect"](small)
+        house.until(lambda: house.state(small) is State.SUCCEEDED)
+        assert house.state(large) is State.RUNNING
+    finally:
+        store.given.set()
+    house.until(lambda: house.state(large) is State.SUCCEEDED)
