@@ -272,7 +272,7 @@ class Simulations:
         def write(c: Connection) -> None:
             row = store.find(c, id)
             if State(row.state) in FINAL:
-                raise IllegalTransition(f"The simulation has {row.state} already; it has no width any more.")
+                raise IllegalTransition(f"The simulation is {row.state} already; it has no width any more.")
             if json.loads(row.spec).get("gang"):
                 raise Unsupported("A gang keeps its size. Cancel it and submit it anew.")
             store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
