@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from core.errors import Invalid, NotFound
+from core.errors import Corrupt, Invalid, NotFound
 from datasets.connections import Connection, check, find
 from datasets.manifest import Entry
 from datasets.stores.base import ObjectStore
@@ -50,7 +50,10 @@ class Sources:
             return iter(())
         kind, _, place = entry.source.partition(":")
         if kind == "store":
-            return self._store.get(place, entry.offset + start, stop - start)
+            try:
+                return self._store.get(place, entry.offset + start, stop - start)
+            except NotFound:  # of which nobody who asks for a file should hear
+                raise Corrupt(f"What is stored of {entry.path} is not there any more. Bring it anew.") from None
         if kind != "s3":
             raise NotFound(f"The file {entry.path} lies nowhere that is known here.")
         name, bucket, key = place.split("/", 2)

@@ -160,6 +160,16 @@ def test_a_file_that_was_damaged_in_the_store_is_never_given_whole(
     assert client.get("/v1/datasets/drives/files/b").data == b"sound"
 
 
+def test_a_file_that_the_store_lost_is_not_said_to_be_none(
+    client: FlaskClient, platform: Platform, register: Register
+) -> None:
+    register("drives", {"a": b"1"})
+    (key,) = platform.store.list("packs/")
+    platform.store.delete(key)
+    lost = problem(client.get("/v1/datasets/drives/files/a"), 500, "corrupt-object")
+    assert key not in lost["detail"]
+
+
 def test_versions_are_compared_line_by_line(client: FlaskClient, register: Register) -> None:
     register("drives", PLAIN)
     register("drives", {"a.txt": b"omega", "b/c.bin": b"0123456789", "new": b"!"})
