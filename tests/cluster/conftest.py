@@ -24,7 +24,11 @@ LENT = os.environ.get("KUBECONFIG", "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a lent cluster is not for, and give each test the time that building takes: it may be first."""
+    """Leave out what a lent cluster is not for, and give each test the time that building takes: it may be first.
+
+    Kueue comes last: once it is there, no Job and no JobSet starts without it.
+    """
+    items.sort(key=lambda item: "queues" in getattr(item, "fixturenames", ()))
     if LENT:
         left_out = [item for item in items if "own_cluster" in getattr(item, "fixturenames", ())]
         items[:] = [item for item in items if item not in left_out]

@@ -331,14 +331,20 @@ def creating(owner: Kind) -> dict[str, list[str]]:
     return {"apiGroups": groups, "apiVersions": ["*"], "operations": operations, "resources": [owner.plural]}
 
 
+def entitled(cluster: Cluster, account: Account, folder: Path) -> Path:
+    """Return a kubeconfig of somebody who may do what an account may, and no more."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": account.token()}
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
 def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant(
     own_cluster: Cluster, opened: Open, owner: Kind, account: Any, namespace: str, tmp_path: Path
 ) -> None:
     ours: Account = account("windtunnel-rights", namespace)
-    path = tmp_path / "kubeconfig"
-    document = yaml.safe_load(own_cluster.kubeconfig.read_text())
-    document["users"][0]["user"] = {"token": ours.token()}
-    path.write_text(yaml.safe_dump(document))
+    path = entitled(own_cluster, ours, tmp_path)
     with pytest.raises(NotGranted, match="may not create networkpolicies"):
         opened(kubeconfig=str(path)).submit(idle())
     with pytest.raises(PermissionError, match=f"may not list {owner.plural}"):

@@ -388,6 +388,7 @@ def test_the_clusters_own_queue_says_what_it_waits_for() -> None:
 
 def test_who_is_not_first_in_line_waits_for_its_turn_and_not_for_somebody_to_resume_it() -> None:
     assert waiting(True) == ["It waits in the cluster's own queue until its turn comes."]
+    assert waiting(True, ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")) == [], "it is just let go"
     assert waiting(False) == ["It is suspended in the cluster. It goes on once somebody resumes it."]
 
 

@@ -276,7 +276,7 @@ def held(owner: Owner, workloads: Iterable[Workload]) -> Iterator[Note]:
     waits = next((one for one in known if (one.type, one.status) in _WAITS and one.message != taken), None)
     if waits is not None:
         yield note("closed" if waits.reason == "Inadmissible" else "queued", said=waits.message or "")
-    elif taken is None:
+    elif taken is None and not any((one.type, one.status) == ("Admitted", "True") for one in known):
         yield note("turn" if QUEUE in owner.metadata.labels else "suspended")
 
 

@@ -1,0 +1,341 @@
+"""Launches in the queues of a real Kueue: they wait and say why, are let in, are thrown out, and go on."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.domain.launches import Launch, Phase, Placement, Sighting
+from core.errors import Unsupported
+from datasets import playing
+from datasets.catalogue import datasets
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import Account
+from tests.cluster.operators import QUEUES, flavor
+from tests.cluster.test_gangs import SUM
+from tests.cluster.test_kubernetes_executor import MADE, Open, entitled
+from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
+from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.contracts.test_executor import MODEL, launch_of, until
+from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.unit.launch_samples import gang
+from workers.executors.kubernetes import KubernetesExecutor, manifests
+from workers.executors.kubernetes.manifests import Served
+from workers.executors.kubernetes.rights import RIGHTS, rules
+
+DOCUMENTS = Path(__file__).parents[2] / "docs"
+#: The name of every LocalQueue here, and the second launch where there are two.
+QUEUE, SECOND = "simulations", "s2x1x0"
+#: What there may be of a launch, with what Kueue makes of it.
+ALL = f"{MADE},workloads.kueue.x-k8s.io"
+#: Seconds that a launch may take from being let go to its end on a busy machine.
+PATIENCE = 150.0
+
+
+class Queues:
+    """Queues of one namespace, all of one quota of pods."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster, self.namespace = cluster, namespace
+        cluster.apply(flavor(namespace))
+
+    def open(self, pods: int, *, name: str = QUEUE, **spec: Any) -> None:
+        """Open a queue for so many pods, or change it."""
+        quota = {"cpu": 100, "memory": "1000Gi", "pods": pods}
+        resources = [{"name": of, "nominalQuota": much} for of, much in quota.items()]
+        flavors = [{"name": self.namespace, "resources": resources}]
+        group = {"coveredResources": list(quota), "flavors": flavors}
+        whole = {"namespaceSelector": {}, "resourceGroups": [group], **spec}
+        local = {"name": name, "namespace": self.namespace}
+        self._cluster.apply(
+            {"apiVersion": QUEUES, "kind": "ClusterQueue", "metadata": {"name": self.namespace}, "spec": whole},
+            {"apiVersion": QUEUES, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": self.namespace}},
+        )
+
+    def left(self) -> list[str]:
+        """Return what there is of launches."""
+        return self._cluster.kubectl("get", ALL, "-n", self.namespace, "-o", "name").split()
+
+    def pods(self, launch: str) -> list[Any]:
+        """Return the pods of a launch."""
+        selector = ("-n", self.namespace, "-l", f"windtunnel/launch={launch}", "-o", "json")
+        found: list[Any] = json.loads(self._cluster.kubectl("get", "pods", *selector))["items"]
+        return found
+
+    def close(self) -> None:
+        """Take them away: whoever still waits there goes, too."""
+        self._cluster.kubectl("delete", "-n", self.namespace, "jobsets,jobs,localqueues", "--all")
+        for kind in ("clusterqueue", "resourceflavor"):
+            self._cluster.kubectl("delete", kind, self.namespace, "--ignore-not-found")
+
+
+@pytest.fixture
+def queues(own_cluster: Cluster, namespace: str) -> Iterator[Queues]:
+    own_cluster.kueue()
+    made = Queues(own_cluster, namespace)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
+    """Offer simulations of so many tasks of a hundredth of a second, each with its launch."""
+    made: list[Drivers] = []
+
+    def offer(launch: str, total: int, *, model: bytes = MODEL, **play: Any) -> Drivers:
+        noop = datasets()["noop"]
+        told = {"definition": dict(noop.definition), "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 10}}
+        folder = tmp_path / launch
+        folder.mkdir()
+        made.append(
+            Drivers(
+                folder,
+                total=total,
+                play=told | play,
+                workers=1,
+                model=model,
+                packed=playing.pack(noop.folder),
+                host=own_cluster.host_address,
+                launched=False,
+            )
+        )
+        made[-1].launch(id=launch)
+        return made[-1]
+
+    yield offer
+    for one in made:
+        one.close()
+
+
+def queued(drivers: Drivers, id: str, queue: str = QUEUE, **changes: Any) -> Launch:
+    """Return a launch of one pod that names a queue."""
+    return launch_of(drivers.url, id=id, workers=1, placement=Placement(queue=queue, **changes))
+
+
+def seen(executor: KubernetesExecutor, id: str, so: Callable[[Sighting], bool]) -> Sighting:
+    """Look until it is so."""
+    found: list[Sighting] = []
+
+    def look() -> bool:
+        found[:] = executor.observe([id]).values()
+        return bool(found) and so(found[0])
+
+    try:
+        until(look, PATIENCE)
+    except AssertionError:
+        raise AssertionError(f"what was seen last: {found}") from None
+    return found[0]
+
+
+def waits(words: str) -> Callable[[Sighting], bool]:
+    """Tell whether a launch is held, and these words say so."""
+    return lambda one: one.phase is Phase.SUSPENDED and any(words in note.words for note in one.notes)
+
+
+def runs(one: Sighting) -> bool:
+    return one.phase is Phase.RUNNING
+
+
+def over(drivers: Drivers) -> Callable[[Sighting], bool]:
+    """Do what a dispatcher does in a pass, and tell whether the launch has ended."""
+
+    def ended(one: Sighting) -> bool:
+        drivers.settle()
+        return one.phase is Phase.ENDED
+
+    return ended
+
+
+def whole(drivers: Drivers, total: int) -> None:
+    """See that each task has one result, and a good one."""
+    assert [one["status"] for one in drivers.results()] == ["ok"] * total
+
+
+def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jobset: bool) -> None:
+    """Submit a launch; as an Indexed Job of its own where there is said to be no JobSet."""
+    if jobset:
+        executor.submit(launch)
+    else:
+        cluster.apply(*reversed(manifests.of(launch, executor._options, Served(jobset=False, kueue=True))))
+
+
+def test_the_queues_that_the_documentation_shows_are_taken(own_cluster: Cluster, queues: Queues) -> None:
+    text = (DOCUMENTS / "gangs.md").read_text()
+    shown = [one for part in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(part.split("```")[0])]
+    for one in shown:
+        if one["metadata"].get("namespace"):
+            one["metadata"]["namespace"] = queues.namespace
+    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": shown})
+    said = own_cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", given=document)
+    assert said.count("created (server dry run)") == 3
+
+
+@pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
+def test_what_finds_no_room_says_so_and_runs_once_another_has_ended(
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], jobset: bool
+) -> None:
+    queues.open(pods=1)
+    executor, first, second = opened(), simulated(LAUNCH, 100_000), simulated(SECOND, 200)
+    submit(executor, own_cluster, queued(first, LAUNCH), jobset=jobset)
+    seen(executor, LAUNCH, runs)
+    submit(executor, own_cluster, queued(second, SECOND), jobset=jobset)
+    told = seen(executor, SECOND, waits("quota for pods"))
+    assert not told.hopeless and not queues.pods(SECOND)
+    first.cancel()
+    seen(executor, LAUNCH, over(first))
+    executor.cancel(LAUNCH)
+    assert seen(executor, SECOND, over(second)).exit == 0
+    whole(second, 200)
+    executor.cancel(SECOND)
+    own_cluster.until(lambda: not queues.left(), "nothing of both is left")
+
+
+def test_whoever_waits_behind_another_is_never_told_that_somebody_must_resume_it(
+    opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+) -> None:
+    queues.open(pods=0, queueingStrategy="StrictFIFO")
+    executor, drivers = opened(), simulated(LAUNCH, 10)
+    for id in (LAUNCH, SECOND):
+        executor.submit(queued(drivers, id))
+    told: set[str] = set()
+
+    def both() -> bool:
+        found = executor.observe([LAUNCH, SECOND])
+        told.update(note.words for one in found.values() for note in one.notes)
+        return any("quota for pods" in words for words in told)
+
+    until(both, PATIENCE)
+    seen(executor, SECOND, waits("until its turn comes"))
+    assert not [words for words in told if "somebody" in words], told
+    for id in (LAUNCH, SECOND):
+        executor.cancel(id)
+
+
+def test_a_queue_that_is_not_there_is_named_with_no_more_rights_than_the_table_gives(
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], account: Any, tmp_path: Path
+) -> None:
+    ours: Account = account(f"rights{queues.namespace[-7:]}", "platform")
+    role = {"kind": "ClusterRole", "metadata": {"name": queues.namespace}, "rules": rules(RIGHTS)}
+    own_cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", **role})
+    ours.bind(queues.namespace)
+    executor = opened(kubeconfig=str(entitled(own_cluster, ours, tmp_path)))
+    own_cluster.until(lambda: allowed(executor), "the role is known")
+    drivers = simulated(LAUNCH, 100)
+    executor.submit(queued(drivers, LAUNCH, "nowhere"))
+    told = seen(executor, LAUNCH, waits("LocalQueue nowhere doesn't exist"))
+    assert not told.hopeless, "somebody may make it"
+    assert executor.strays([]) == [LAUNCH] and executor.strays([LAUNCH]) == []
+    executor.cancel(LAUNCH)
+    own_cluster.until(lambda: not queues.left(), "nothing of it is left")
+    assert executor.strays([]) == []
+
+
+def allowed(executor: KubernetesExecutor) -> bool:
+    try:
+        return executor.observe(["nobody"]) == {}
+    except PermissionError:  # the API server learns of a role within a moment
+        return False
+
+
+def test_a_gang_is_let_in_whole_or_not_at_all(
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+) -> None:
+    queues.open(pods=2)
+    executor, drivers = opened(), simulated(LAUNCH, 2, model=SUM.encode(), definition={}, params={})
+    executor.submit(together(drivers))
+    told = seen(executor, LAUNCH, waits("quota for pods"))
+    assert not queues.pods(LAUNCH), told
+    queues.open(pods=3)
+    assert seen(executor, LAUNCH, over(drivers)).exit == 0
+    assert [one["metrics"] for one in drivers.results()] == [{"sum": 1, "peers": 2}] * 2
+    executor.cancel(LAUNCH)
+    own_cluster.until(lambda: not queues.left(), "nothing of it is left")
+
+
+def together(drivers: Drivers, **changes: Any) -> Launch:
+    """Return a gang of two and the one that leads them."""
+    placement = Placement(cpu=0.01, memory=128 << 20, queue=QUEUE)
+    made = gang(2, "torch", placement, command=("python", "model.py"), **changes)
+    return replace(made, id=LAUNCH, url=drivers.url, token=TOKEN)
+
+
+@pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
+def test_who_makes_room_for_another_gives_its_work_back_and_goes_on_after_it(
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], jobset: bool
+) -> None:
+    queues.open(pods=1, preemption={"withinClusterQueue": "LowerPriority"})
+    urgent = {"kind": "PriorityClass", "metadata": {"name": queues.namespace}, "value": 1000}
+    own_cluster.apply({"apiVersion": "scheduling.k8s.io/v1", **urgent})
+    executor, first, second = opened(), simulated(LAUNCH, 3000), simulated(SECOND, 200)
+    submit(executor, own_cluster, queued(first, LAUNCH), jobset=jobset)
+    until(lambda: "report" in first.asked, PATIENCE)
+    submit(executor, own_cluster, queued(second, SECOND, priority=queues.namespace), jobset=jobset)
+    seen(executor, LAUNCH, waits("took its place away (Preempted"))
+    until(lambda: not first.held(), PATIENCE)
+    assert seen(executor, SECOND, over(second)).exit == 0
+    executor.cancel(SECOND)
+    assert seen(executor, LAUNCH, over(first)).exit == 0
+    whole(first, 3000)
+    whole(second, 200)
+    executor.cancel(LAUNCH)
+    own_cluster.kubectl("delete", "priorityclass", queues.namespace)
+    own_cluster.until(lambda: not queues.left(), "nothing of both is left")
+
+
+def test_a_gang_whose_queue_is_emptied_waits_and_begins_again(
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+) -> None:
+    queues.open(pods=3)
+    executor, drivers = opened(), simulated(LAUNCH, 100_000, model=SUM.encode(), definition={}, params={})
+    executor.submit(together(drivers))
+    until(lambda: "report" in drivers.asked, PATIENCE)
+    queues.open(pods=3, stopPolicy="HoldAndDrain")
+    seen(executor, LAUNCH, waits("stopped"))
+    until(lambda: not drivers.held(), PATIENCE)
+    own_cluster.until(lambda: not queues.pods(LAUNCH), "its pods are gone")
+    before = len(drivers.results())
+    queues.open(pods=3, stopPolicy="None")
+    until(lambda: len(drivers.results()) > before, PATIENCE)
+    drivers.cancel()
+    seen(executor, LAUNCH, over(drivers))
+    assert {json.dumps(one["metrics"]) for one in drivers.results()} == {json.dumps({"sum": 1, "peers": 2})}
+    executor.cancel(LAUNCH)
+    own_cluster.until(lambda: not queues.left(), "nothing of it is left")
+
+
+@pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
+def test_who_was_let_in_at_a_width_keeps_it(
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], jobset: bool
+) -> None:
+    queues.open(pods=1)
+    executor, drivers = opened(), simulated(LAUNCH, 100_000)
+    submit(executor, own_cluster, queued(drivers, LAUNCH), jobset=jobset)
+    seen(executor, LAUNCH, runs)
+    [before] = [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)]
+    with pytest.raises(Unsupported, match="queue"):
+        executor.resize(LAUNCH, 3)
+    assert seen(executor, LAUNCH, runs)
+    assert [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)] == [before]
+    executor.cancel(LAUNCH)
+
+
+def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_only_while_they_run(
+    opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+) -> None:
+    queues.open(pods=1, name="default")
+    drivers = simulated(LAUNCH, 10)
+    warm = {"project": "default", "runtime": "python", "dataset": "noop"}
+    executor, narrow = opened(warm=[warm], drivers_url=drivers.url), launch_of(drivers.url, workers=1)
+    until(lambda: executor.keep({}), PATIENCE)
+    queues.open(pods=1, name="default", stopPolicy="HoldAndDrain")
+    until(lambda: not executor.keep({}), PATIENCE)
+    assert executor.waiting(narrow) is None and executor.strays([]) == []
+    queues.open(pods=1, name="default", stopPolicy="None")
+    until(lambda: executor.keep({}), PATIENCE)
+    assert executor.waiting(replace(narrow, workers=2)) is None, "the queue let in one"
+    assert executor.waiting(narrow) is not None
+    assert opened(drivers_url=drivers.url).keep({}) is True, "none is wanted any more"
