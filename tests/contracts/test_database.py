@@ -164,9 +164,8 @@ def test_one_leads_and_another_only_once_its_term_is_over(database: Database) ->
     assert not database.write(lambda c: leaders.holds(c, "dispatch", 1)), "the first must notice at its next write"
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # a server's disk is its own
 def test_a_full_disk_is_said_to_be_one_and_nothing_is_lost(queued: Database) -> None:
-    if not queued.embedded:
-        pytest.skip("a server's disk is its own")
     pages = queued.write(lambda c: c.execute(text("PRAGMA page_count")).scalar_one())
     queued.write(lambda c: c.execute(text(f"PRAGMA max_page_count = {pages}")).all())
     with pytest.raises(StorageFull):
