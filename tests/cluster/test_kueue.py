@@ -17,7 +17,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
 from tests.cluster.operators import QUEUES, flavor
 from tests.cluster.test_gangs import SUM
-from tests.cluster.test_kubernetes_executor import MADE, Open, entitled
+from tests.cluster.test_kubernetes_executor import Open, entitled
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
 from tests.contracts.test_executor import MODEL, launch_of, until
@@ -31,7 +31,7 @@ DOCUMENTS = Path(__file__).parents[2] / "docs"
 #: The name of every LocalQueue here, and the second launch where there are two.
 QUEUE, SECOND = "simulations", "s2x1x0"
 #: What there may be of a launch, with what Kueue makes of it.
-ALL = f"{MADE},workloads.kueue.x-k8s.io"
+ALL = "jobsets,jobs,pods,secrets,services,networkpolicies,workloads.kueue.x-k8s.io"
 #: Seconds that a launch may take from being let go to its end on a busy machine.
 PATIENCE = 150.0
 
