@@ -18,10 +18,10 @@ OURS = "the executor"
 
 def measure() -> dict[str, Any]:
     """Measure with pods that run on one cluster, and with played nodes on another, which would be in the way there."""
-    with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="windtunnel-bench-") as folder:
+    with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="bench-", dir="var") as folder:
         cluster.jobset()
         began = time.perf_counter()
-        installed = Installed(cluster, Path(folder), bring_images(cluster, Path(folder)))
+        installed = Installed(cluster, Path(folder).resolve(), bring_images(cluster, Path(folder).resolve()))
         cluster_first.install(installed)
         found: dict[str, Any] = {"install": time.perf_counter() - began}
         found["first"] = cluster_first.measure(cluster, installed)
