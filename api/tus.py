@@ -49,9 +49,10 @@ def number(name: str, text: str | None) -> int | None:
     """Read a header that holds bytes; None where it is missing."""
     if text is None:
         return None
-    if not _DIGITS.fullmatch(text.strip()):
+    digits = text.strip(" \t")  # what may surround a value; Python takes more for space
+    if not _DIGITS.fullmatch(digits):
         raise BadRequest(f"{name} is a whole number of bytes, not {text[:40]!r}.")
-    return int(text)
+    return int(digits)
 
 
 def metadata(text: str) -> dict[str, str | None]:

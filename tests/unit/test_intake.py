@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import tus
@@ -92,6 +92,7 @@ def test_kinds_of_uploads(text: str | None, kind: str, ids: list[str]) -> None:
 
 
 @given(st.text(max_size=60))
+@example("0\x1f")
 def test_no_header_breaks_the_reader(text: str) -> None:
     for read in (tus.metadata, tus.checksum, tus.concat, tus.upload_id, lambda text: tus.number("Upload-Length", text)):
         try:
