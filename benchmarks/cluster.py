@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import cluster_driving, cluster_first, cluster_size, cluster_warm
 from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import Installed, bring_images
+from tests.cluster.house import ROOT, Installed, bring_images
 
 #: Seconds that a silent node is borne with: thousands of played ones on a small machine need minutes.
 GRACE = 300
@@ -18,10 +18,10 @@ OURS = "the executor"
 
 def measure() -> dict[str, Any]:
     """Measure with pods that run on one cluster, and with played nodes on another, which would be in the way there."""
-    with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="bench-", dir="var") as folder:
+    with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="bench-", dir=ROOT / "var") as folder:
         cluster.jobset()
         began = time.perf_counter()
-        installed = Installed(cluster, Path(folder).resolve(), bring_images(cluster, Path(folder).resolve()))
+        installed = Installed(cluster, Path(folder), bring_images(cluster, Path(folder)))
         cluster_first.install(installed)
         found: dict[str, Any] = {"install": time.perf_counter() - began}
         found["first"] = cluster_first.measure(cluster, installed)

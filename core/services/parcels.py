@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Parcels:
     def comb(self) -> int:
         """Remove the parcels of two months ago and earlier that no simulation needs; return how many."""
         last = f"{PREFIX}{self._month(before=1)}/"
-        old = [key for key in self._objects.list(PREFIX) if key < last]
+        old = list(takewhile(lambda key: key < last, self._objects.list(PREFIX)))  # they come sorted
         if not old:
             return 0
         with self._database.read() as c:
