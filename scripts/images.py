@@ -11,10 +11,11 @@ from runtimes.images import build, names
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice(list(names.images())), help="This image; may be said again.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("var/images"), show_default=True)
+@click.option("--layers", "kept", type=click.Path(path_type=Path), help="Keep layers here, not in OUT/layers.")
 @click.option("--prefix", default=names.PREFIX, show_default=True, help="Of the names, a registry's host among it.")
 @click.option("--gzip", "packed", is_flag=True, help="Pack layers: half the size, but slower to make and to import.")
 @click.option("--tags", is_flag=True, help="Only say what the images would be called.")
-def main(only: tuple[str, ...], out: Path, prefix: str, packed: bool, tags: bool) -> None:
+def main(only: tuple[str, ...], out: Path, kept: Path | None, prefix: str, packed: bool, tags: bool) -> None:
     """Write OCI archives for `ctr images import`, `docker load` or skopeo, and bills of materials beside them."""
     chosen = [names.images()[name] for name in only or names.images()]
     if tags:
@@ -24,7 +25,7 @@ def main(only: tuple[str, ...], out: Path, prefix: str, packed: bool, tags: bool
     for image in chosen:
         began = time.monotonic()
         try:
-            built = build.build(image, out, prefix=prefix, packed=packed)
+            built = build.build(image, out, kept=kept, prefix=prefix, packed=packed)
         except build.CannotBuild as error:
             raise click.ClickException(str(error)) from None
         words = f"made in {time.monotonic() - began:.0f} s" if built.fresh else "unchanged"

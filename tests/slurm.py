@@ -18,6 +18,7 @@ import pytest
 
 from runtimes import catalogue, environments
 from tests import processes
+from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
 from workers.executors.contexts import Here
 from workers.executors.slurm import SlurmExecutor
@@ -164,10 +165,9 @@ class Slurm:
 
 def prepared() -> Path:
     """Return a folder with the environments that launches of `noop` need."""
-    folder = ROOT / "var/environments"
     for one in (catalogue.runtimes()["python"].formats["python"].environment, catalogue.simulators()["noop"]):
-        environments.prepare(one, folder, lambda text, part: None)
-    return folder
+        environments.prepare(one, ENVIRONMENTS, lambda text, part: None)
+    return ENVIRONMENTS
 
 
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:

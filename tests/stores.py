@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cached import tool
 from tests.ports import free_ports
 from tests.system.house import die_with
 
@@ -99,13 +100,6 @@ class S3Server:
 def fresh_bucket() -> str:
     """Return a name no bucket has yet."""
     return f"tests-{secrets.token_hex(8)}"
-
-
-def tool(name: str) -> str:
-    """Return the path of a program that scripts/tools makes; the first to ask waits for its making."""
-    made = subprocess.run([ROOT / "scripts" / "tools" / name], stdout=subprocess.PIPE, text=True, timeout=900)
-    assert made.returncode == 0, f"scripts/tools/{name} fails; run it by hand to see why"
-    return made.stdout.strip()
 
 
 def minio_server(folder: Path) -> S3Server:

@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ USER = "10001:10001"
 #: How often an image is made anew because our code was changed meanwhile.
 TRIES = 5
 DRAFT = ".draft-"
+#: Seconds after which a layer that no image uses is removed.
+UNUSED = 14 * 86400
 #: What decides what a layer holds, beside what it is made of.
 MADE_BY = tuple(
     f"{names.RECIPE}/{name}.py" for name in ("facts", "interpreter", "layers", "libraries", "packages", "parts", "sbom")
@@ -79,13 +82,18 @@ def config(image: Image, tag: str) -> dict[str, Any]:
     }
 
 
-def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool = False) -> Built:
-    """Make an image's archive in ``out`` unless it lies there; several may ask at once."""
+def build(
+    image: Image, out: Path, *, kept: Path | None = None, prefix: str = names.PREFIX, packed: bool = False
+) -> Built:
+    """Make an image's archive in ``out`` unless it lies there; several may ask at once.
+
+    ``kept`` is the folder of layers, named by what went into them; several checkouts may share it.
+    """
     out = out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    kept = (kept or out / "layers").resolve()
+    with _alone(out), _alone(kept):
         lock = parts.lock(image)
-        tag, made = _still(image, lock, out, packed)
+        tag, made = _still(image, lock, kept, packed)
         manifest, configured = layers.manifest(made, config(image, tag), MACHINES[platform.machine()])
         reference = f"{prefix}{image.name}:{tag}"
         path = out / f"{names.PREFIX}{image.name}.tar"
@@ -98,7 +106,7 @@ def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool =
             layers.archive(path, reference, made, manifest, configured)
             _bill(path, made[-1])
             note.write_text(json.dumps(told, indent=1) + "\n")
-            _sweep(out)
+            _sweep(kept)
         sizes = tuple(f"{one.path.name.split('-')[0]} {one.size / 1e6:.0f}" for one in made)
         size = path.stat().st_size
     return Built(reference=reference, digest=digest, archive=path, size=size, layers=sizes, fresh=fresh)
@@ -106,6 +114,7 @@ def build(image: Image, out: Path, *, prefix: str = names.PREFIX, packed: bool =
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
+    out.mkdir(parents=True, exist_ok=True)
     with open(out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in out.glob(f"{DRAFT}*"):  # by whoever was killed
@@ -113,23 +122,21 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _still(image: Image, lock: str, out: Path, packed: bool) -> tuple[str, list[Layer]]:
+def _still(image: Image, lock: str, kept: Path, packed: bool) -> tuple[str, list[Layer]]:
     """Return the layers of a moment at which nobody was changing our code, and the tag it had."""
     for _ in range(TRIES):
         tag = names.tag(image, lock)
-        made = _layers(image, lock, out, packed)
+        made = _layers(image, lock, kept, packed)
         if names.tag(image, lock) == tag:
             return tag, made
         made[-1].path.with_suffix(".json").unlink()
     raise CannotBuild("Our code is being changed while it is packed.")
 
 
-def _layers(image: Image, lock: str, out: Path, packed: bool) -> list[Layer]:
-    kept = out / "layers"
-    kept.mkdir(exist_ok=True)
+def _layers(image: Image, lock: str, kept: Path, packed: bool) -> list[Layer]:
     made: list[Layer] = []
     beneath = names.digest(MADE_BY)
-    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=out) as draft:
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=kept) as draft:
         for part in parts.PARTS:
             if part == "environments" and not image.brings:
                 Facts().write(Path(draft) / f"{part}.json")
@@ -166,6 +173,7 @@ def _machine() -> list[Any]:
 def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tuple[Layer, Facts]:
     note, facts = path.with_suffix(".json"), path.with_suffix(".facts.json")
     if note.exists():
+        os.utime(note)
         told = json.loads(note.read_text())
         return Layer(**told | {"path": path}), Facts.read(facts)
     try:
@@ -186,16 +194,11 @@ def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tu
     return made, Facts.read(facts)
 
 
-def _sweep(out: Path) -> None:
-    """Remove layers that no archive is made of any more."""
-    used = {
-        digest
-        for note in out.glob(f"{names.PREFIX}*.json")
-        for digest in json.loads(note.read_text()).get("layers", ())
-    }
-    for layer in list((out / "layers").glob("*.tar")):
+def _sweep(kept: Path) -> None:
+    """Remove layers without a note, left by a killed build, and those that no image has used for a while."""
+    for layer in list(kept.glob("*.tar")):
         note = layer.with_suffix(".json")
-        if not note.exists() or json.loads(note.read_text())["digest"] not in used:
+        if not note.exists() or note.stat().st_mtime < time.time() - UNUSED:
             for suffix in (".json", ".tar", ".facts.json", ".sbom.json"):
                 layer.with_suffix(suffix).unlink(missing_ok=True)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
+from tests.cached import tool
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm"
 PREVIOUS = sorted((Path(__file__).parent / "previous").glob("*.tgz"))
 VERSION = "1.35.4"
-#: Seconds that building a tool may take on a busy machine with two processors, once.
-BUILDING = 900
 Object = dict[str, Any]
 
 #: What a person may say; each is rendered, linted and held to the schemas.
@@ -62,13 +62,6 @@ SAID: Mapping[str, Mapping[str, Any]] = {
         },
     },
 }
-
-
-@cache
-def tool(name: str) -> str:
-    """Return the path of a program, which is built if it is not there yet."""
-    script = ROOT / "scripts" / "tools" / name
-    return subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=BUILDING).stdout.strip()
 
 
 def helm(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":

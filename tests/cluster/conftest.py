@@ -17,14 +17,16 @@ from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.house import NAMESPACE, PROJECT, ROOT, Installed, bring_images, installed
-from tests.cluster.tools import BUILDING, tool
+from tests.cluster.tools import tool
 
 AUDIENCE = "scs"
+#: Seconds for one test, its fixtures apart.
+LONGEST = 900
 LENT = os.environ.get("KUBECONFIG", "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a lent cluster is not for, and give each test the time that building takes: it may be first.
+    """Leave out what a lent cluster is not for, and give each test the time that a lost node costs on a slow machine.
 
     Kueue comes last: once it is there, no Job and no JobSet starts without it.
     """
@@ -35,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     for item in items:
         if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(BUILDING + 100))
+            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from runtimes.images import build, names
-from tests.chart.rendering import CHART, tool
+from tests.cached import image, tool
+from tests.chart.rendering import CHART
 from tests.cluster import stores
 from tests.cluster.client import Client
 from tests.cluster.machines import ENVIRON, PATIENCE
@@ -62,7 +62,7 @@ def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = IMAGES) 
     """Give the nodes these images, and that of the stores; return what they are called. The folder has to stay."""
     found = {}
     for name in wanted:
-        made = build.build(names.images()[name], ROOT / "var" / "images")
+        made = image(name)
         found[name] = made.reference
         # Nodes that join later get the same, though somebody has made a newer one in the meantime.
         kept = folder / made.archive.name

@@ -13,7 +13,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from runtimes.images import build, layers, names
+from runtimes.images import build, layers
+from tests.cached import image
 from tests.cluster.tools import tool
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ USERS = "sshd:x:100:65534::/run/sshd:/bin/false\nmpiuser:x:1000:1000::/home/mpiu
 def write(implementation: str, folder: Path) -> tuple[str, Path]:
     """Write an image of `openmpi` or `mpich`, with Python and mpi4py; return what it is called, and its archive."""
     root = folder / implementation
-    layers.unpack(build.build(names.images()["python"], ROOT / "var" / "images").archive, root)
+    layers.unpack(image("python").archive, root)
     made = Path(tool(implementation)).parents[1]
     _base(root)
     shutil.copytree(made, root / "usr", symlinks=True, dirs_exist_ok=True, ignore=OTHERS)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import CHART, PREVIOUS, tool
+from tests.cached import tool
+from tests.chart.rendering import CHART, PREVIOUS
 from tests.cluster.client import Client
 from tests.cluster.machines import ENVIRON
 from workers.executors.kubernetes.rights import RIGHTS

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from core.domain.launches import Placement
-from runtimes.images import build, layers, names
+from runtimes.images import build, layers
+from tests.cached import image, tool
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.operators import training_runtime
-from tests.stores import tool
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
 from workers.executors.kubernetes import manifests
@@ -107,7 +107,7 @@ def tag(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
             made[name] = mpi(tmp_path_factory.mktemp("mpi"))
             own_cluster.import_image(tmp_path_factory.getbasetemp() / "mpi.tar")
         if name not in made:
-            built = build.build(names.images()[name], ROOT / "var" / "images")
+            built = image(name)
             own_cluster.import_image(built.archive)
             made[name] = built.reference
         return made[name]
@@ -117,7 +117,7 @@ def tag(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def mpi(folder: Path) -> str:
     """Write an image of the one for Python with MPICH in it, as a site might have it; return what it is called."""
-    base = build.build(names.images()["python"], ROOT / "var" / "images")
+    base = image("python")
     config = layers.unpack(base.archive, folder)
     made = Path(tool("mpich")).parents[1]
     shutil.copytree(made / "lib", folder / "opt" / "mpi" / "lib", symlinks=True)

@@ -14,7 +14,8 @@ from core.domain.launches import Launch, Phase, Placement, Sighting
 from core.errors import ClusterFull, LaunchRefused, NotGranted
 from datasets import playing
 from datasets.catalogue import datasets
-from runtimes.images import build, names
+from runtimes.images import names
+from tests.cached import image
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
 from tests.contracts.test_executor import (
@@ -55,7 +56,7 @@ Open = Callable[..., KubernetesExecutor]
 def images(own_cluster: Cluster) -> dict[str, str]:
     """What a launch of these tests runs in, made from the code at hand."""
     wanted = {names.image_of(name) for name in ("python", "noop")}
-    made = {name: build.build(names.images()[name], ROOT / "var/images") for name in ("server", "python", "noop")}
+    made = {name: image(name) for name in ("server", "python", "noop")}
     assert wanted <= {one.reference for one in made.values()}, "the sources changed while images were made of them"
     for one in made.values():
         own_cluster.import_image(one.archive)

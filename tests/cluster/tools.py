@@ -1,17 +1,15 @@
-"""What a cluster is made of: programs built from their sources, and images of them; made once for a checkout."""
+"""What a cluster is made of: programs built from their sources, and images of them; built once per machine."""
 
 import fcntl
-import functools
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests import cached
+from tests.cached import BUILDING, TOOLS
 from tests.cluster.oci import write_image
 from tests.cluster.settings import PAUSE
 
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "tools"
-#: Seconds that building may take on a busy machine with two processors.
-BUILDING = 1700
 COREDNS = "windtunnel.local/coredns:v1.13.1"
 JOBSET = "windtunnel.local/jobset:v0.11.1"
 TRAINER = "windtunnel.local/trainer:v2.2.0"
@@ -21,17 +19,14 @@ KUEUE = "windtunnel.local/kueue:v0.16.2"
 PROBE = "windtunnel.local/probe:1"
 
 
-@functools.cache
 def tool(name: str, *arguments: str) -> Path:
-    """Return the path that a script of scripts/tools prints, which builds what is missing."""
-    command = [str(SCRIPTS / name), *arguments]
-    built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=BUILDING)
-    return Path(built.stdout.strip())
+    """Return the path that a script of scripts/tools prints."""
+    return Path(cached.tool(name, *arguments))
 
 
 def install() -> None:
     """See to it that this machine has what nodes need."""
-    subprocess.run([SCRIPTS / "node"], check=True, timeout=BUILDING)
+    subprocess.run([TOOLS / "node"], check=True, timeout=BUILDING)
 
 
 def pause_image() -> Path:

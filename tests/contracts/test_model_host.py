@@ -20,10 +20,10 @@ import uv
 from runtimes import catalogue, environments
 from runtimes.harness import faults, frames, processes
 from runtimes.harness.simulators.base import Interface, Space
+from tests.cached import ENVIRONMENTS
 from tests.contracts import graphs
 from tests.contracts.crew import SITE, kit
 
-ENVIRONMENTS = Path("var/environments").absolute()
 #: Hosts of models that say what they take before they run, and those of code, which does not.
 DECLARED, CODE = ("onnx", "tflite", "c"), ("python", "python, a process a scenario")
 

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import redis
 
+from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parent.parent.parent
@@ -283,11 +284,10 @@ def die_with(parent: int) -> None:
 
 
 def share_environments(home: Path) -> None:
-    """Let every platform under test use the environments that this checkout has already; the first makes them."""
-    shared = ROOT / "var" / "environments"
-    shared.mkdir(parents=True, exist_ok=True)
+    """Let a platform under test use the cached environments; the first one that needs an environment makes it."""
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
     if not (home / "environments").exists():
-        (home / "environments").symlink_to(shared)
+        (home / "environments").symlink_to(ENVIRONMENTS)
 
 
 def until(met: Callable[[], Any], timeout: float, complaint: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from runtimes.images import build, names
+from runtimes.images import names
+from tests.cached import image
 
 OUT = Path(__file__).parents[2] / "var/images"
 pytestmark = pytest.mark.timeout(1200)
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 @pytest.mark.parametrize("name", ["noop", "server"])
 def test_a_bill_lists_interpreter_libraries_and_packages_as_cyclonedx_wants_it(name: str) -> None:
-    built = build.build(names.images()[name], OUT)
+    built = image(name)
     text = built.archive.with_suffix(".sbom.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     bill = json.loads(text)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import SAID, named, of_kind, rendered, tool
+from tests.cached import tool
+from tests.chart.rendering import SAID, named, of_kind, rendered
 from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, Line, told
 from tests.ports import free_ports
 from tests.system.house import die_with, until

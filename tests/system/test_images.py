@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runtimes.images import build, layers, names
+from tests.cached import image
 
 ROOT = Path(__file__).parents[2]
 #: Where `make images` puts them too, so that what was made once is not made again.
@@ -77,7 +78,7 @@ def unpacked() -> Iterator[Callable[[str], Container]]:
         def unpack(name: str) -> Container:
             root = Path(folder, name)
             root.mkdir(mode=0o755)
-            return Container(root, layers.unpack(build.build(names.images()[name], OUT).archive, root))
+            return Container(root, layers.unpack(image(name).archive, root))
 
         yield unpack
 

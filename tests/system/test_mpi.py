@@ -11,8 +11,8 @@ import pytest
 
 from runtimes.harness.peers import Line
 from tests import processes
+from tests.cached import tool
 from tests.ports import free_ports
-from tests.stores import tool
 from tests.unit.launch_samples import gang
 from workers.executors.kubernetes import gangs
 from workers.executors.kubernetes.gangs import Place

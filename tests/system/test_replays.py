@@ -1,7 +1,6 @@
 """Replays: a player in its sandbox plays a scenario again from the actions that were taken."""
 
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,9 @@ from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from runtimes.harness import sandbox
 from runtimes.harness.processes import Kit
+from tests.cached import ENVIRONMENTS
 from workers import replays
 from workers.crews import HARNESS, base_interpreter
-
-ENVIRONMENTS = Path(__file__).parents[2] / "var/environments"
 
 
 def kit(dataset: str) -> Kit:

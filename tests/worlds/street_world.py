@@ -13,11 +13,11 @@ import numpy as np
 
 from runtimes.environments import Environment, prepare
 from runtimes.harness.simulators.base import Scenario
+from tests.cached import ENVIRONMENTS
 
 ROOT = Path(__file__).parents[2]
 DATASET = ROOT / "datasets/catalogue/car_street"
 BASELINES = ROOT / "runtimes/baselines/car_street"
-ENVIRONMENTS = ROOT / "var/environments"
 
 Act = Callable[[np.ndarray], tuple[float, float]]
 

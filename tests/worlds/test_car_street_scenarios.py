@@ -15,9 +15,9 @@ import pytest
 
 from runtimes.environments import Environment, prepare
 from runtimes.harness.simulators.base import Interface, Scenario
+from tests.cached import ENVIRONMENTS
 from tests.worlds.street_world import (
     DATASET,
-    ENVIRONMENTS,
     NAMES,
     ROOT,
     SPECS,

@@ -15,11 +15,11 @@ from runtimes import catalogue, environments
 from runtimes.harness import channel
 from runtimes.harness.processes import Kit
 from runtimes.harness.sandbox import level
+from tests.cached import ENVIRONMENTS
 from tests.contracts.crew import Crew, crew, kit, play_of
 
 BASELINES = Path("runtimes/baselines")
 ZERO = (BASELINES / "zero.py").read_bytes()
-ENVIRONMENTS = Path("var/environments").absolute()
 
 
 def site(environment: environments.Environment) -> str:

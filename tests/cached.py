@@ -1,0 +1,32 @@
+"""What tests build once per machine and keep in the user's cache folder: programs, environments, layers of images."""
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from runtimes.images import build, names
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT / "scripts" / "tools"
+#: As in scripts/tools/cache.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windtunnel"
+#: Environments of runtimes and simulators, by digest of their locks.
+ENVIRONMENTS = CACHE / "environments"
+#: Layers of images, by digest of what they were made from.
+LAYERS = CACHE / "layers"
+#: Seconds that a build may take on a slow, busy machine.
+BUILDING = 1700
+
+
+@cache
+def tool(name: str, *arguments: str) -> str:
+    """Return what a script of scripts/tools prints, a path or a command; it builds what the cache lacks."""
+    built = subprocess.run([str(TOOLS / name), *arguments], stdout=subprocess.PIPE, text=True, timeout=BUILDING)
+    assert built.returncode == 0, f"scripts/tools/{name} fails; run it by hand to see why"
+    return built.stdout.strip()
+
+
+def image(name: str) -> build.Built:
+    """Return an image of this checkout's code; only the layers that the cache lacks are made."""
+    return build.build(names.images()[name], ROOT / "var" / "images", kept=LAYERS)
