@@ -12,8 +12,6 @@ from tests.chart.rendering import SAID, Object, named, of_kind, render, rendered
 from workers.executors.kubernetes.manifests.policy import policies
 from workers.executors.kubernetes.options import parse
 
-pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, once
-
 SAYINGS = pytest.mark.parametrize("said", SAID)
 PORTS = (22, 53, 80, 443, 2379, 5000, 5001, 5080, 5081, 5432, 6379, 6443, 9000, 9901, 9902, 10250, 26000)
 #: What is no pod: the cloud's metadata, the API server by its service and by its own address, a node, the internet.

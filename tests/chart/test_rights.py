@@ -7,8 +7,6 @@ import pytest
 from tests.chart.rendering import SAID, Object, named, of_kind, render, rendered
 from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS
 
-pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, once
-
 Rights = set[tuple[str, str, str]]
 ACCOUNT = {"kind": "ServiceAccount", "name": "windtunnel-dispatch", "namespace": "sim"}
 NEEDED: Rights = {(one.group, one.resource, verb) for one in RIGHTS if not one.everywhere for verb in one.verbs}

@@ -46,7 +46,7 @@ def _compiled(name: str, version: str, kind: str, schema: str) -> jsonschema_rs.
 @functools.cache
 def _built_in(name: str) -> jsonschema_rs.Draft202012Validator:
     schemas = json.loads((FOLDER / "kubernetes-1.35" / "schemas.json").read_text())
-    whole = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": _closed(schemas)}}
+    whole = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": closed(schemas)}}
     return jsonschema_rs.Draft202012Validator(whole)
 
 
@@ -57,17 +57,17 @@ def _custom() -> dict[tuple[str, str], list[tuple[str, dict[str, Any]]]]:
         definition = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
         for version in definition["versions"]:
             key = (f"{definition['group']}/{version['name']}", definition["names"]["kind"])
-            found.setdefault(key, []).append((path.parent.name, _closed(version["schema"]["openAPIV3Schema"])))
+            found.setdefault(key, []).append((path.parent.name, closed(version["schema"]["openAPIV3Schema"])))
     return found
 
 
-def _closed(schema: Any) -> Any:
-    """Refuse unknown fields wherever some are known, and say in JSON Schema what Kubernetes says in its own words."""
+def closed(schema: Any) -> Any:
+    """Return a schema that refuses unknown fields, with Kubernetes' own formats as plain JSON Schema."""
     if isinstance(schema, list):
-        return [_closed(each) for each in schema]
+        return [closed(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _closed(value) for key, value in schema.items()}
+    made = {key: closed(value) for key, value in schema.items()}
     if made.get("x-kubernetes-int-or-string") or made.get("format") == "int-or-string":
         return {"type": ["integer", "string"]}
     if isinstance(made.get("properties"), dict) and not made.get("x-kubernetes-preserve-unknown-fields"):
