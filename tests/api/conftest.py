@@ -19,10 +19,9 @@ from core.services.leases import Known
 from core.services.platform import Platform, build
 from core.services.reports import Report
 from core.settings import Settings
-from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.stores import open_store
 from tests.api.answers import MODEL, line
+from tests.databases import sqlite_database
 from tests.places import HERE
 
 
@@ -34,8 +33,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def platform(settings: Settings) -> Iterator[Platform]:
     settings.home.mkdir()
-    database = Database(settings.database)
-    migrate(database)
+    database = sqlite_database(settings.home / "windtunnel.db")
     store = open_store(settings.objects)
     yield build(database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, streams=4)
     database.close()

@@ -13,10 +13,9 @@ from core.services.bells import LocalBell
 from core.services.dispatch import Dispatch
 from core.services.platform import Platform, build
 from core.settings import Settings
-from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.stores import open_store
 from tests.api.answers import MODEL
+from tests.databases import sqlite_database
 
 CLUSTER = Context(name="cluster", kind="kubernetes", cores=4)
 LAPTOP = Context(name="laptop", kind="local", cores=64)
@@ -26,8 +25,7 @@ LAPTOP = Context(name="laptop", kind="local", cores=64)
 def platform(settings: Settings) -> Iterator[Platform]:
     """One with two places, of which one starts gangs."""
     settings.home.mkdir()
-    database = Database(settings.database)
-    migrate(database)
+    database = sqlite_database(settings.home / "windtunnel.db")
     yield build(
         database,
         open_store(settings.objects),

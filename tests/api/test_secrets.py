@@ -12,10 +12,9 @@ from core.errors import PlatformError
 from core.services.bells import LocalBell
 from core.services.platform import Platform, build
 from core.settings import Settings
-from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.connections import Connection
 from datasets.stores import open_store
+from tests.databases import sqlite_database
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
@@ -27,8 +26,7 @@ ACCESS = "an-access-key-of-nobody"
 def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     """A platform with connections that lead nowhere good: wrong keys, and a host that is not there."""
     settings.home.mkdir()
-    database = Database(settings.database)
-    migrate(database)
+    database = sqlite_database(settings.home / "windtunnel.db")
     keys = {"access_key": ACCESS, "secret_key": SECRET}
     connections = {
         "refused": Connection(name="refused", endpoint=minio.endpoint, **keys),

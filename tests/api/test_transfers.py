@@ -12,11 +12,10 @@ from core.services.bells import LocalBell
 from core.services.platform import Platform, build
 from core.services.transfers import KEPT, Transfers
 from core.settings import Settings
-from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.stores import open_store
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver
+from tests.databases import sqlite_database
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
@@ -31,8 +30,7 @@ def folder(client: FlaskClient) -> FlaskClient:
 def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     """A platform whose objects lie on an S3 server."""
     settings.home.mkdir()
-    database = Database(settings.database)
-    migrate(database)
+    database = sqlite_database(settings.home / "windtunnel.db")
     store = open_store(minio.url(fresh_bucket()), (minio.access_key, minio.secret_key))
     yield build(database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, streams=4)
     database.close()

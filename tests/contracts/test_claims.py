@@ -10,15 +10,14 @@ from core.services import claims
 from core.services.claims import claimed
 from core.store import simulations
 from core.store.database import Database
-from core.store.migrate import migrate
 from tests.contracts.test_database import ROW
+from tests.databases import sqlite_database
 
 
 @pytest.fixture
 def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
     monkeypatch.setattr(claims, "TERM", 0.6)
-    database = Database(f"sqlite:///{tmp_path / 'claims.db'}")
-    migrate(database)
+    database = sqlite_database(tmp_path / "claims.db")
     stage = {"id": "s1.0", "simulation_id": "s1", "ordinal": 0, "total": 1, "state": "open"}
     database.write(lambda c: simulations.add(c, ROW, stage))
     return database

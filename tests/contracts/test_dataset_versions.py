@@ -28,12 +28,12 @@ from core.services.sources import Sources
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.connections import Connection
 from datasets.sorting import Sorter
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
 from tests.conftest import Clock
+from tests.databases import sqlite_database
 from tests.faults import PASSING, Proxy, flips_a_bit
 from tests.packed import LINES, MINE, tar
 from tests.places import HERE
@@ -372,8 +372,7 @@ def bucket(minio: S3Server) -> Iterator[tuple[Connection, Any, str]]:
 
 @pytest.fixture
 def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[Platform]:
-    database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
-    migrate(database)
+    database = sqlite_database(tmp_path / "test.db", clock=clock)
     objects = FilesystemStore(tmp_path / "objects")
     yield build(
         database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": bucket[0]}
@@ -476,8 +475,7 @@ def test_what_is_kept_here_is_not_given_up_for_a_bucket(
 def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[tuple[Platform, Proxy]]:
     """A platform that reaches its bucket through a proxy."""
     proxy = Proxy(bucket[0].endpoint)
-    database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
-    migrate(database)
+    database = sqlite_database(tmp_path / "test.db", clock=clock)
     objects, leads = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}
     yield (
         build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections=leads),
@@ -565,8 +563,7 @@ def test_a_secret_is_in_nothing_that_is_told(
 def test_memory_does_not_follow_the_number_of_files(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'test.db'}", clock=clock)
-    migrate(database)
+    database = sqlite_database(tmp_path / "test.db", clock=clock)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(tmp_path / "objects")
     made = build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": lab})

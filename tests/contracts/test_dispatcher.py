@@ -19,10 +19,9 @@ from core.services.bells import LocalBell
 from core.services.dispatch import HOPELESS, Dispatch
 from core.services.platform import Platform, build
 from core.services.reports import Report
-from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.stores.filesystem import FilesystemStore
 from tests.api.answers import MODEL, line
+from tests.databases import sqlite_database
 from workers.dispatcher import Dispatcher
 from workers.executors.fake import FakeExecutor
 from workers.site import Site
@@ -159,8 +158,7 @@ class House:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    database = Database(f"sqlite:///{tmp_path / 'house.db'}")
-    migrate(database)
+    database = sqlite_database(tmp_path / "house.db")
     contexts = [Context(name=name, kind="fake", cores=2, grace=0.4) for name in ("east", "west")]
     platform = build(
         database,

@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 
 from core.store.database import CONNECTING, Database
 from core.store.tables import metadata
-from tests.conftest import fresh_postgres
+from tests.databases import postgres_url
 
 TOGETHER = 4
 
@@ -23,7 +23,7 @@ TOGETHER = 4
 def test_whoever_comes_first_makes_the_tables_and_the_others_find_them(
     postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    url = fresh_postgres(postgres, request.node.nodeid)
+    url = postgres_url(postgres, request.node.nodeid, migrated=False)
     environments = [
         {"WINDTUNNEL_HOME": str(tmp_path / str(number)), "WINDTUNNEL_DATABASE_URL": url} for number in range(TOGETHER)
     ]
@@ -85,6 +85,6 @@ def test_a_url_may_say_otherwise(tmp_path: Path, silent: int) -> None:
 
 
 def test_one_that_does_not_know_us_is_named(postgres: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    url = fresh_postgres(postgres, request.node.nodeid)
+    url = postgres_url(postgres, request.node.nodeid, migrated=False)
     said = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
     assert "cannot be used" in said and 'database "nothing" does not exist' in said

