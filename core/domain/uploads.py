@@ -58,11 +58,13 @@ class Intake:
         *,
         algorithm: str | None = None,
         pace: bool = True,
+        part: int = PART,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._chunks = iter(chunks)
         self._room = room
         self._hasher = hashlib.new(algorithm, usedforsecurity=False) if algorithm else None
+        self._largest_part = part
         self._pause = SHORTEST if pace else float("inf")
         self._clock = clock
         self._next: bytes | None = None
@@ -87,7 +89,7 @@ class Intake:
         size, until = 0, self._clock() + self._pause
         if self._pause < LONGEST:
             self._pause *= 2
-        while self._next is not None and size < PART and (size == 0 or self._clock() < until):
+        while self._next is not None and size < self._largest_part and (size == 0 or self._clock() < until):
             if self._next:
                 size += len(self._next)
                 yield self._next

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NoReturn
 
 from core.domain.ids import new_id
-from core.domain.uploads import Checksum, Intake, Upload
+from core.domain.uploads import PART, Checksum, Intake, Upload
 from core.errors import (
     ChecksumMismatch,
     FinalUpload,
@@ -38,32 +39,47 @@ from datasets.stores.base import ObjectStore
 
 PROJECT = "default"
 FOLDER = "uploads"
-#: Uploads that may wait for bytes at once.
-MOST_UNFINISHED = 1000
-#: Requests that may bring bytes to one process at once: each holds a thread for as long as its client likes.
-MOST_AT_ONCE = 256
 #: Partial uploads that may be put together.
 MOST_SOURCES = 10_000
-#: Seconds a writer may stand still before a client that asks for the offset is believed to have lost it.
-STILL = 0.5
-#: Seconds such a client waits for a writer that moves: what is left in the buffers of a connection that is gone.
-MOVING = 3.0
 #: Seconds between two searches for objects that belong to no upload.
 COMBING = 3600.0
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits and timings of the upload service."""
+
+    #: Uploads that may wait for bytes at once.
+    unfinished: int = 1000
+    #: Requests that may write in one process at once: each holds a thread for as long as its client likes.
+    writers: int = 256
+    #: Bytes after which a part is stored and the offset moves.
+    part: int = PART
+    #: Seconds without progress after which a writer is fenced off when a client asks for the offset.
+    stalled: float = 0.5
+    #: Seconds for which a client that asks for the offset waits for a writer that still makes progress.
+    moving: float = 3.0
+
+
 class Uploads:
     """What a person does with uploads, and what other services do with finished ones."""
 
     def __init__(
-        self, database: Database, objects: ObjectStore, *, ttl: float = 86_400.0, largest: int = 64 << 30
+        self,
+        database: Database,
+        objects: ObjectStore,
+        *,
+        ttl: float = 86_400.0,
+        largest: int = 64 << 30,
+        limits: Limits | None = None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._ttl = ttl
         self.largest = largest
+        self._limits = limits or Limits()
         self._busy: dict[str, str] = {}  # upload -> the writer in this process
         self._lock = threading.Lock()
         self._combed_at: float | None = None
@@ -91,7 +107,7 @@ class Uploads:
             length = values.get("length")
             if values["kind"] == "final":
                 length = self._refer(c, values["id"], ids, now)
-            elif store.unfinished(c, PROJECT, now) >= MOST_UNFINISHED:
+            elif store.unfinished(c, PROJECT, now) >= self._limits.unfinished:
                 raise TooManyUploads()
             offset = length if values["kind"] == "final" else 0
             given = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + self._ttl}
@@ -153,10 +169,10 @@ class Uploads:
             now = time.monotonic()
             if (mark := (row.writer, row.offset)) != before:
                 before, still_since = mark, now
-            elif now - still_since > STILL:
+            elif now - still_since > self._limits.stalled:
                 self._release(id, row.writer, row.offset)
                 continue
-            if now - began > MOVING:
+            if now - began > self._limits.moving:
                 break  # it lives: somebody only wants to know how far it has come
             time.sleep(0.02)
         return _record(row)
@@ -190,7 +206,8 @@ class Uploads:
             upload = taken = self._take(id, offset, writer, announced, length)
             try:
                 room = (self.largest if upload.length is None else upload.length) - offset
-                intake = Intake(chunks, room, algorithm=checksum.algorithm if checksum else None, pace=checksum is None)
+                algorithm = checksum.algorithm if checksum else None
+                intake = Intake(chunks, room, algorithm=algorithm, pace=checksum is None, part=self._limits.part)
                 if checksum is not None:
                     upload = self._all_or_nothing(upload, writer, intake, checksum)
                 else:
@@ -208,7 +225,7 @@ class Uploads:
     def _at_work(self, id: str, writer: str) -> Iterator[None]:
         """Count the requests that write; one that was taken over and hangs does not count any more."""
         with self._lock:
-            if id not in self._busy and len(self._busy) >= MOST_AT_ONCE:
+            if id not in self._busy and len(self._busy) >= self._limits.writers:
                 raise UploadsBusy()
             self._busy[id] = writer
         try:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from werkzeug.http import parse_date
 from werkzeug.test import TestResponse
 
 import app as root
-from core.services import uploads as service
 from core.services.platform import Platform
+from core.services.uploads import Limits, Uploads
 from core.settings import Settings
 from tests.api.answers import MODEL, problem
 
@@ -47,6 +48,12 @@ def whole(client: FlaskClient, data: bytes, **headers: str) -> str:
 def offset(client: FlaskClient, address: str) -> int:
     """Ask where to go on."""
     return int(client.head(address, headers=TUS).headers["Upload-Offset"])
+
+
+def client_of(platform: Platform, settings: Settings, **options: Any) -> FlaskClient:
+    """Return a client of the platform whose upload service has these options."""
+    uploads = Uploads(platform.database, platform.store, **options)
+    return root.create_flask(replace(platform, uploads=uploads), settings).test_client()
 
 
 def id_of(address: str) -> str:
@@ -189,8 +196,8 @@ def test_an_upload_that_is_too_large_is_refused(client: FlaskClient) -> None:
     problem(client.post("/v1/uploads", headers=TUS | {"Upload-Length": str((64 << 30) + 1)}), 413, "too-large")
 
 
-def test_only_so_many_uploads_may_wait_for_bytes(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MOST_UNFINISHED", 2)
+def test_only_so_many_uploads_may_wait_for_bytes(platform: Platform, settings: Settings) -> None:
+    client = client_of(platform, settings, limits=Limits(unfinished=2))
     first, _ = begin(client, 1), begin(client, 1)
     problem(client.post("/v1/uploads", headers=TUS | {"Upload-Length": "1"}), 429, "too-many-uploads")
     bring(client, first, 0, b"x")
@@ -289,8 +296,8 @@ def test_a_client_that_can_only_post_says_what_it_means(client: FlaskClient) -> 
     assert client.post("/v1/models", headers={"X-HTTP-Method-Override": "DELETE"}).status_code == 415
 
 
-def test_only_so_many_requests_bring_bytes_at_once(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MOST_AT_ONCE", 0)
+def test_only_so_many_requests_bring_bytes_at_once(platform: Platform, settings: Settings) -> None:
+    client = client_of(platform, settings, limits=Limits(writers=0))
     refused = bring(client, begin(client, 1), 0, b"x")
     problem(refused, 503, "uploads-busy")
     assert int(refused.headers["Retry-After"]) >= 1
@@ -378,8 +385,7 @@ def test_a_deleted_upload_is_gone_with_its_bytes(client: FlaskClient, platform: 
 
 
 def test_an_upload_that_is_left_alone_expires(settings: Settings, platform: Platform) -> None:
-    platform.uploads._ttl = -1.0
-    client = root.create_flask(platform, settings).test_client()
+    client = client_of(platform, settings, ttl=-1.0)
     address = begin(client, 5)
     assert client.head(address, headers=TUS).status_code == 410
     problem(bring(client, address, 0, b"hello"), 410, "gone")

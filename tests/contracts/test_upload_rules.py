@@ -1,16 +1,15 @@
 """What the rules of uploads promise on each database: compare-and-set, taking over, sharing bytes, letting go."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.domain import uploads as cutting
 from core.domain.uploads import Upload
 from core.errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
-from core.services import uploads as service
-from core.services.uploads import Uploads
+from core.services.uploads import Limits, Uploads
 from core.store.database import Database
 from datasets.stores import ObjectStore, open_store
 from tests.conftest import Clock
@@ -35,10 +34,8 @@ def keys(store: ObjectStore) -> list[str]:
     return list(store.list("uploads/"))
 
 
-def test_every_part_is_durable_before_the_next_one_comes(
-    uploads: Uploads, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cutting, "PART", 4)
+def test_every_part_is_durable_before_the_next_one_comes(database: Database, store: ObjectStore) -> None:
+    uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=Limits(part=4))
     made = uploads.create(10)
     seen: list[int] = []
 
@@ -101,8 +98,8 @@ def test_two_processes_at_one_offset_have_one_winner(database: Database, store: 
     assert all(len(set(whole[at : at + 100])) == 1 for at in range(0, 4000, 100)), "bytes of the two are mixed"
 
 
-def test_a_writer_that_stands_still_is_fenced_off(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "STILL", 0.05)
+def test_a_writer_that_stands_still_is_fenced_off(database: Database, store: ObjectStore) -> None:
+    uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=Limits(stalled=0.05))
     made = uploads.create(10)
     hanging, woken = threading.Event(), threading.Event()
     outcome: list[str] = []
@@ -129,23 +126,37 @@ def test_a_writer_that_stands_still_is_fenced_off(uploads: Uploads, monkeypatch:
     assert b"".join(uploads.content(made.id)) == b"0123456789"
 
 
-def test_a_dead_process_s_upload_goes_on_where_it_stood(
-    uploads: Uploads, database: Database, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "STILL", 0.05)
-    made = uploads.create(10)
+class Killed(BaseException):
+    """The process ends here, and none of its code goes on."""
 
-    class Killed(BaseException):
-        pass
 
-    def dies(*_: object, **__: object) -> None:
+class Dying:
+    """Passes calls on until an object has been put; the process is killed at that moment and reaches nothing more."""
+
+    def __init__(self, target: object, killed: threading.Event) -> None:
+        self._target = target
+        self._killed = killed
+
+    def __getattr__(self, name: str) -> Any:
+        if self._killed.is_set():
+            raise Killed
+        return getattr(self._target, name)
+
+    def put(self, key: str, chunks: Iterable[bytes]) -> int:
+        self.__getattr__("put")(key, chunks)
+        self._killed.set()
         raise Killed
 
-    monkeypatch.setattr(uploads, "_advance", dies)
-    monkeypatch.setattr(uploads, "_release", dies)
+
+def test_a_dead_process_s_upload_goes_on_where_it_stood(database: Database, store: ObjectStore) -> None:
+    killed = threading.Event()
+    reached: Any = Dying(database, killed)
+    stored: Any = Dying(store, killed)
+    uploads = Uploads(reached, stored, ttl=100.0)
+    made = uploads.create(10)
     with pytest.raises(Killed):
         uploads.append(made.id, 0, [b"01234"])
-    other = Uploads(database, store, ttl=100.0)
+    other = Uploads(database, store, ttl=100.0, limits=Limits(stalled=0.05))
     assert other.settled(made.id).offset == 0
     other.append(made.id, 0, [b"0123456789"])
     assert len(keys(store)) == 2

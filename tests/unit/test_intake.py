@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import tus
-from core.domain import uploads as cutting
 from core.domain.uploads import Intake
 from core.errors import BadRequest, Invalid, TooLarge, TruncatedUpload
 
@@ -28,9 +27,8 @@ def test_the_parts_are_the_body_and_none_is_empty(chunks: list[bytes]) -> None:
     assert intake.digest() == hashlib.sha1(body, usedforsecurity=False).digest()
 
 
-def test_a_part_ends_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "PART", 4)
-    assert parts(Intake([b"abc", b"def", b"g"], 100, pace=False)) == [b"abcdef", b"g"]
+def test_a_part_ends_by_its_size() -> None:
+    assert parts(Intake([b"abc", b"def", b"g"], 100, pace=False, part=4)) == [b"abcdef", b"g"]
 
 
 def test_a_part_ends_by_the_clock_also_while_nothing_comes() -> None:
