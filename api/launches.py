@@ -85,15 +85,18 @@ Environ = dict[str, Any]
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
-def create(leases: Leases, *, links: bool = False) -> Callable[[Environ, Start], Iterable[bytes]]:
-    """Make the WSGI application; with ``links``, couriers fetch files from the object store where it can be reached."""
+def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callable[[Environ, Start], Iterable[bytes]]:
+    """Make the WSGI application; with ``links``, couriers fetch files from the object store where it can be reached.
+
+    ``wait`` is how many seconds a courier waits for its launch before it is told to ask again.
+    """
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
         later = None
         try:
             if (found := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
                 return _file(leases, _known(leases, found[1], environ), found[2], environ, start, links=links)
-            status, answer = _serve(leases, environ)
+            status, answer = _serve(leases, environ, wait)
         except PlatformError as error:
             status, answer = int(error.status), {"status": int(error.status), "detail": error.detail}
             later = error.members.get("retry_after")
@@ -110,14 +113,14 @@ def create(leases: Leases, *, links: bool = False) -> Callable[[Environ, Start],
     return application
 
 
-def _serve(leases: Leases, environ: Environ) -> tuple[int, Any]:
+def _serve(leases: Leases, environ: Environ, wait: float) -> tuple[int, Any]:
     if environ["PATH_INFO"] == "/healthz":
         return 200, {"status": "ok"}
     found = _PATH.fullmatch(environ["PATH_INFO"])
     if found is None:
         raise NotFound()
     verb = (environ["REQUEST_METHOD"], found[2])
-    if verb == ("GET", "wait") and not leases.wait(found[1], WAIT):
+    if verb == ("GET", "wait") and not leases.wait(found[1], wait):
         return 200, {"retry_after": 0.0}
     launch = _known(leases, found[1], environ)
     if verb in (("GET", None), ("GET", "wait")):

@@ -34,6 +34,12 @@ class Arrivals:
         self._arrived: set[str] = set()
         self._threads: list[threading.Thread] = []
 
+    @property
+    def waiting(self) -> int:
+        """Waits in progress in this process."""
+        with self._changed:
+            return sum(self._waiting.values())
+
     def wait(self, id: str, timeout: float) -> bool:
         """Block until a launch of this id is written down, at most so many seconds; tell whether one is."""
         with self._database.read() as c:

@@ -60,16 +60,29 @@ class Answer:
 class Leases:
     """Lends ranges of tasks and takes results. Every result it has answered for is durable."""
 
-    def __init__(self, database: Database, store: ObjectStore, bell: Bell, *, ttl: float = 10.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        store: ObjectStore,
+        bell: Bell,
+        *,
+        ttl: float = 10.0,
+        arrivals: Arrivals | None = None,
+    ) -> None:
         self._database = database
         self._store = store
         self._bell = bell
         self._ttl = ttl
-        self._arrivals = Arrivals(database, bell)
+        self._arrivals = arrivals or Arrivals(database, bell)
         self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
 
     # -- who asks
+
+    @property
+    def waiting(self) -> int:
+        """Requests of this process that wait for a launch."""
+        return self._arrivals.waiting
 
     def wait(self, launch_id: str, timeout: float) -> bool:
         """Block until there is a launch of this id; tell whether there is. Whose it is, ``authenticate`` says."""

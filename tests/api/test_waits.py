@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +17,7 @@ from core.domain.launches import Launch
 from core.errors import TooManyWaits
 from core.services.arrivals import Arrivals
 from core.services.bells import LocalBell
+from core.services.leases import Leases
 from core.services.platform import Platform
 from tests.api.conftest import HERE, Driver
 from workers.executors.base import Waiting
@@ -27,7 +28,11 @@ Ask = Callable[..., tuple[int, dict[str, str], Any]]
 
 @pytest.fixture
 def ask(platform: Platform) -> Ask:
-    application = surface.create(platform.leases)
+    return asking(platform.leases)
+
+
+def asking(leases: Leases, **options: Any) -> Ask:
+    application = surface.create(leases, **options)
 
     def asked(path: str = f"/v1/launches/{ID}/wait", token: str = TOKEN) -> tuple[int, dict[str, str], Any]:
         said: list[Any] = []
@@ -65,24 +70,28 @@ def launched(driver: Driver, offered: Waiting | None = None) -> Launch:
 
 
 @contextmanager
-def waiting(platform: Platform, ask: Ask, **asked: Any) -> Iterator[list[Any]]:
+def waiting(leases: Leases, ask: Ask, **asked: Any) -> Iterator[list[Any]]:
     """Wait in a thread; what it was told is in the list once it has ended."""
     told: list[Any] = []
     thread = threading.Thread(target=lambda: told.append(ask(**asked)), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30.0
-    while not platform.leases._arrivals._waiting:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until_one_waits(leases)
     yield told
     thread.join(30.0)
     assert not thread.is_alive()
 
 
+def until_one_waits(service: Leases | Arrivals) -> None:
+    deadline = time.monotonic() + 30.0
+    while not service.waiting:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(
     platform: Platform, ask: Ask, driver: Driver, queued: str
 ) -> None:
-    with waiting(platform, ask) as told:
+    with waiting(platform.leases, ask) as told:
         launch = launched(driver, Waiting(ID, hashed(TOKEN)))
     assert launch.id == ID and not launch.token, "nobody but its couriers knows that"
     ((status, _, said),) = told
@@ -92,7 +101,7 @@ def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(
 
 
 def test_a_launch_with_another_token_is_not_told_of(platform: Platform, ask: Ask, driver: Driver, queued: str) -> None:
-    with waiting(platform, ask, token="guessed") as told:
+    with waiting(platform.leases, ask, token="guessed") as told:
         launched(driver, Waiting(ID, hashed(TOKEN)))
     assert told[0][0] == 401 and ask(token="guessed")[0] == 401
 
@@ -111,18 +120,16 @@ def test_what_is_offered_twice_is_refused_and_a_launch_of_its_own_made(
     assert ask()[0] == 410, "the first one is over"
 
 
-def test_whoever_waits_in_vain_is_told_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surface, "WAIT", 0.05)
+def test_whoever_waits_in_vain_is_told_to_ask_again(platform: Platform) -> None:
+    ask = asking(platform.leases, wait=0.05)
     assert ask() == (200, ask()[1], {"retry_after": 0.0})
 
 
-def test_only_so_many_wait_at_once_and_the_rest_are_told_when_to_come_back(
-    ask: Ask, platform: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_so_many_wait_at_once_and_the_rest_are_told_when_to_come_back(platform: Platform) -> None:
     arrivals = Arrivals(platform.database, platform.bell, slots=1)
-    monkeypatch.setattr(platform.leases, "_arrivals", arrivals)
-    monkeypatch.setattr(surface, "WAIT", 5.0)
-    with waiting(platform, ask) as told:
+    leases = Leases(platform.database, platform.store, platform.bell, arrivals=arrivals)
+    ask = asking(leases, wait=5.0)
+    with waiting(leases, ask) as told:
         status, headers, said = ask(f"/v1/launches/{ID}0/wait")
         assert status == 429 and headers["Retry-After"] == "2" and "Ask again" in said["detail"]
     assert told[0][2] == {"retry_after": 0.0}
@@ -140,10 +147,15 @@ def test_without_a_bell_the_clock_wakes(platform: Platform, driver: Driver, queu
 
 
 def test_those_that_wait_share_one_look_and_cost_none_without_a_cause(platform: Platform) -> None:
-    looks: list[int] = []
-    arrivals = Arrivals(platform.database, platform.bell, interval=60.0)
-    look = arrivals._look
-    arrivals._look = lambda ids: (looks.append(len(ids)), look(ids))[1]  # type: ignore[method-assign]
+    reads: list[None] = []
+
+    class Counted:
+        def read(self) -> Any:
+            reads.append(None)
+            return platform.database.read()
+
+    counted: Any = Counted()
+    arrivals = Arrivals(counted, platform.bell, interval=60.0)
     threads = [threading.Thread(target=arrivals.wait, args=(f"w{n}", 1.0), daemon=True) for n in range(8)]
     for thread in threads:
         thread.start()
@@ -151,15 +163,26 @@ def test_those_that_wait_share_one_look_and_cost_none_without_a_cause(platform: 
         platform.bell.announce("somebody else")
     for thread in threads:
         thread.join(30.0)
-    assert [count for count in looks if count] == [1] * 8, "one look as each comes, and none for others' bells"
+    assert len(reads) == 2 * 8, "a look before and after each takes its place, and none for others' bells"
 
 
 def test_slots_are_given_back_however_a_wait_ends(platform: Platform) -> None:
     arrivals = Arrivals(platform.database, platform.bell, slots=1)
     for _ in range(3):
         assert arrivals.wait(ID, 0.0) is False
-    with arrivals._place("another"), pytest.raises(TooManyWaits):
+
+    def wait_until_closed() -> None:
+        with suppress(TooManyWaits):
+            arrivals.wait("another", 30.0)
+
+    thread = threading.Thread(target=wait_until_closed, daemon=True)
+    thread.start()
+    until_one_waits(arrivals)
+    with pytest.raises(TooManyWaits):
         arrivals.wait(ID, 0.0)
+    arrivals.close()
+    thread.join(30.0)
+    assert arrivals.waiting == 0
 
 
 def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driver: Driver, queued: str) -> None:
@@ -170,6 +193,6 @@ def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driv
 
 
 def test_a_process_that_ends_sends_everybody_away(ask: Ask, platform: Platform) -> None:
-    with waiting(platform, ask) as told:
+    with waiting(platform.leases, ask) as told:
         platform.leases.dismiss()
     assert told[0][0] == 429 and ask()[0] == 429
