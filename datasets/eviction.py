@@ -74,9 +74,15 @@ POLICIES: Mapping[str, Policy] = {
 }
 
 
-def admit(entries: Iterable[Item], newcomer: Item, capacity: int, policy: str = "nr", floor: float = 0.0) -> Verdict:
+def _rule(policy: str | Policy) -> Policy:
+    return policy if isinstance(policy, Policy) else POLICIES[policy]
+
+
+def admit(
+    entries: Iterable[Item], newcomer: Item, capacity: int, policy: str | Policy = "nr", floor: float = 0.0
+) -> Verdict:
     """Decide over all entries at once. ``Ledger`` decides the same without looking at each."""
-    rule = POLICIES[policy]
+    rule = _rule(policy)
     held = list(entries)
     pinned = {item.group for item in (*held, newcomer) if item.pinned}
     need = sum(item.size for item in held) + newcomer.size - capacity
@@ -183,10 +189,10 @@ class Ledger:
     Only an account: the files are its owner's affair. Not for several threads at once.
     """
 
-    def __init__(self, capacity: int, policy: str = "nr", items: Iterable[Item] = ()) -> None:
+    def __init__(self, capacity: int, policy: str | Policy = "nr", items: Iterable[Item] = ()) -> None:
         self.capacity = capacity
         self.used = 0
-        self._rule = POLICIES[policy]
+        self._rule = _rule(policy)
         self._floor = 0.0
         self._where: dict[str, str] = {}
         self._groups: dict[str, _Group] = {}

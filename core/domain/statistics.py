@@ -54,10 +54,11 @@ class Column:
 
     BLOCK = 4096
 
-    def __init__(self, worst: float | None, penalties: int = 0) -> None:
+    def __init__(self, worst: float | None, penalties: int = 0, *, kept: int = KEPT) -> None:
         self._worst = worst
         self._waiting = array("d")
         self._kept: list[NDArray[np.float64]] = []
+        self._most_kept = kept
         self._stride = 1
         self._count = 0
         self._mean = 0.0
@@ -92,7 +93,7 @@ class Column:
         self._max = max(self._max, float(block.max()))
         self._kept.append(block[:: self._stride])
         self._count = total
-        if total // self._stride > KEPT:
+        if total // self._stride > self._most_kept:
             self._stride *= 2
             self._kept = [part[::2] for part in self._kept]
 

@@ -4,17 +4,20 @@ from collections.abc import Iterator
 
 from core.errors import BadArchive
 from datasets.archives import tar, zip
-from datasets.archives.streams import Blob, inflated, sniffed
+from datasets.archives.streams import SMALL, Blob, inflated, sniffed
 from datasets.packing import File
 
 __all__ = ["Blob", "files_of"]
 
 
-def files_of(blob: Blob) -> Iterator[File]:
-    """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive where it is none, or hostile."""
+def files_of(blob: Blob, *, small: int = SMALL) -> Iterator[File]:
+    """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive where it is none, or hostile.
+
+    Up to ``small`` bytes may come out whatever the ratio to the packed bytes.
+    """
     kind = sniffed(blob)
     if kind == "zip":
-        return zip.files(blob)
+        return zip.files(blob, small=small)
     if kind is None:
         raise BadArchive("This is neither a zip nor a tar (plain, or packed by gzip, bzip2, xz or zstd).")
-    return tar.files(inflated(blob, kind))
+    return tar.files(inflated(blob, kind, small=small))

@@ -77,12 +77,13 @@ def sniffed(blob: Blob) -> str | None:
     return "plain" if len(head) == 512 and (head[257:262] == b"ustar" or not any(head)) else None
 
 
-def inflated(blob: Blob, kind: str) -> Iterator[bytes]:
+def inflated(blob: Blob, kind: str, *, small: int = SMALL) -> Iterator[bytes]:
     """Yield what a packed blob unpacks to; raise BadArchive where it is damaged, cut off or a bomb."""
     packed = blob.read(0, blob.size)
     if kind == "plain":
         return packed
-    return _zstd(blob) if kind == "zstd" else _members(packed, _INFLATERS[kind], kind)
+    meter = Meter(small)
+    return _zstd(blob, meter) if kind == "zstd" else _members(packed, _INFLATERS[kind], kind, meter)
 
 
 class _Gzip:
@@ -113,20 +114,20 @@ _INFLATERS: Mapping[str, Callable[[], Inflater]] = {
 class Meter:
     """Counts what goes in and comes out, and stops a bomb."""
 
-    def __init__(self) -> None:
+    def __init__(self, small: int = SMALL) -> None:
         self.packed = 0
         self.whole = 0
+        self._small = small
 
     def out(self, size: int) -> None:
         """Count bytes that came out."""
         self.whole += size
-        if self.whole > LARGEST or (self.whole > SMALL and self.whole > RATIO * self.packed):
+        if self.whole > LARGEST or (self.whole > self._small and self.whole > RATIO * self.packed):
             raise BadArchive(f"The archive unpacks to more than {RATIO} times its size; that is not taken.")
 
 
-def _members(packed: Iterator[bytes], make: Callable[[], Inflater], kind: str) -> Iterator[bytes]:
+def _members(packed: Iterator[bytes], make: Callable[[], Inflater], kind: str, meter: Meter) -> Iterator[bytes]:
     """Inflate one packed stream after the other, as gzip and its kin allow; zeros at the end are padding."""
-    meter = Meter()
     inflater = make()
     begun = False
     try:
@@ -170,10 +171,9 @@ class _Reader(io.RawIOBase):
         return taken
 
 
-def _zstd(blob: Blob) -> Iterator[bytes]:
+def _zstd(blob: Blob, meter: Meter) -> Iterator[bytes]:
     import pyarrow  # only those who send zstd wait for it
 
-    meter = Meter()
     try:
         with pyarrow.CompressedInputStream(pyarrow.PythonFile(_Reader(blob, meter), mode="r"), "zstd") as stream:
             while piece := stream.read(CHUNK):

@@ -39,7 +39,8 @@ class Near:
 
 @pytest.fixture
 def drivers(tmp_path: Path) -> Iterator[Drivers]:
-    one = Drivers(tmp_path, total=10, play={}, model=MODEL, packed=playing.pack(datasets()["car_street"].folder))
+    packed = playing.pack(datasets()["car_street"].folder)
+    one = Drivers(tmp_path, total=10, play={}, model=MODEL, packed=packed, belief=0.0)
     yield one
     one.close()
 
@@ -121,7 +122,6 @@ def test_a_cache_that_has_it_not_or_wrong_is_passed_by_and_filled(
 def test_a_launch_that_is_over_has_no_files(drivers: Drivers, deliveries: Callable[..., Deliveries]) -> None:
     files = announced(drivers)
     drivers.cancel()
-    drivers.leases._known.clear()  # a process believes what it knows for a second
     with pytest.raises(Over, match="410"):
         deliveries().bring(files, model=None, dataset="/a/folder")
     with pytest.raises(Over, match="401"):
@@ -158,10 +158,10 @@ def test_a_launch_without_a_packed_folder_says_so(tmp_path: Path) -> None:
 
 
 def test_where_others_reach_the_store_a_courier_is_sent_there_without_our_credentials(
-    drivers: Drivers, deliveries: Callable[..., Deliveries], monkeypatch: pytest.MonkeyPatch
+    drivers: Drivers, deliveries: Callable[..., Deliveries]
 ) -> None:
     seen: list[dict[str, Any]] = []
-    inside = drivers._inside
+    inside = drivers.application
 
     def store(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/bucket/object":
@@ -175,7 +175,7 @@ def test_where_others_reach_the_store_a_courier_is_sent_there_without_our_creden
             return []
         return inside(environ, start)
 
-    monkeypatch.setattr(drivers, "_inside", store)
+    drivers.application = store
     model, _ = deliveries().bring(announced(drivers), model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
     assert seen[0]["QUERY_STRING"] == "sig=1"

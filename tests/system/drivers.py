@@ -17,7 +17,7 @@ from core.domain.ids import digest_of, hashed
 from core.domain.states import State
 from core.errors import NotFound
 from core.services.bells import LocalBell
-from core.services.leases import Known, Leases
+from core.services.leases import BELIEF, Known, Leases
 from core.services.models import key_of
 from core.store import launches, ranges, simulations
 from datasets.stores.filesystem import FilesystemStore
@@ -67,15 +67,16 @@ class Drivers:
         packed: bytes | None = None,
         host: str = "127.0.0.1",
         launched: bool = True,
+        belief: float = BELIEF,
     ) -> None:
         self._host = host
         self._launched = launched
         self.database = sqlite_database(folder / "drivers.db")
         self.store = FilesystemStore(folder / "objects")
         self.bell = LocalBell()
-        self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl)
+        self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl, belief=belief)
         self.asked: list[str] = []
-        self._inside = surface.create(self.leases)
+        self.application = surface.create(self.leases)
         self._server: _Server | None = None
         self._port = 0
         self._begin(total, play, workers, self._keep(model), self._pack(packed))
@@ -144,7 +145,7 @@ class Drivers:
 
     def _application(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         self.asked.append(environ["PATH_INFO"].rpartition("/")[2])
-        return self._inside(environ, start)
+        return self.application(environ, start)
 
     def results(self) -> list[dict[str, Any]]:
         """Return every result line in task order, after checking that segments neither overlap nor leave a gap."""

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets import eviction
 from datasets.eviction import POLICIES, Item, Ledger, Policy, Verdict, admit
 
 UNITS, EPOCHS = 160, 5
@@ -111,15 +110,15 @@ def test_more_datasets_than_fit_do_not_push_each_other_out_in_turn() -> None:
     assert admit(held, Item("d", "d", 1, 1, 1, pinned=True), 3) == Verdict(False)
 
 
-def test_another_policy_is_a_function_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_policy_is_a_function_and_a_line() -> None:
     def by_worth(item: Item, floor: float) -> float:
         """What is large goes first, unless it was used since."""
         return floor + 1 / item.size
 
-    monkeypatch.setattr(eviction, "POLICIES", {**POLICIES, "gds": Policy(by_worth)})
+    policy = Policy(by_worth)
     held = [Item("small", "g", 1, 0, 0), Item("large", "g", 5, 1, 1), Item("middle", "g", 2, 2, 2)]
-    assert admit(held, Item("new", "g", 5, 3, 3), 8, "gds") == Verdict(True, ("large",))
-    ledger = Ledger(8, "gds", held)
+    assert admit(held, Item("new", "g", 5, 3, 3), 8, policy) == Verdict(True, ("large",))
+    ledger = Ledger(8, policy, held)
     assert ledger.admit(Item("new", "g", 5, 3, 3)) == Verdict(True, ("large",))
     ledger.touch("middle", 4)  # ages by the key of the last victim: now behind what has not been used
     assert ledger.admit(Item("newer", "g", 1, 5, 5)) == Verdict(True, ("new",))

@@ -88,9 +88,8 @@ def test_many_values_are_folded_as_exactly_as_few() -> None:
     assert (summary["min"], summary["max"], summary["p50"]) == (min(values), max(values), statistics.median(values))
 
 
-def test_a_million_values_are_kept_in_part_and_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.domain.statistics.KEPT", 10_000)
-    column = Column(None)
+def test_a_million_values_are_kept_in_part_and_counted_in_full() -> None:
+    column = Column(None, kept=10_000)
     for value in range(50_000):
         column.add(float(value))
     summary = column.summary()
