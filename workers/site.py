@@ -24,11 +24,23 @@ LATER, EAGER = 1.0, 10
 
 
 class Site:
-    """An executor with its context. Everything that is asked of it is asked by one thread, in order."""
+    """An executor with its context. Everything that is asked of it is asked by one thread, in order.
 
-    def __init__(self, context: Context, executor: Executor) -> None:
+    ``later``: seconds until warm launches are looked after again when some were taken or are missing.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        executor: Executor,
+        *,
+        later: float = LATER,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.context = context
         self.executor = executor
+        self._later = later
+        self._clock = clock
         self.said: str | None = None  # why it does not answer
         self._failing_since: float | None = None
         self._failures = 0
@@ -53,26 +65,26 @@ class Site:
     @property
     def takes(self) -> bool:
         """Whether it may be given launches: it answers, and has not just failed to take one."""
-        return self.well and time.monotonic() >= self._shut_until
+        return self.well and self._clock() >= self._shut_until
 
     @property
     def lost(self) -> bool:
         """Whether it has not answered for so long that its launches count as lost."""
-        return self._failing_since is not None and time.monotonic() - self._failing_since > self.context.grace
+        return self._failing_since is not None and self._clock() - self._failing_since > self.context.grace
 
     @property
     def may_be_asked(self) -> bool:
         """Whether its back-off is over."""
-        return time.monotonic() >= self._try_at
+        return self._clock() >= self._try_at
 
     @property
     def due_for_combing(self) -> bool:
         """Whether it is time to look for what nobody knows of."""
-        return time.monotonic() >= self._comb_at
+        return self._clock() >= self._comb_at
 
     def combed(self) -> None:
         """It has been searched."""
-        self._comb_at = time.monotonic() + COMBING
+        self._comb_at = self._clock() + COMBING
 
     def comb_soon(self) -> None:
         """Something may have been left behind there."""
@@ -82,18 +94,18 @@ class Site:
     def keeping(self) -> Warm | None:
         """Its executor, if it keeps launches waiting and it is time to look after them."""
         warm = self.executor if isinstance(self.executor, Warm) else None
-        return warm if time.monotonic() >= self._keep_at else None
+        return warm if self._clock() >= self._keep_at else None
 
     def kept(self, whole: bool) -> None:
         """What waits was looked after: while not all of it is there the next time soon, and in the end rarely."""
         self._looks = 0 if whole else self._looks + 1
-        pause = LATER * 2.0 ** max(0, self._looks - EAGER)
-        self._keep_at = time.monotonic() + (COMBING if whole else min(COMBING, pause))
+        pause = self._later * 2.0 ** max(0, self._looks - EAGER)
+        self._keep_at = self._clock() + (COMBING if whole else min(COMBING, pause))
 
     def keep_soon(self) -> None:
         """Somebody took what waited."""
         self._looks = 0
-        self._keep_at = time.monotonic() + LATER
+        self._keep_at = self._clock() + self._later
 
     def do(self, work: Callable[[], None]) -> None:
         """Do something there, unless it is busy: then the next pass will. Wait for it, but not long."""
@@ -124,12 +136,12 @@ class Site:
     def failed(self, error: OSError) -> None:
         """It has not answered: it is asked again later, and later each time."""
         if self._failing_since is None:
-            self._failing_since = time.monotonic()
+            self._failing_since = self._clock()
             logger.warning("%s does not answer: %s", self.name, error)
         self.said = str(error)[:500] or type(error).__name__
         pause = min(LONGEST, SHORTEST * 2.0**self._failures)
         self._failures += 1
-        self._try_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        self._try_at = self._clock() + pause * random.uniform(0.5, 1.0)
 
     def took(self) -> None:
         """It has taken a launch."""
@@ -141,7 +153,7 @@ class Site:
         logger.warning("%s takes no launch: %s", self.name, error)
         self.said = str(error)[:500] or type(error).__name__
         self._refusals += 1
-        self._shut_until = time.monotonic() + min(LONGEST, SHORTEST * 2.0**self._refusals)
+        self._shut_until = self._clock() + min(LONGEST, SHORTEST * 2.0**self._refusals)
         self.comb_soon()  # it may have taken it all the same
 
     def close(self) -> None:

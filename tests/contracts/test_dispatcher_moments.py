@@ -1,6 +1,5 @@
 """A dispatcher that dies, is late or is refused at the worst moment leaves no simulation behind."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,20 +11,19 @@ from core.services.snapshots import Lent
 from core.store import launches, simulations
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
-from workers.dispatcher import Dispatcher
 from workers.executors.base import Missed
 
 
 def lent(house: House, id: str) -> Lent:
     """Return a simulation's launch as a dispatcher's look has it."""
-    return next(one for one in house.dispatcher._dispatch.snapshot().launches if one.simulation == id)
+    return next(one for one in house.dispatch.snapshot().launches if one.simulation == id)
 
 
 def test_a_simulation_whose_launch_is_over_and_that_has_no_other_gets_one(house: House) -> None:
     id = house.submit()
     _, launch = house.launch(id)
     house.play(launch, 10)
-    house.dispatcher._dispatch.end_launch(lent(house, id))
+    house.dispatch.end_launch(lent(house, id))
     _, other = house.launch(id)
     assert other.id != launch.id
     house.play(other)
@@ -48,7 +46,7 @@ def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(
 
     monkeypatch.setattr(simulations, "move", dies)
     with pytest.raises(RuntimeError):
-        house.dispatcher._dispatch.again(lent(house, id), "its processes vanished")
+        house.dispatch.again(lent(house, id), "its processes vanished")
     assert house.living == {launch.id}
     monkeypatch.undo()
     house.play(launch)
@@ -65,7 +63,7 @@ def test_who_looked_long_ago_ends_nothing_that_has_begun_since(house: House) -> 
     house.until(lambda: launch.id not in house.living)
     _, other = house.launch(id)
     house.play(other, 10)
-    house.dispatcher._dispatch.again(stale, "it was slow to answer")
+    house.dispatch.again(stale, "it was slow to answer")
     assert (house.living, house.state(id)) == ({other.id}, State.RUNNING)
     assert house.platform.simulations.get(id).attempt == 2
 
@@ -130,12 +128,8 @@ def test_what_a_place_had_that_is_configured_no_more_goes_on_elsewhere_or_ends(h
     id = house.submit()
     place, launch = house.launch(id)
     house.play(launch, 10)
-    rest: Sequence[Any] = [site for site in house.sites.values() if site.name != place.name]
-    before = house.dispatcher
-    house.dispatcher = Dispatcher(
-        before._platform, before._dispatch, rest, run_dir=before._run_dir, ttl=1.0, interval=0.1
-    )
-    before._dispatch._contexts.pop(place.name)
+    rest = [site for site in house.sites.values() if site.name != place.name]
+    house.configure(*rest)
     if cancelled:
         house.platform.simulations.cancel(id)
         house.until(lambda: house.state(id) is State.CANCELLED)

@@ -1,16 +1,16 @@
 """Launches that wait for their simulations, as the dispatcher deals with them: used once, replaced, lost by nobody."""
 
-import time
 from collections.abc import Mapping
 
 import pytest
 
 from core.domain.ids import hashed
 from core.domain.launches import Launch, Phase, Sighting
+from tests.conftest import Clock
 from tests.contracts.test_dispatcher import House, Wilful
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
-from workers import site
 from workers.executors.base import Missed, Taken, Waiting, Warm
+from workers.site import Site
 
 TOKEN = "minted before"
 
@@ -30,8 +30,12 @@ class Warmed(Wilful):
         self.looks += 1
         self.marked = {id: one for id, one in taken.items() if id.startswith("warm")}
         for id in self.marked:
-            self._sightings.setdefault(id, Sighting(id=id, phase=Phase.RUNNING))
+            self.begin(id)
         return bool(self.reserve)
+
+    def begin(self, id: str) -> None:
+        """Let a launch run that nobody has submitted."""
+        self._sightings.setdefault(id, Sighting(id=id, phase=Phase.RUNNING))
 
     def waiting(self, launch: Launch) -> Waiting | None:
         return Waiting(self.reserve.pop(0), hashed(TOKEN)) if self.reserve else None
@@ -43,8 +47,7 @@ class Warmed(Wilful):
 
 
 @pytest.fixture
-def warmed(house: House, monkeypatch: pytest.MonkeyPatch) -> Warmed:
-    monkeypatch.setattr(site, "LATER", 0.05)
+def warmed(house: House) -> Warmed:
     place = Warmed("east")
     assert isinstance(place, Warm) and not isinstance(house.west, Warm)
     house.east = house.sites["east"].executor = place
@@ -95,12 +98,12 @@ def test_instead_of_what_is_gone_another_is_made_at_once(house: House, warmed: W
 
 def test_a_dispatcher_that_dies_before_it_could_mark_it_loses_nothing(house: House, warmed: Warmed) -> None:
     id = submit(house)
-    dispatch = house.dispatcher._dispatch
+    dispatch = house.dispatch
     (busy,) = dispatch.snapshot().busy
     assert dispatch.admit(busy, "east", ready=True)
     (busy,) = dispatch.snapshot().busy
     assert dispatch.launch(busy, lambda _: Waiting("warm1", hashed(TOKEN))) is not None  # and here it is killed
-    warmed._sightings["warm1"] = Sighting(id="warm1", phase=Phase.RUNNING)
+    warmed.begin("warm1")
     house.until(lambda: warmed.marked)
     assert warmed.marked == {"warm1": Taken(id, 1, 2)}
     play(house, "warm1")
@@ -120,19 +123,26 @@ def test_what_is_offered_again_after_its_end_is_not_used_again(house: House, war
 
 
 def test_while_something_lacks_it_is_looked_after_often_and_in_the_end_rarely(
-    house: House, warmed: Warmed, monkeypatch: pytest.MonkeyPatch
+    house: House, warmed: Warmed, clock: Clock
 ) -> None:
-    """In seconds so long that none of them passes."""
-    for name, value in (("LATER", 1000.0), ("EAGER", 3), ("COMBING", 10_000.0)):
-        monkeypatch.setattr(site, name, value)
-    at, pauses = house.sites["east"], []
-    for _ in range(8):
+    at = Site(house.sites["east"].context, warmed, clock=clock)
+
+    def pause() -> float:
+        began = clock.now
+        while at.keeping is None:
+            clock.now += 0.5
+        return clock.now - began
+
+    pauses = []
+    for _ in range(17):
         at.kept(False)
-        pauses.append(round(at._keep_at - time.monotonic(), -3))
-    assert pauses == [1000, 1000, 1000, 2000, 4000, 8000, 10_000, 10_000] and at.keeping is None
+        assert at.keeping is None
+        pauses.append(pause())
+    assert pauses == [1] * 10 + [2, 4, 8, 16, 32, 60, 60]
     at.keep_soon()
-    assert round(at._keep_at - time.monotonic(), -3) == 1000
+    assert pause() == 1
     at.kept(True)
-    assert round(at._keep_at - time.monotonic(), -3) == 10_000
+    assert pause() == 60
     at.kept(False)
-    assert round(at._keep_at - time.monotonic(), -3) == 1000
+    assert pause() == 1
+    at.close()
