@@ -26,10 +26,6 @@ from workers.crews import Crew, Kind, kit_for
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after a crew was taken before its successor is started, so that the launch gets the machine first.
-REFILL = 0.5
-#: Seconds between two looks at which crews are lacking; an environment may have become ready.
-LOOK = 2.0
 #: Seconds a crew has to end when asked to.
 PATIENCE = 2.0
 #: Ended launches whose folders are kept, and for how many seconds at least.
@@ -37,6 +33,16 @@ KEPT, KEPT_FOR = 50, 3600.0
 #: Bytes of one request, and of one piece of a log.
 LONGEST, PIECE = 1 << 20, 64 << 10
 _CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Timings of an agent's warm crews, in seconds."""
+
+    #: From the moment a crew is taken until its successor is started, so that the launch gets the machine first.
+    refill: float = 0.5
+    #: Between two checks for missing crews; an environment may have become ready.
+    check: float = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +68,7 @@ class Agent:
         sandbox: int | None,
         refusal: str | None,
         promised: Kind | None,
+        timings: Timings | None = None,
     ) -> None:
         self._launches = home / "launches"
         self._cache = cache
@@ -72,6 +79,7 @@ class Agent:
         self._kinds = kinds
         self._sandbox = sandbox
         self._refusal = refusal
+        self._timings = timings or Timings()
         self._running: dict[str, Running] = {}
         self._warm: dict[Kind, Crew] = {}
         self._made = 0
@@ -100,6 +108,11 @@ class Agent:
         crews = [*self._warm.values(), *(one.crew for one in self._running.values() if one.crew)]
         await asyncio.gather(*(self._end(crew) for crew in crews))
         path.unlink(missing_ok=True)
+
+    @property
+    def warm_kinds(self) -> list[Kind]:
+        """Kinds for which a crew is warm."""
+        return list(self._warm)
 
     @property
     def _crews(self) -> Path:
@@ -252,7 +265,7 @@ class Agent:
                 self._refill()
             pause = self._not_before - time.monotonic()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), pause if pause > 0 else LOOK)
+                await asyncio.wait_for(self._look.wait(), pause if pause > 0 else self._timings.check)
 
     def _refill(self) -> None:
         """Have one crew of each kind used lately; dismiss the others."""
@@ -284,7 +297,7 @@ class Agent:
                 if self._stopping:
                     continue
                 self._failures += 1
-                self._not_before = time.monotonic() + min(60.0, LOOK * 2**self._failures)
+                self._not_before = time.monotonic() + min(60.0, self._timings.check * 2**self._failures)
                 logger.warning("a warm crew for %s on %s ended: %s", kind.runtime, kind.dataset, crew.reason)
         for id, one in list(self._running.items()):
             if one.crew is crew:
@@ -310,7 +323,7 @@ class Agent:
         draft = self._run / ".warm.json"
         draft.write_text(json.dumps([asdict(one) for one in self._recent]))
         draft.rename(self._run / "warm.json")
-        self._not_before = time.monotonic() + REFILL
+        self._not_before = time.monotonic() + self._timings.refill
         self._look.set()
 
     def _remembered(self, promised: Kind | None) -> list[Kind]:

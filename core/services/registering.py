@@ -30,7 +30,7 @@ from core.services.uploads import Uploads
 from core.services.wanted import Wanted
 from core.store import datasets as store
 from core.store.database import Connection, Database
-from datasets import ledger, names, scenarios
+from datasets import ledger, names, scenarios, sorting
 from datasets.archives import Blob, files_of
 from datasets.manifest import Entry, decode, encode, lines
 from datasets.packing import File, pack
@@ -70,6 +70,8 @@ class Registering:
         sources: Sources,
         versions: Datasets,
         scratch: Path,
+        *,
+        sort_memory: int = sorting.HELD,
     ) -> None:
         self._database = database
         self._objects = objects
@@ -77,6 +79,7 @@ class Registering:
         self._sources = sources
         self._versions = versions
         self._scratch = scratch
+        self._sort_memory = sort_memory
 
     def register(self, id: str) -> None:
         """Make the version, unless somebody is at it or it is there."""
@@ -351,7 +354,8 @@ class _Attempt:
     def _sorted(self, entries: Iterator[Entry]) -> Iterator[Iterator[Entry]]:
         """Bring entries into order, and refuse names that cannot lie side by side."""
         scratch = self._job._scratch
-        with Sorter(scratch) as by_path, Sorter(scratch) as by_folded:
+        memory = self._job._sort_memory
+        with Sorter(scratch, held=memory) as by_path, Sorter(scratch, held=memory) as by_folded:
             for entry in entries:
                 by_path.add(entry.path.encode(), encode(entry).rstrip(b"\n"))
                 by_folded.add(names.folded(entry.path), entry.path.encode())

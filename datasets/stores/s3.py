@@ -35,10 +35,6 @@ logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 CHUNK = 1 << 20
 #: What goes up in one request; larger objects go up in parts of this size, of which S3 takes 10,000.
 PART = 16 << 20
-#: Seconds until a connection stands, and between two signs of life.
-PATIENCE = Timeout(connect=3.0, read=30.0)
-#: How often a body that breaks off is taken up again without a byte of progress.
-RESUMPTIONS = 5
 #: Parts of uploads that nobody finished cost money and are listed nowhere.
 ABANDONED = timedelta(days=1)
 #: Seconds between two looks for them.
@@ -49,14 +45,31 @@ _FULL = frozenset({"XMinioStorageFull", "StorageFull", "QuotaExceeded", "XMinioA
 _STRANGE = (MinioException, HTTPError, ParseError, UnicodeError)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the requests to an S3 server."""
+
+    #: Seconds until a connection is open.
+    connect: float = 3.0
+    #: Seconds between two reads that bring bytes.
+    read: float = 30.0
+    #: Times that a broken download is resumed in a row without a byte of progress.
+    resumptions: int = 5
+
+
+LIMITS = Limits()
+
+
 class S3Store:
     """An object store in a bucket, under a prefix. The bucket is made when the first object is put."""
 
-    def __init__(self, connection: Connection, bucket: str, prefix: str = "") -> None:
+    def __init__(self, connection: Connection, bucket: str, prefix: str = "", *, limits: Limits = LIMITS) -> None:
         self.connection = connection
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""
-        self._client = client(connection)
+        self._limits = limits
+        self._pools = _pools(limits)
+        self._client = client(connection, self._pools)
         self._there = False
         self._swept = 0.0
 
@@ -90,7 +103,8 @@ class S3Store:
 
     def _rest(self, key: str, opened: "_Opened") -> Iterator[bytes]:
         with self._translated(key):
-            yield from _pour(partial(_open, self._client, self.bucket, self.prefix + key), opened)
+            again = partial(_open, self._client, self.bucket, self.prefix + key)
+            yield from _pour(again, opened, self._limits.resumptions)
 
     def size(self, key: str) -> int:
         """Return the size in bytes."""
@@ -125,6 +139,11 @@ class S3Store:
             return self._client.get_presigned_url(
                 verb, self.bucket, name, timedelta(seconds=seconds), response_headers=told
             )
+
+    def close(self) -> None:
+        """Close the connections that no request uses."""
+        for key in self._pools.pools.keys():
+            self._pools.pools[key].close()
 
     # -- the bucket
 
@@ -195,7 +214,7 @@ class Reader:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._client = client(connection, guarded=True)
+        self._client = client(connection, _pools(LIMITS, guarded=True))
 
     def listing(self, bucket: str, prefix: str) -> Iterator[Listed]:
         """Yield the objects under a prefix, sorted by key, a page at a time."""
@@ -215,7 +234,7 @@ class Reader:
 
     def _rest(self, bucket: str, key: str, opened: "_Opened") -> Iterator[bytes]:
         with self._translated(bucket, key):
-            yield from _pour(partial(_open, self._client, bucket, key), opened)
+            yield from _pour(partial(_open, self._client, bucket, key), opened, LIMITS.resumptions)
 
     @contextmanager
     def _translated(self, bucket: str, key: str) -> Iterator[None]:
@@ -289,8 +308,8 @@ def _permitted(connection: HTTPConnection, end: Any) -> Any:
     return end
 
 
-def client(connection: Connection, *, guarded: bool = False) -> Minio:
-    """Make a client that is patient for a while, follows no redirect, and keeps connections for many threads."""
+def _pools(limits: Limits, *, guarded: bool = False) -> PoolManager:
+    """Make pools of connections that wait and retry for a while, and follow no redirect; for many threads."""
     # A body that was read in part is taken up again by `_pour`; here only requests without an answer are repeated.
     retries = Retry(
         total=3,
@@ -302,9 +321,14 @@ def client(connection: Connection, *, guarded: bool = False) -> Minio:
         raise_on_status=False,
         respect_retry_after_header=False,
     )
-    pools = PoolManager(maxsize=64, timeout=PATIENCE, retries=retries)
+    pools = PoolManager(maxsize=64, timeout=Timeout(connect=limits.connect, read=limits.read), retries=retries)
     if guarded:
         pools.pool_classes_by_scheme = {"http": _GuardedPool, "https": _GuardedTLSPool}
+    return pools
+
+
+def client(connection: Connection, pools: PoolManager | None = None) -> Minio:
+    """Make a client over these pools of connections."""
     parts = address(connection)
     return Minio(
         parts.netloc,
@@ -312,7 +336,7 @@ def client(connection: Connection, *, guarded: bool = False) -> Minio:
         connection.secret_key or None,
         secure=parts.scheme == "https",
         region=connection.region,
-        http_client=pools,
+        http_client=pools or _pools(LIMITS),
     )
 
 
@@ -410,7 +434,7 @@ def _range(response: BaseHTTPResponse) -> tuple[int, int, int]:
     return int(first), int(last), int(total)
 
 
-def _pour(again: Callable[..., _Opened], opened: _Opened) -> Iterator[bytes]:
+def _pour(again: Callable[..., _Opened], opened: _Opened, resumptions: int) -> Iterator[bytes]:
     """Yield a body; where it breaks off, ask for the rest of the same version, a few times, waiting ever longer."""
     fruitless = 0
     try:
@@ -423,7 +447,7 @@ def _pour(again: Callable[..., _Opened], opened: _Opened) -> Iterator[bytes]:
                     raise _Strange("the end before its time")
             except (HTTPError, ServerError):
                 fruitless += 1
-                if fruitless > RESUMPTIONS:
+                if fruitless > resumptions:
                     raise
                 opened.close()
                 time.sleep(random.uniform(0.5, 1.0) * 0.1 * 2**fruitless)

@@ -1,34 +1,41 @@
 """When the agent makes crews."""
 
 import asyncio
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from workers import agent
+from datasets.catalogue import datasets
+from runtimes.catalogue import runtimes, simulators
+from tests.contracts.crew import SITE
+from workers.agent import Agent, Timings
 from workers.crews import Kind
 
-NOOP = Kind("python", "python", "noop", "1")
 
-
-def test_a_crew_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_crew_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path) -> None:
     """And not when somebody looks again: who submits every other second would wait for one half of the time."""
-    monkeypatch.setattr(agent, "REFILL", 0.01)
-    monkeypatch.setattr(agent, "LOOK", 3600.0)
-    (tmp_path / "run").mkdir()
+    noop = Kind("python", "python", "noop", datasets()["noop"].version)
+    needed = (runtimes()["python"].formats["python"].environment, simulators()["noop"])
+    for digest in {environment.digest for environment in needed}:
+        (tmp_path / "environments" / digest).mkdir(parents=True)
+        (tmp_path / "environments" / digest / "site").symlink_to(SITE)
     cache: Any = None  # nothing is staged
-    one = agent.Agent(home=tmp_path, cache=cache, cores=1, kinds=1, sandbox=None, refusal=None, promised=None)
-    made: list[Kind] = []
-    monkeypatch.setattr(one, "_muster", lambda kind, _: made.append(kind))
+    timings = Timings(refill=0.01, check=3600.0)
+    one = Agent(
+        home=tmp_path, cache=cache, cores=1, kinds=1, sandbox=None, refusal=None, promised=None, timings=timings
+    )
 
     async def scene() -> None:
-        keeping = asyncio.create_task(one._keep_warm())
+        stop = asyncio.Event()
+        serving = asyncio.create_task(one.serve(stop))
         await asyncio.sleep(0)
-        assert not made, "nobody has asked for one yet"
-        one._used(NOOP)
+        assert not one.warm_kinds, "nobody has asked for one yet"
+        await one.warm([*astuple(noop)])
         async with asyncio.timeout(30):
-            while not made:
+            while not one.warm_kinds:
                 await asyncio.sleep(0.01)
-        keeping.cancel()
+        assert one.warm_kinds == [noop]
+        stop.set()
+        await serving
 
     asyncio.run(scene())
-    assert made == [NOOP]

@@ -8,7 +8,6 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from core.services import materials, registering
 from core.services.bells import LocalBell
 from core.services.datasets import GRACE
 from core.services.platform import Platform, build
+from core.services.registering import Registering
 from core.services.sources import Sources
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
 from datasets.connections import Connection
-from datasets.sorting import Sorter
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
 from tests.conftest import Clock
@@ -560,18 +559,22 @@ def test_a_secret_is_in_nothing_that_is_told(
 
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
-def test_memory_does_not_follow_the_number_of_files(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
+def test_memory_does_not_follow_the_number_of_files(tmp_path: Path, clock: Clock, count: int) -> None:
+    class Many(Sources):
+        def reader(self, connection: Connection) -> Any:
+            return many.Bucket(count)
+
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(tmp_path / "objects")
     made = build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": lab})
-    monkeypatch.setattr(Sources, "reader", lambda *_: many.Bucket(count))
-    monkeypatch.setattr(registering, "Sorter", partial(Sorter, held=1 << 20))
+    sources = Many(objects, {"lab": lab})
+    job = Registering(
+        database, objects, made.uploads, sources, made.datasets, tmp_path / "sorting", sort_memory=1 << 20
+    )
     id = made.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
     tracemalloc.start()
-    made.registering.register(id)
+    job.register(id)
     at, files = None, 0
     while True:
         page, at = made.datasets.files("many", after=at, limit=1000)

@@ -7,23 +7,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from urllib3 import Timeout
 
 from core.errors import NotFound, StoreUnavailable
 from datasets.connections import Connection
 from datasets.stores import open_store, s3
-from datasets.stores.s3 import S3Store
+from datasets.stores.s3 import Limits, S3Store
 from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.stores import S3Server, fresh_bucket
 
 CONTENT = random.Random(7).randbytes(3_000_000)
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait as briefly as a busy machine allows."""
-    monkeypatch.setattr(s3, "PATIENCE", Timeout(connect=5.0, read=1.0))
-    monkeypatch.setattr(s3, "RESUMPTIONS", 2)
+#: Waits as briefly as a busy machine allows.
+HASTY = Limits(connect=5.0, read=1.0, resumptions=2)
 
 
 @pytest.fixture
@@ -41,15 +35,16 @@ def proxy(minio: S3Server) -> Iterator[Proxy]:
     made.close()
 
 
+def connection(server: S3Server, endpoint: str) -> Connection:
+    return Connection(name="objects", endpoint=endpoint, access_key=server.access_key, secret_key=server.secret_key)
+
+
 @pytest.fixture
-def store(hasty: None, minio: S3Server, bucket: str, proxy: Proxy) -> Iterator[S3Store]:
+def store(minio: S3Server, bucket: str, proxy: Proxy) -> Iterator[S3Store]:
     """The store, through the proxy."""
-    keys = {"access_key": minio.access_key, "secret_key": minio.secret_key}
-    made = S3Store(Connection(name="objects", endpoint=proxy.endpoint, **keys), bucket)
+    made = S3Store(connection(minio, proxy.endpoint), bucket, limits=HASTY)
     yield made
-    pools = made._client._http.pools
-    for key in pools.keys():  # the proxy waits for those who keep a connection
-        pools[key].close()
+    made.close()  # the proxy waits for those who keep a connection
 
 
 @pytest.mark.parametrize("name", ["truncated", "reset in mid-body", "stalled in mid-body"])
@@ -111,8 +106,8 @@ def test_an_object_that_is_replaced_in_mid_body_is_not_mixed(store: S3Store, pro
         list(reading)
 
 
-def test_a_server_that_freezes_is_given_up_and_found_again(hasty: None, own_minio: S3Server) -> None:
-    store = open_store(own_minio.url(fresh_bucket()), (own_minio.access_key, own_minio.secret_key))
+def test_a_server_that_freezes_is_given_up_and_found_again(own_minio: S3Server) -> None:
+    store = S3Store(connection(own_minio, own_minio.endpoint), fresh_bucket(), limits=HASTY)
     store.put("a", [b"before"])
     own_minio.freeze()
     with pytest.raises(StoreUnavailable):
@@ -142,15 +137,13 @@ def test_a_server_that_is_killed_in_mid_body_and_comes_back_costs_nothing(own_mi
 def test_uploads_in_parts_that_nobody_finished_are_given_up(minio: S3Server) -> None:
     from datetime import UTC, datetime, timedelta
 
-    store = S3Store(
-        Connection(name="o", endpoint=minio.endpoint, access_key=minio.access_key, secret_key=minio.secret_key),
-        fresh_bucket(),
-    )
+    store = S3Store(connection(minio, minio.endpoint), fresh_bucket())
     store.put("there", [b"x"])
-    begun = store._client._create_multipart_upload(store.bucket, "never", {})
+    client = s3.client(store.connection)
+    begun = client._create_multipart_upload(store.bucket, "never", {})
     assert begun
     assert store.sweep(datetime.now(UTC) - timedelta(days=1)) == 0
-    found = store._client._list_multipart_uploads(store.bucket, prefix="never").uploads
+    found = client._list_multipart_uploads(store.bucket, prefix="never").uploads
     assert [one.object_name for one in found] == ["never"]
     assert store.sweep(datetime.now(UTC) + timedelta(minutes=1)) == 1
-    assert not store._client._list_multipart_uploads(store.bucket, prefix="never").uploads
+    assert not client._list_multipart_uploads(store.bucket, prefix="never").uploads
