@@ -94,6 +94,7 @@ class EndpointSlices:
         authority: Path = POD / "ca.crt",
         token: Path = POD / "token",
         pause: float = PAUSE,
+        page: int = _PAGE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         parts = urlsplit(server)
@@ -103,7 +104,7 @@ class EndpointSlices:
         self._path = f"/apis/discovery.k8s.io/v1/namespaces/{quote(namespace, safe='')}/endpointslices"
         self._service, self._wanted = service, port
         self._authority, self._token = authority, Token(token)
-        self._pause, self._clock = pause, clock
+        self._pause, self._page, self._clock = pause, page, clock
         self._known: tuple[Node, ...] = ()
         self._next = float("-inf")
         self._looking = threading.Lock()
@@ -132,7 +133,7 @@ class EndpointSlices:
         context = ssl.create_default_context(cafile=str(self._authority))
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=TIME, context=context)
         headers = {**self._token.headers(), "Accept": "application/json"}
-        query = {"labelSelector": f"kubernetes.io/service-name={self._service}", "limit": str(_PAGE)}
+        query = {"labelSelector": f"kubernetes.io/service-name={self._service}", "limit": str(self._page)}
         found: list[Any] = []
         try:
             while True:

@@ -59,12 +59,17 @@ class Server:
         self._pages = Pages(store.folder / "temp")
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         kept = min(_OPEN, descriptors // 8)
-        self._recent = Recent(store.folder, self._pages, kept)
+        self.recent = Recent(store.folder, self._pages, kept)
         self._writers = ThreadPoolExecutor(self._limits.writers, "write")
         self._readers = ThreadPoolExecutor(4, "read")
         self._askers = ThreadPoolExecutor(4, "review")
         self._keeper = Keeper(config, store, self.counts, self.call)
         self._most = max(8, min(self._limits.connections, (descriptors - kept - 128) // 2))
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._connections)
 
     def stop(self) -> None:
         """Ask for an end."""
@@ -79,10 +84,10 @@ class Server:
     def run(self) -> None:
         """Serve until asked to stop, then finish what is under way."""
         self._listener.setblocking(False)
-        listening, bell, watch = self._listener.fileno(), self._bell, self._recent.watch.descriptor
+        listening, bell, watch = self._listener.fileno(), self._bell, self.recent.watch.descriptor
         self._epoll.register(listening, IN)
         self._epoll.register(bell, IN)
-        if self._recent.watch.works:
+        if self.recent.watch.works:
             self._epoll.register(watch, IN)
         self._keeper.start()
         due = time.monotonic() + 1.0
@@ -90,7 +95,7 @@ class Server:
         while not self._over():
             ready = dict(self._epoll.poll(max(0.0, due - time.monotonic())))
             if watch in ready:  # before any request that came after what it tells of
-                self._recent.look()
+                self.recent.look()
             for fd in ready:
                 if (connection := connections.get(fd)) is not None:
                     try:
@@ -104,7 +109,7 @@ class Server:
             if (now := time.monotonic()) >= due:
                 due = now + 1.0
                 self._sweep(now)
-                self._recent.sweep()
+                self.recent.sweep()
                 self._keeper.note()
                 self.service.ready = self._keeper.ready
                 if self._store.ledger.broken:  # whoever is started next begins a new one
@@ -118,7 +123,7 @@ class Server:
         for connection in list(connections.values()):
             self._close(connection)
         self._keeper.close()
-        self._recent.close()
+        self.recent.close()
         self._epoll.close()
         os.close(self._bell)
 
@@ -158,7 +163,7 @@ class Server:
         os.eventfd_read(self._bell)
         while self._calls:
             call = self._calls.popleft()
-            self._recent.look()  # what the thread did, the next answer knows
+            self.recent.look()  # what the thread did, the next answer knows
             call()
 
     def _turn(self, connection: Connection) -> None:
@@ -198,7 +203,7 @@ class Server:
         if found is None:
             return False
         try:
-            file = self._recent.open(found)
+            file = self.recent.open(found)
         except (OSError, Changed, Cold):
             return False  # and the long way finds out
         head = self.service.whole(found, wall)
@@ -213,7 +218,7 @@ class Server:
         while asked and connection.state is READING:
             self._respond(connection, asked.popleft())
             if asked:  # it may have come after what the loop has looked at
-                self._recent.look()
+                self.recent.look()
         if connection.state is READING and connection.mask != IN:
             connection.deadline = time.monotonic() + self._limits.idle
             self._watch(connection, IN)
@@ -245,7 +250,7 @@ class Server:
     def _open(self, connection: Connection, request: Request, part: Part) -> None:
         connection.closing = not request.keep_alive
         try:
-            file = self._recent.open(part.found)
+            file = self.recent.open(part.found)
         except FileNotFoundError:
             self._again(connection, request, part, "its file is gone")
         except Changed:

@@ -245,7 +245,7 @@ class Store:
         """Have the ledger find some room on a full disk, at the cost of any objects: it could not be opened else."""
         for rest in (self.folder / "temp").iterdir():
             rest.unlink()
-        for file, _ in self._files():
+        for file, _ in self.files():
             disk = os.statvfs(self.folder)
             if disk.f_bavail * disk.f_frsize >= _ROOM:
                 break
@@ -269,7 +269,7 @@ class Store:
     def _recovered(self, ledger: Ledger) -> Ledger:
         try:
             ledger.check()
-            orphans = list(ledger.reconcile(self._files))
+            orphans = list(ledger.reconcile(self.files))
         except BaseException:
             ledger.close()
             raise
@@ -281,7 +281,8 @@ class Store:
             logger.warning("%d files without a row were deleted", len(orphans))
         return ledger
 
-    def _files(self) -> Iterator[tuple[str, int]]:
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Yield the path of every object's file, below the folder, and its size."""
         for number in range(256):
             with os.scandir(self.folder / f"{number:02x}") as entries:
                 for entry in entries:

@@ -28,6 +28,9 @@ class Verdicts:
         self._kept: dict[bytes, Verdict] = {}
         self._heads: dict[bytes, bytes] = {}
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def key(self, token: bytes) -> bytes:
         """Return what stands for a token."""
         return hashlib.blake2b(token, key=self._key, digest_size=16).digest()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from datasets import membership
 from datasets.membership import EndpointSlices, Node
 from tests.cluster.conftest import Account
 from tests.cluster.control_plane import ControlPlane
@@ -123,12 +122,11 @@ def test_who_comes_and_goes_is_seen_at_the_next_look_and_not_before(
 
 
 def test_more_slices_than_a_page_holds_are_all_read(
-    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices], monkeypatch: pytest.MonkeyPatch
+    publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices]
 ) -> None:
-    monkeypatch.setattr(membership, "_PAGE", 2)
     for number in range(5):
         publish(f"scs-{number}", "scs", [endpoint(f"10.0.0.{number}", ready=True)])
-    assert len(nodes_of("scs").nodes()) == 5
+    assert len(nodes_of("scs", page=2).nodes()) == 5
 
 
 def test_who_may_not_look_goes_on_with_what_was_known(

@@ -423,7 +423,7 @@ def test_those_who_dawdle_are_hung_up_on(tmp_path: Path) -> None:
         assert silent.ended()
         assert half.answer().status == 408
         assert sending.ended()
-        eventually(lambda: not [one for one in cache.server._connections.values() if one.file >= 0])
+        eventually(lambda: cache.server.connections == 0)
 
 
 def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
@@ -433,7 +433,7 @@ def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
             assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
         assert cache.line().answer().status == 503
         held[0].close()
-        eventually(lambda: len(cache.server._connections) < 8)
+        eventually(lambda: cache.server.connections < 8)
         assert cache.ask("GET", "/healthz").status == 200
 
 
@@ -486,7 +486,7 @@ def test_a_removed_file_is_a_miss_and_keeps_nobody_waiting_though_its_row_cannot
     get = f"GET /v1/objects/private/removed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
     with running(told(tmp_path)) as cache:
         assert cache.put("removed", b"x" * 100).status == 201
-        for file, _ in cache.store._files():
+        for file, _ in cache.store.files():
             os.unlink(cache.store.folder / file)
         writing = cache.store.ledger.write(lambda connection: connection)
         writing.execute("pragma query_only=on")

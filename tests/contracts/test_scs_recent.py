@@ -46,12 +46,12 @@ def test_a_hot_object_that_goes_is_a_miss_at_once_and_nobody_holds_its_room(cach
     line = cache.line()
     for _ in range(4):
         assert len(line.send(get("going")).answer().body) == size
-    held = len(cache.server._recent)
+    held = len(cache.server.recent)
     found = cache.store.remembered(b"/v1/objects/private/going")
     assert found is not None and held
     assert open_files(found.path) == (1 if size > SMALL else 0)
     os.unlink(found.path)
-    eventually(lambda: len(cache.server._recent) == held - 1)
+    eventually(lambda: len(cache.server.recent) == held - 1)
     assert open_files(f"{found.path} (deleted)") == 0
     assert line.send(get("going")).answer().status == 404
 
@@ -132,13 +132,13 @@ def test_reading_while_another_stores_gives_whole_versions_only_and_never_an_old
 
 def test_what_cannot_be_watched_is_not_kept_open(cache: Cache) -> None:
     cache.put("unwatched", b"x" * 100_000)
-    cache.server._recent.look()
-    watch = cache.server._recent.watch
+    cache.server.recent.look()
+    watch = cache.server.recent.watch
     watch.works = False
     try:
-        held = len(cache.server._recent)
+        held = len(cache.server.recent)
         assert [len(cache.get("unwatched").body) for _ in range(3)] == [100_000] * 3
-        assert len(cache.server._recent) == held
+        assert len(cache.server.recent) == held
     finally:
         watch.works = True
 

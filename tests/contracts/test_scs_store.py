@@ -71,7 +71,7 @@ def use(store: Store, key: str, at: float, name: str = "b") -> None:
 
 
 def files(store: Store) -> set[str]:
-    return {file for file, _ in store._files()}
+    return {file for file, _ in store.files()}
 
 
 def agree(store: Store) -> bool:

@@ -226,7 +226,7 @@ class Load:
 def consistent(store: Store) -> None:
     """Assert that rows, files and accounts agree, and that every content is what it was."""
     rows = store.ledger.after(b"", 1_000_000)
-    assert {row.file for row in rows} == {file for file, _ in store._files()}
+    assert {row.file for row in rows} == {file for file, _ in store.files()}
     held = store.ledger.accounts()
     assert sum(account.bytes for account in held.values()) == sum(row.size for row in rows)
     assert sum(account.objects for account in held.values()) == len(rows)
