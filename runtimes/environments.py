@@ -51,9 +51,9 @@ class Environment:
         return len(re.findall(r"^[A-Za-z0-9]", self.lock, re.MULTILINE))
 
 
-def ready(environment: Environment, root: Path) -> Path | None:
+def ready(environment: Environment, root: Path, brought: Path = BROUGHT) -> Path | None:
     """Return the folder of an environment's packages if it lies prepared under ``root``, or came with this image."""
-    sites = (folder / environment.digest / "site" for folder in (root, BROUGHT))
+    sites = (folder / environment.digest / "site" for folder in (root, brought))
     return next((site for site in sites if site.is_dir()), None)
 
 

@@ -125,10 +125,20 @@ def _bound(value: float | None) -> float | None:
 
 
 class Host:
-    """The player's end of a host: asks, waits no longer than told, and believes nothing."""
+    """The player's end of a host: asks, waits no longer than told, and believes nothing.
+
+    ``seq``: the number that the first request follows.
+    """
 
     def __init__(
-        self, end: socket.socket, interface: Interface, *, batch: int, deadline: float, tell_done: bool = True
+        self,
+        end: socket.socket,
+        interface: Interface,
+        *,
+        batch: int,
+        deadline: float,
+        tell_done: bool = True,
+        seq: int = FIRST,
     ) -> None:
         self._socket = end
         self._number = end.fileno()
@@ -137,7 +147,7 @@ class Host:
         self._batch = batch
         self.deadline = deadline
         self._tell_done = tell_done
-        self._seq = FIRST
+        self._seq = seq
         self._begun: int | None = None
         self._playing = False
         self._ready = bytearray(framed(("ready", FIRST)))
@@ -167,6 +177,11 @@ class Host:
         size = self._batch * self._interface.action.size
         frame = framed(("action", FIRST, bytes(size)))
         return len(frame), bytearray(frame[: len(frame) - size])
+
+    @property
+    def seq(self) -> int:
+        """Number of the last request."""
+        return self._seq
 
     # -- the conversation
 

@@ -299,7 +299,7 @@ class Leader:
             line.connection.close()
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Follow or lead, as the pod's environment tells where and with how many."""
     parser = argparse.ArgumentParser(prog="gang", description="A replica of a gang, or the one that leads it.")
     parser.add_argument("role", choices=("follow", "lead"))
@@ -314,7 +314,7 @@ def main(arguments: Sequence[str]) -> int:
         place = (int(told["WINDTUNNEL_GANG_SLICE"]), int(told["WINDTUNNEL_GANG_INDEX"]))
         again = NOT_YET if given.command[:1] == ["hydra_pmi_proxy"] else None
         leader, heard = join((name, int(port)), key, place, PATIENCE)
-        return Follower(leader, given.command, FOLDER, again).serve(heard)
+        return Follower(leader, given.command, folder, again).serve(heard)
     slices, size = int(told["WINDTUNNEL_GANG_SLICES"]), int(told["WINDTUNNEL_GANG_SIZE"])
     places = [(slice, index) for slice in range(slices) for index in range(size)]
     with socket.create_server(("", int(port)), backlog=1024) as listener:
@@ -322,7 +322,10 @@ def main(arguments: Sequence[str]) -> int:
         leading.gather(PATIENCE)
     code = FAILED
     try:
-        code = serve(leading, given.tasks, given.command) if given.tasks else once(leading, given.command)
+        if given.tasks:
+            code = serve(leading, given.tasks, given.command, folder)
+        else:
+            code = once(leading, given.command, folder)
     except Lost as error:
         print(f"the gang is lost: {error}", file=sys.stderr)
     finally:
@@ -330,16 +333,16 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def once(leader: Leader, command: Sequence[str]) -> int:
+def once(leader: Leader, command: Sequence[str], folder: Path) -> int:
     """Have all run once, and print the result."""
     scenario = json.loads(os.environ.get("WINDTUNNEL_SCENARIO", "null"))
-    code, result = leader.run(scenario, command, FOLDER, None)
+    code, result = leader.run(scenario, command, folder, None)
     if result is not None:
         print(result, flush=True)
     return code
 
 
-def serve(leader: Leader, tasks: Path, command: Sequence[str]) -> int:
+def serve(leader: Leader, tasks: Path, command: Sequence[str], folder: Path) -> int:
     """Have all run as the courier says, until it hangs up."""
     courier = call(tasks, PATIENCE)
     courier.say(ready=True)
@@ -352,7 +355,7 @@ def serve(leader: Leader, tasks: Path, command: Sequence[str]) -> int:
             if "model" in order:
                 leader.share(Path(order["model"]), str(order["name"]))
             else:
-                code, result = leader.run(order["scenario"], command, FOLDER, order["patience"])
+                code, result = leader.run(order["scenario"], command, folder, order["patience"])
                 courier.say(exit=code, result=result)
 
 
@@ -371,13 +374,14 @@ def call(tasks: Path, patience: float) -> Line:
             time.sleep(LOOK)
 
 
-def _stop(*_: object) -> NoReturn:
+def stop(*_: object) -> NoReturn:
+    """Signal handler: end the program with ``STOPPED``."""
     raise SystemExit(STOPPED)
 
 
 if __name__ == "__main__":
     # As the first process of a container it would ignore this; raised, so that what it started is ended first.
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, stop)
     try:
         sys.exit(main(sys.argv[1:]))
     except Lost as error:

@@ -15,14 +15,14 @@ class Client:
     """A cluster seen through its kubeconfig; ``folder`` is for what kubectl keeps."""
 
     def __init__(self, kubectl: Path, kubeconfig: Path, folder: Path) -> None:
-        self._kubectl = kubectl
+        self.program = kubectl
         #: The administrator's. Of a cluster of our own it holds good on this machine and, read into a secret, in pods.
         self.kubeconfig = kubeconfig
         self.folder = folder
 
     def kubectl(self, *arguments: object, given: str | None = None, timeout: float = PATIENCE) -> str:
         """Run kubectl as the administrator and return what it printed."""
-        command = [str(self._kubectl), f"--kubeconfig={self.kubeconfig}", *(str(part) for part in arguments)]
+        command = [str(self.program), f"--kubeconfig={self.kubeconfig}", *(str(part) for part in arguments)]
         answer = subprocess.run(
             command,
             input=given,

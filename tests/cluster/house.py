@@ -205,7 +205,7 @@ class Installed:
         if self._forward is None or self._forward.poll() is not None:
             served = self._values["api"].get("service", {}).get("port", 80)
             command = ["port-forward", "-n", self.namespace, f"service/{RELEASE}-api", f"{self.port}:{served}"]
-            kubectl = [str(self.cluster._kubectl), f"--kubeconfig={self.cluster.kubeconfig}", *command]
+            kubectl = [str(self.cluster.program), f"--kubeconfig={self.cluster.kubeconfig}", *command]
             null = subprocess.DEVNULL
             environ = ENVIRON | {"HOME": str(self.folder)}
             self._forward = subprocess.Popen(kubectl, stdin=null, stdout=null, stderr=null, env=environ)

@@ -92,7 +92,7 @@ class Container:
     def keep(self, source: str) -> "subprocess.Popen[bytes]":
         """Start a program whose standard input stays open; return it once it has said a line."""
         cluster = self._cluster
-        kubectl = [str(cluster._kubectl), f"--kubeconfig={cluster.kubeconfig}", *self._execute()]
+        kubectl = [str(cluster.program), f"--kubeconfig={cluster.kubeconfig}", *self._execute()]
         pipe = subprocess.PIPE
         environ = ENVIRON | {"HOME": str(cluster.folder)}
         process = subprocess.Popen(kubectl, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, env=environ)

@@ -81,8 +81,8 @@ class Company:
             arguments = [*arguments, "--posts", str(self.folder)]
         else:
             code = "import pathlib, signal, sys; from runtimes.harness import gang; "
-            code += "gang.FOLDER = pathlib.Path(sys.argv.pop(1)); signal.signal(15, gang._stop); "
-            code += "sys.exit(gang.main(sys.argv[1:]))"
+            code += "signal.signal(15, gang.stop); "
+            code += "sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
             arguments = ["-c", code, str(self.folder / name), *options, *arguments]
         with open(self.folder / f"{name}.txt", "w") as said:
             return subprocess.Popen(

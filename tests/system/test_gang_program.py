@@ -53,8 +53,8 @@ class Gang:
 
     def start(self, role: str, index: int, command: Sequence[str], **more: str) -> "subprocess.Popen[str]":
         """Start one."""
-        code = "import sys, pathlib; from runtimes.harness import gang; gang.FOLDER = pathlib.Path(sys.argv.pop(1)); "
-        code += "import signal; signal.signal(15, gang._stop); sys.exit(gang.main(sys.argv[1:]))"
+        code = "import pathlib, signal, sys; from runtimes.harness import gang; signal.signal(15, gang.stop); "
+        code += "sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
         environ = {"WINDTUNNEL_GANG_KEY": self.key, "WINDTUNNEL_GANG_INDEX": str(index)}
         return subprocess.Popen(
             [sys.executable, "-c", code, str(self.folder / f"{role}-{index}"), role, *command],

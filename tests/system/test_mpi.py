@@ -37,9 +37,8 @@ if world.rank == 0:
 BOOT = """
 import pathlib, signal, sys
 from runtimes.harness import gang
-gang.FOLDER = pathlib.Path(sys.argv.pop(1))
-signal.signal(signal.SIGTERM, gang._stop)
-sys.exit(gang.main(sys.argv[1:]))
+signal.signal(signal.SIGTERM, gang.stop)
+sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))
 """
 
 

@@ -54,19 +54,21 @@ def tell(said: bytes, end: socket.socket) -> None:
 
 def reply(host: Host) -> bytes:
     """Return the right answer to the next `act`."""
-    return framed(("action", host._seq + 1, ACTION.tobytes()))
+    return framed(("action", host.seq + 1, ACTION.tobytes()))
 
 
-def test_the_right_answer_is_taken_as_it_comes(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    for seq in (frames.FIRST, frames.LAST - 1, frames.LAST):
-        host._seq = seq
-        right = framed(("action", frames.FIRST if seq == frames.LAST else seq + 1, ACTION.tobytes()))
-        with answering(theirs, partial(tell, right)) as asked:
-            actions, took = host.act(SEEN)
-        assert np.array_equal(actions, ACTION)
-        assert 0 < took < 0.5
-        assert asked == [framed(("act", host._seq, 1, SEEN.tobytes()))]
+@pytest.mark.parametrize("seq", [frames.FIRST, frames.LAST - 1, frames.LAST])
+def test_the_right_answer_is_taken_as_it_comes(seq: int) -> None:
+    ours, theirs = socket.socketpair()
+    host = Host(ours, INTERFACE, batch=1, deadline=0.5, seq=seq)
+    following = frames.FIRST if seq == frames.LAST else seq + 1
+    with answering(theirs, partial(tell, framed(("action", following, ACTION.tobytes())))) as asked:
+        actions, took = host.act(SEEN)
+    assert np.array_equal(actions, ACTION)
+    assert 0 < took < 0.5
+    assert asked == [framed(("act", following, 1, SEEN.tobytes()))]
+    host.close()
+    theirs.close()
 
 
 def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> None:
@@ -86,17 +88,17 @@ def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> 
 WRONG: dict[str, tuple[Callable[[Host], bytes], type[ModelFault], str]] = {
     "one byte more": (lambda host: reply(host) + b"x", Garbage, "more than its reply"),
     "two replies": (lambda host: reply(host) * 2, Garbage, "more than its reply"),
-    "another number": (lambda host: framed(("action", host._seq, ACTION.tobytes())), Garbage, "no reply"),
-    "another length": (lambda host: framed(("action", host._seq + 1, b"1234")), Garbage, "no reply"),
-    "another frame": (lambda host: framed(("ready", host._seq + 1)), Garbage, "no reply"),
+    "another number": (lambda host: framed(("action", host.seq, ACTION.tobytes())), Garbage, "no reply"),
+    "another length": (lambda host: framed(("action", host.seq + 1, b"1234")), Garbage, "no reply"),
+    "another frame": (lambda host: framed(("ready", host.seq + 1)), Garbage, "no reply"),
     "no msgpack": (lambda host: b"\x05\x00\x00\x00hello", Garbage, "no reply"),
     "a huge length": (lambda host: b"\xff\xff\xff\x7f", Garbage, "no reply"),
     "deep nesting": (lambda host: frames.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
-    "an error": (lambda host: framed(("error", host._seq + 1, "oh no")), Failed, "oh no"),
-    "an answer that is none": (lambda host: framed(("error", host._seq + 1, "(3,)", "invalid")), WrongAnswer, "(3,)"),
+    "an error": (lambda host: framed(("error", host.seq + 1, "oh no")), Failed, "oh no"),
+    "an answer that is none": (lambda host: framed(("error", host.seq + 1, "(3,)", "invalid")), WrongAnswer, "(3,)"),
     "an error of another request": (lambda host: framed(("error", 5, "oh no")), Garbage, "another request"),
-    "an error of an unknown kind": (lambda host: framed(("error", host._seq + 1, "x", "ok")), Garbage, "no reply"),
-    "an error with more in it": (lambda host: framed(("error", host._seq + 1, "x", "failed", 1)), Garbage, "no reply"),
+    "an error of an unknown kind": (lambda host: framed(("error", host.seq + 1, "x", "ok")), Garbage, "no reply"),
+    "an error with more in it": (lambda host: framed(("error", host.seq + 1, "x", "failed", 1)), Garbage, "no reply"),
     "half an answer": (lambda host: reply(host)[:-1], TimedOut, "in time"),
     "nothing": (lambda host: b"", TimedOut, "no answer within 0.5 s"),
 }
@@ -128,7 +130,7 @@ def test_what_can_be_no_reply_is_not_waited_for(pair: tuple[Host, socket.socket]
 
 def test_a_deadline_is_for_the_last_byte_however_often_one_comes(pair: tuple[Host, socket.socket]) -> None:
     host, theirs = pair
-    long = framed(("error", host._seq + 1, "x" * 1000))
+    long = framed(("error", host.seq + 1, "x" * 1000))
     stop = threading.Event()
 
     def dribble(end: socket.socket) -> None:
@@ -224,7 +226,7 @@ def test_a_host_that_says_no_and_is_gone_at_once_is_heard(tmp_path: Path) -> Non
     hasty = Hasty(fileno=ours.detach())
     hasty.there = theirs
     host = Host(hasty, INTERFACE, batch=1, deadline=0.5)
-    hasty.seq = host._seq + 1
+    hasty.seq = host.seq + 1
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
         host.load("any", {}, model.fileno())
     host.close()

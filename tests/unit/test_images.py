@@ -105,12 +105,11 @@ def test_kubernetes_and_docker_find_an_archive_under_the_same_name(tmp_path: Pat
     assert docker[0]["RepoTags"] == ["thing:1"]
 
 
-def test_what_an_image_brought_along_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = Environment("thing", "thing==1\n")
-    monkeypatch.setattr("runtimes.environments.BROUGHT", tmp_path / "brought")
-    assert ready(environment, tmp_path / "home") is None
-    (tmp_path / "brought" / environment.digest / "site").mkdir(parents=True)
-    assert ready(environment, tmp_path / "home") == tmp_path / "brought" / environment.digest / "site"
+def test_what_an_image_brought_along_is_ready(tmp_path: Path) -> None:
+    environment, brought = Environment("thing", "thing==1\n"), tmp_path / "brought"
+    assert ready(environment, tmp_path / "home", brought) is None
+    (brought / environment.digest / "site").mkdir(parents=True)
+    assert ready(environment, tmp_path / "home", brought) == brought / environment.digest / "site"
 
 
 def test_a_bill_is_the_same_for_the_same_parts() -> None:
