@@ -102,25 +102,25 @@ class Child(Process):
 
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", output: int) -> None:
         super().__init__(name, output, os.pidfd_open(popen.pid))
-        self._popen = popen
+        self.popen = popen
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self.popen.pid
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):  # ended and waited for, but not yet told so here
             signal.pidfd_send_signal(self.end, signal.SIGKILL)
 
     def _await(self) -> str:
-        return ending(self._popen.wait())
+        return ending(self.popen.wait())
 
     def _let_go(self) -> None:
         os.close(self.end)
 
     def pin(self, core: int) -> None:
         """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
-        pin(self._popen.pid, core)
+        pin(self.popen.pid, core)
 
 
 class Spawner(Protocol):

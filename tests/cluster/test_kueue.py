@@ -161,7 +161,7 @@ def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jo
     if jobset:
         executor.submit(launch)
     else:
-        cluster.apply(*reversed(manifests.of(launch, executor._options, Served(jobset=False, kueue=True))))
+        cluster.apply(*reversed(manifests.of(launch, executor.options, Served(jobset=False, kueue=True))))
 
 
 def test_the_queues_that_the_documentation_shows_are_taken(own_cluster: Cluster, queues: Queues) -> None:

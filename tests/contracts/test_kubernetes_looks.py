@@ -14,12 +14,13 @@ from core.domain.launches import Phase
 from core.errors import ClusterFull, PlatformError
 from tests.contracts.kubernetes_server import Server, hangs_up, says
 from tests.contracts.test_executor import launch_of
-from workers.executors.kubernetes import watch
 from workers.executors.kubernetes.access import of_kubeconfig
 from workers.executors.kubernetes.client import Client
 from workers.executors.kubernetes.executor import KubernetesExecutor
+from workers.executors.kubernetes.look import Look
 from workers.executors.kubernetes.measures import Measures
 from workers.executors.kubernetes.options import parse
+from workers.executors.kubernetes.watch import Watch
 
 VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1", "kueue.x-k8s.io": "v1beta1"}
 VERSIONS |= {"kubeflow.org": "v2beta1"}
@@ -173,13 +174,12 @@ def test_a_cluster_that_does_not_say_what_it_serves_is_an_oserror_that_says_so(c
             ask()
 
 
-def test_a_watch_that_begins_while_the_cluster_is_away_rings_once_it_is_back(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "PAUSE", 0.01)
+def test_a_watch_that_begins_while_the_cluster_is_away_rings_once_it_is_back(cluster: Cluster) -> None:
     cluster.server.answers = [hangs_up]
     rung, stop = threading.Event(), threading.Event()
-    watching = threading.Thread(target=cluster.executor.watch, args=(rung.set, stop), daemon=True)
+    options = cluster.executor.options
+    watch = Watch(cluster.client, options, Look(cluster.client, options), rung.set, pause=0.01)
+    watching = threading.Thread(target=watch.run, args=(stop,), daemon=True)
     watching.start()
     try:
         assert not rung.wait(0.3)

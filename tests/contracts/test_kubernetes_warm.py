@@ -37,7 +37,7 @@ def opened(cluster: Cluster, chosen: Options) -> KubernetesExecutor:
 
 def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
     """Return what waits in the cluster, made from what this executor is told."""
-    wanted = warm.wishes(executor._options, executor._look.served(), "http://drivers:1")
+    wanted = warm.wishes(executor.options, executor.served(), "http://drivers:1")
     (digest,) = wanted
     found = [jobset(id, ready=ready) for id in ids]
     for one in found:
@@ -138,7 +138,7 @@ def test_many_are_made_a_few_at_a_time(cluster: Cluster, tmp_path: Path) -> None
 
 def test_a_cluster_that_takes_none_is_asked_once_and_what_was_made_of_it_goes(cluster: Cluster, tmp_path: Path) -> None:
     executor = opened(cluster, options(pods=3))
-    executor._look.served()
+    executor.served()
     cluster.refused["secrets"] = 403
     cluster.server.asked.clear()
     assert executor.keep({}) is False

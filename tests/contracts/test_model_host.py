@@ -60,7 +60,7 @@ class Kind:
 def shipped(format: str, site: str, isolation: str) -> Callable[[], Process]:
     def start() -> Process:
         host = processes.spawn_host(kit(format=format, host_site=site, isolation=isolation), "host")
-        return Process(host.process._popen, host.socket)
+        return Process(host.process.popen, host.socket)
 
     return start
 

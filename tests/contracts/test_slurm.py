@@ -332,7 +332,7 @@ def test_a_courier_that_is_killed_costs_no_result(
 
 def test_a_job_that_its_controller_starts_again_goes_on_unless_it_was_done(executor: Opened, tmp_path: Path) -> None:
     """The script alone: Slurm itself waits for two minutes before it starts a job again."""
-    script = executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3")._script()
+    script = executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3").script()
     (tmp_path / "launch.json").write_text("{}")
 
     def run(job: str) -> tuple[int, int]:

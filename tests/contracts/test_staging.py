@@ -67,6 +67,21 @@ class Counting:
         return self.store.get(key, start, length)
 
 
+class Crowded(Counting):
+    """A store that fills a disk, all but a megabyte, before the first read: somebody else takes the room."""
+
+    def __init__(self, store: ObjectStore, disk: Path) -> None:
+        super().__init__(store)
+        self.disk = disk
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if not self.reads:
+            found = os.statvfs(self.disk)
+            with open(self.disk / "others", "wb") as others:
+                os.posix_fallocate(others.fileno(), 0, found.f_bavail * found.f_frsize - (1 << 20))
+        return super().get(key, start, length)
+
+
 @pytest.fixture(params=["filesystem", "minio"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """Each kind of object store."""
@@ -335,20 +350,19 @@ def test_two_downloads_at_once_do_not_take_the_same_room(local: FilesystemStore,
 def test_a_full_disk_is_a_clear_error_and_shows_nothing(local: FilesystemStore, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "tmpfs", disk], check=True)
     try:
         small, large = version(local, "a", 1000), version(local, "b", 30_000_000)
         cache = NodeCache(disk / "cache", local)
         staged(cache, small)
         with pytest.raises(NodeFull):
             staged(cache, large)
-        with open(disk / "others", "wb") as others:  # somebody else takes the room while we write
-            others.truncate(0)
-            cheated = NodeCache(disk / "cache", Counting(local))
-            cheated._shelf._bound = lambda items: 1 << 40  # type: ignore[method-assign]
-            with pytest.raises(NodeFull, match="disk is full"):
-                staged(cheated, large)
-        assert cache.ready(digest_of(large)) is None and not list(disk.glob("cache/partial/*.tree"))
+        fitting = version(local, "d", 8_000_000)
+        with pytest.raises(NodeFull, match="disk is full"):
+            staged(NodeCache(disk / "cache", Crowded(local, disk)), fitting)
+        (disk / "others").unlink()
+        assert cache.ready(digest_of(large)) is None and cache.ready(digest_of(fitting)) is None
+        assert not list(disk.glob("cache/partial/*.tree"))
         assert contents(staged(cache, small)) == {"a": b"a" * 1000}
         cache.release("sim")
         staged(cache, version(local, "c", 1000))

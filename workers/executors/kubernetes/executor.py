@@ -22,6 +22,7 @@ from workers.executors.kubernetes.client import Client, Refused, path_of
 from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
 from workers.executors.kubernetes.glance import Glance
 from workers.executors.kubernetes.look import Look
+from workers.executors.kubernetes.manifests import Served
 from workers.executors.kubernetes.measures import Measures
 from workers.executors.kubernetes.objects import (
     ATTEMPT,
@@ -85,6 +86,15 @@ class KubernetesExecutor:
         self._made: dict[str, float] = {}
         self._listed: tuple[float, float, dict[str, tuple[Kind, Owner]]] = (float("-inf"), 0.0, {})
         self._glance = Glance(self._look)
+
+    @property
+    def options(self) -> Options:
+        """Options of the context that this executor serves."""
+        return self._options
+
+    def served(self) -> Served:
+        """Return which of the kinds that launches are made of the cluster serves."""
+        return self._look.served()
 
     def close(self) -> None:
         """Hang up."""

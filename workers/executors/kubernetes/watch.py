@@ -18,8 +18,11 @@ TERM, PAUSE = 240, 5.0
 class Watch:
     """Watches the likeliest kind of owner. What it hears is not read: whoever is rung looks for himself."""
 
-    def __init__(self, client: Client, options: Options, look: Look, ring: Callable[[], None]) -> None:
+    def __init__(
+        self, client: Client, options: Options, look: Look, ring: Callable[[], None], *, pause: float = PAUSE
+    ) -> None:
         self._client, self._options, self._look, self._ring = client, options, look, ring
+        self._pause = pause
 
     def run(self, stop: threading.Event) -> None:
         """Watch until told to stop; notices that within a term, so let it run in a daemon thread."""
@@ -39,4 +42,4 @@ class Watch:
                         return
             except (OSError, Refused) as error:
                 logger.info("the watch of launches ended: %s", error)
-                stop.wait(PAUSE)
+                stop.wait(self._pause)

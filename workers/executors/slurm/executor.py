@@ -159,9 +159,10 @@ class SlurmExecutor:
 
     def _sbatch(self, launch_id: str, asked: Sequence[str], tasks: Iterable[int]) -> None:
         array = f"--array={array_of(tasks)}"
-        self._commands.sbatch(self._folders.of(launch_id), self._script(), [*asked, array])
+        self._commands.sbatch(self._folders.of(launch_id), self.script(), [*asked, array])
 
-    def _script(self) -> str:
+    def script(self) -> str:
+        """Return the script that every job of this executor runs."""
         return self._template.substitute(
             python=shlex.quote(self._options.python or sys.executable),
             source=shlex.quote(str(SOURCE)),
