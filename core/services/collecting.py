@@ -45,11 +45,12 @@ class _Respecified(Exception):
 class Collecting:
     """Ends simulations of which every stage is done. Safe to repeat, and to die in the middle of."""
 
-    def __init__(self, database: Database, store: ObjectStore, bell: Bell, read: Results) -> None:
+    def __init__(self, database: Database, store: ObjectStore, bell: Bell, read: Results, *, few: int = FEW) -> None:
         self._database = database
         self._store = store
         self._bell = bell
         self._read = read
+        self._few = few
 
     def collect(self, id: str) -> None:
         """End a simulation whose stages are done and that nobody else is at; or sum up one that ended early."""
@@ -72,7 +73,7 @@ class Collecting:
             raise Conflict(f"Simulation {id} has {total} results for {expected} tasks.")
         reason = too_many(json.loads(row.spec), summary["tasks"]["failed"])
         verdict = State.SUCCEEDED if reason is None else State.FAILED
-        self._compact(stage)
+        self.compact(stage)
 
         def end(c: Connection) -> None:
             now = self._database.now(c)
@@ -132,11 +133,11 @@ class Collecting:
     def _bodies(self, stage: str) -> Iterator[bytes]:
         return self._read._lines(stage, 0, None)
 
-    def _compact(self, stage: str) -> None:
+    def compact(self, stage: str) -> None:
         """Gather small objects into few large ones, in task order; rows are repointed before the old objects go."""
         with self._database.read() as c:
             objects = _objects(c, stage)
-        if len(objects) <= FEW or sum(size for _, size in objects) > SMALL * len(objects):
+        if len(objects) <= self._few or sum(size for _, size in objects) > SMALL * len(objects):
             return
         at = 0
         while at < len(objects):

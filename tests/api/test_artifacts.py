@@ -2,6 +2,8 @@
 
 import io
 import zipfile
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 from api.downloads import attachment
 from api.escaping import escaped
 from core.domain.states import State
+from core.services.collecting import Collecting
 from core.services.platform import Platform
+from core.services.results import Results
 from tests.api.answers import problem
 from tests.api.conftest import Driver, Submit
 
@@ -108,17 +112,26 @@ def test_the_archive_of_a_simulation_that_ended_early_is_whole(
 
 
 def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, submit: Submit, platform: Platform
 ) -> None:
     id = submit(workers=1).json["id"]
-    compact = platform.collecting._compact
 
-    def widened(stage: str) -> None:
-        assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
-        compact(stage)
+    class Widened(Results):
+        """Measures an archive; the width changes at the end of the first time."""
 
-    monkeypatch.setattr(platform.collecting, "_compact", widened)
-    driver.play(id)
+        widened = False
+
+        def measured(self, *arguments: Any) -> dict[str, Any]:
+            found = super().measured(*arguments)
+            if not self.widened:
+                self.widened = True
+                assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
+            return found
+
+    read = Widened(platform.database, platform.store, platform.hub)
+    collecting = Collecting(platform.database, platform.store, platform.bell, read)
+    Driver(replace(platform, collecting=collecting)).play(id)
+    assert read.widened
     whole = client.get(f"/v1/simulations/{id}/archive")
     assert whole.headers["Content-Length"] == str(len(whole.data))
     with zipfile.ZipFile(io.BytesIO(whole.data)) as archive:

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.domain.states import State
+from core.services.collecting import Collecting
 from core.services.leases import Known
 from core.services.platform import Platform
 from core.services.retries import Inheritance, inherit
@@ -394,7 +395,9 @@ def test_a_retry_finds_what_was_moved_while_it_looked(
         found = inherit(database, store, id)
         if not moved:  # as another retry of it does at its end
             moved.extend(dict.fromkeys(segment.object for segment in found.kept))
-            platform.collecting._gather(f"{id}.0", moved)
+            gathering = Collecting(platform.database, platform.store, platform.bell, platform.results, few=1)
+            gathering.compact(f"{id}.0")
+            assert not {*moved} & {*platform.store.list(f"results/{id}/")}
         return found
 
     monkeypatch.setattr("core.services.simulations.inherit", slow)
