@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 UV := scripts/uv
 PY := .venv/bin/python
+# Most tests wait more than they compute. A group of tests that shares a server stays on one worker.
+PARALLEL := -n 4 --dist loadgroup
+VERIFY_TOOLS := swift tus-js-client slurm envoy envoy-check monitor-check kueue trainer mpi-operator kwok kube-router mpich openmpi mpi-base
 
 help:     ## Show this.
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -21,22 +24,27 @@ run-s3: setup  ## The same on a real S3 server (MinIO, built on first use).
 scs: setup  ## Serve the cache alone on port 5080, as a laptop's configuration says.
 	@$(PY) -m datasets.scs --config datasets/scs/laptop.json
 
-tools: setup  ## Build the servers and clients that tests meet (MinIO, Slurm, helm, Envoy, ...), where they are not there yet.
-	@for tool in minio swift tus-js-client slurm helm kubeconform envoy-check monitor-check envoy; do scripts/tools/$$tool >/dev/null || exit 1; done
+unit: setup  ## Tests without I/O: seconds.
+	@$(PY) -m pytest tests/unit
 
-test: tools  ## Every test that needs no cluster: unit, contracts, API, sandbox, worlds, system.
-	@$(PY) -m scripts.tests tests --ignore tests/cluster -n 3 --dist loadfile  # most of them wait more than they work
-
-images: setup  ## Build every image, without Docker, into var/images.
-	@$(PY) -m scripts.images
-
-cluster-tools: setup  ## Build the Kubernetes that tests run on, and the images they run there.
-	@for tool in node probe minio kubernetes coredns jobset trainer kueue mpi-operator kwok kube-router helm mpich openmpi mpi-base; \
-		do scripts/tools/$$tool >/dev/null || exit 1; done
-	@$(PY) -m scripts.images --only server --only noop --only python --only sumo --only litert >/dev/null
+test: setup  ## Tests that need no cluster: embedded parts, PostgreSQL, MinIO, the sandbox. Under ten minutes on a fresh machine.
+	@scripts/tools/minio >/dev/null & $(PY) -m scripts.tests test tests --ignore tests/cluster --ignore tests/chart $(PARALLEL) -m "not verify"
 
 cluster: cluster-tools  ## Tests on a real Kubernetes, built from its sources on first use; KUBECONFIG names another.
 	@scripts/cluster-tests
+
+cluster-tools: setup  ## Build the Kubernetes that `make cluster` runs on, and the images that it runs.
+	@for tool in node probe minio kubernetes; do scripts/tools/$$tool >/dev/null || exit 1; done
+	@$(PY) -m scripts.images --layers $$(dirname $$(scripts/tools/cache))/layers --only server --only noop --only python --only sumo --only litert >/dev/null
+
+verify: verify-tools  ## Everything that `make test` and `make cluster` leave out; before a release.
+	@scripts/verify-tests
+
+verify-tools: cluster-tools  ## Build what `make verify` needs besides: Slurm, Swift, Envoy, Kueue, Trainer, MPI and others.
+	@for tool in $(VERIFY_TOOLS); do scripts/tools/$$tool >/dev/null || exit 1; done
+
+images: setup  ## Build every image, without Docker, into var/images.
+	@$(PY) -m scripts.images
 
 cluster-up: setup  ## Bring up such a cluster and keep it; `make cluster-down` ends it.
 	@scripts/cluster up --jobset
@@ -44,8 +52,8 @@ cluster-up: setup  ## Bring up such a cluster and keep it; `make cluster-down` e
 cluster-down: setup  ## End it, and leave nothing.
 	@scripts/cluster down
 
-unit: setup  ## The tests without I/O: seconds.
-	@$(PY) -m pytest tests/unit
+test-history: setup  ## Print the recorded test runs, and the tests that are unstable.
+	@$(PY) -m scripts.tests --history
 
 lint: setup  ## ruff, mypy --strict, import-linter, openapi.yaml and docs/states.md up to date.
 	@scripts/lint
@@ -62,4 +70,4 @@ bench: setup  ## Measure against peers, side by side; writes benchmarks/RESULTS.
 clean:    ## Remove what running leaves behind; environments and results too.
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup demo run run-s3 scs tools test images cluster-tools cluster cluster-up cluster-down unit lint openapi bench-cluster bench clean
+.PHONY: help setup demo run run-s3 scs unit test cluster cluster-tools verify verify-tools test-history images cluster-up cluster-down lint openapi bench-cluster bench clean

@@ -1,12 +1,19 @@
-"""What runs the tests hears a test that failed once more, alone; what fails again has failed."""
+"""Recorded test runs: a failed test is rerun alone, what passes then is recorded, and an unstable test is not rerun."""
 
+import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scripts.tests import UNSTABLE, WINDOW, Run, failed_alone_counts, read_history
+
 ROOT = Path(__file__).parents[2]
+FLAKY = "test_it.py::test_fails_the_first_time"
 TESTS = """
 import pathlib
 import pytest
@@ -26,29 +33,84 @@ def test_fails(number):
 """
 
 
-def heard(folder: Path, *arguments: str, wrong: int = 0) -> tuple[int, str]:
-    """Run tests of which so many fail whenever they are run; return the status and what was printed."""
-    (folder / "test_it.py").write_text(TESTS.format(wrong=wrong))
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "scripts.tests", str(folder / "test_it.py"), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
-    return done.returncode, done.stdout
+def entry(*passed_alone: str, suite: str = "test") -> Mapping[str, Any]:
+    """Return a line of the history: a run in which these tests failed and then passed alone."""
+    run = {"at": "2026-01-01T00:00:00+00:00", "suite": suite, "commit": "abc", "seconds": 1, "load": 0.5, "passed": 3}
+    return run | {"failed": [], "passed_alone": list(passed_alone)}
 
 
-@pytest.mark.parametrize("several", [(), ("-n", "2", "--dist", "loadfile")])
-def test_one_that_passes_alone_has_passed_and_is_named(tmp_path: Path, several: tuple[str, ...]) -> None:
-    status, said = heard(tmp_path, *several)
+class Suite:
+    """A suite with one test that passes, one that fails the first time, and some that always fail."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.history = folder / "cache" / "windtunnel" / "test-runs.ndjson"
+        (folder / "pytest.ini").write_text("[pytest]\n")
+
+    def remember(self, *entries: Mapping[str, Any]) -> None:
+        self.history.parent.mkdir(parents=True)
+        self.history.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+    def run(self, *arguments: str, wrong: int = 0) -> tuple[int, str]:
+        """Run the suite as `make test` does; return the exit status and what was printed."""
+        (self.folder / "test_it.py").write_text(TESTS.format(wrong=wrong))
+        command = [sys.executable, "-m", "scripts.tests", "test", str(self.folder / "test_it.py"), "-p", "xdist"]
+        environ = os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(
+            [*command, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=200
+        )
+        return done.returncode, done.stdout
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+@pytest.mark.parametrize("parallel", [(), ("-n", "2", "--dist", "loadgroup")], ids=["serial", "parallel"])
+def test_a_test_that_passes_alone_does_not_fail_the_run_and_is_recorded(
+    suite: Suite, parallel: tuple[str, ...]
+) -> None:
+    status, printed = suite.run(*parallel)
     assert status == 0
-    assert "failed, and passed alone: test_it.py::test_fails_the_first_time" in said
+    assert f"failed, and passed alone (1 of the last {WINDOW} runs): {FLAKY}" in printed
+    [run] = read_history(suite.history)
+    assert (run.suite, run.passed, run.failed, run.passed_alone) == ("test", 1, (), (FLAKY,))
 
 
-def test_one_that_fails_alone_too_has_failed(tmp_path: Path) -> None:
-    status, said = heard(tmp_path, wrong=1)
+def test_a_test_that_fails_alone_too_fails_the_run(suite: Suite) -> None:
+    status, _ = suite.run(wrong=1)
     assert status == 1
-    assert "failed twice: test_it.py::test_fails[0]" in said
-    assert "failed, and passed alone: test_it.py::test_fails_the_first_time" in said
+    [run] = read_history(suite.history)
+    assert (run.failed, run.passed_alone) == (("test_it.py::test_fails[0]",), (FLAKY,))
 
 
-def test_many_at_once_are_no_accident_and_nothing_to_run_is_told(tmp_path: Path) -> None:
-    assert (found := heard(tmp_path, wrong=6))[0] == 1 and "once more" not in found[1]
-    assert heard(tmp_path, "-k", "nothing_of_this_name")[0] == 5
+def test_an_unstable_test_is_not_rerun(suite: Suite) -> None:
+    suite.remember(*[entry(FLAKY)] * UNSTABLE)
+    status, printed = suite.run()
+    assert status == 1
+    assert f"mend it or take it out: {FLAKY}" in printed and "rerunning" not in printed
+    assert read_history(suite.history)[-1].failed == (FLAKY,)
+
+
+@pytest.mark.parametrize(("arguments", "wrong", "expected"), [((), 6, 1), (("-k", "nothing_of_this_name"), 0, 5)])
+def test_many_failures_are_not_rerun_and_an_empty_selection_is_pytests_own_status(
+    suite: Suite, arguments: tuple[str, ...], wrong: int, expected: int
+) -> None:
+    status, printed = suite.run(*arguments, wrong=wrong)
+    assert status == expected and "rerunning" not in printed
+
+
+def test_only_the_last_runs_of_the_same_suite_are_counted() -> None:
+    def make(*tests: str, suite: str) -> Run:
+        return Run(**entry(suite=suite) | {"failed": (), "passed_alone": tests})
+
+    history = [make("old", suite="test"), *[make("new", suite="test")] * WINDOW, make("other", suite="cluster")]
+    assert failed_alone_counts(history, "test") == {"new": WINDOW}
+
+
+def test_a_failure_of_a_fixture_is_a_failure_of_the_test(suite: Suite) -> None:
+    (suite.folder / "conftest.py").write_text("import pytest\n@pytest.fixture(autouse=True)\ndef broken(): 1 / 0\n")
+    status, _ = suite.run()
+    assert status == 1
+    assert len(read_history(suite.history)[0].failed) == 2
