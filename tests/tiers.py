@@ -40,6 +40,41 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_envoy_s_own_schema_knows_its_bootstrap": "needs a check built from Envoy's API",
         "test_a_wrong_bootstrap_would_be_found": "needs a check built from Envoy's API",
     },
+    "tests/cluster/test_cluster.py": {"*": "the tests' own cluster; every test on it would fail with it"},
+    "tests/cluster/test_faults.py": {"*": "the tests' own cluster; every test on it would fail with it"},
+    "tests/cluster/test_traces.py": {"*": "the tests' own cluster: what a killed one leaves"},
+    "tests/cluster/test_kueue.py": {"*": "needs Kueue"},
+    "tests/cluster/test_mpi_operator.py": {"*": "needs the MPI operator"},
+    "tests/cluster/test_policies.py": {"*": "needs kube-router"},
+    "tests/cluster/test_production.py": {"*": "a cluster of its own"},
+    "tests/cluster/test_pod_sandbox.py": {"*": "170 attacks, twice; the same attacks without a pod are in every run"},
+    "tests/cluster/test_scs_in_cluster.py": {"*": "a cluster of its own"},
+    "tests/cluster/test_without_jobset.py": {"*": "a cluster of its own"},
+    "tests/cluster/test_warm_without_jobset.py": {"*": "a cluster of its own"},
+    "tests/cluster/test_gangs.py": {
+        "test_ranks_of_mpi_meet_without_ssh": "needs MPICH",
+        "test_a_killed_rank_fails_its_task_and_not_the_gang": "needs MPICH",
+        "test_each_slice_of_a_gang_has_a_domain_to_itself": "three nodes",
+    },
+    "tests/cluster/test_warm.py": {
+        "test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither": "one warm pod is in every run",
+        "test_what_was_taken_away_behind_our_back_is_missed_and_made_again": "one warm pod is in every run",
+    },
+    "tests/cluster/test_platform.py": {
+        "test_a_gang_of_the_trainer_s_ends_as_its_program_does": "needs Kubeflow Trainer",
+        "test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does": "needs the MPI operator",
+    },
+    "tests/cluster/test_platform_faults.py": {
+        "[player]": "the courier and the model server are killed in every run",
+        "test_a_pod_is_deleted": "a pod is drained off its node in every run",
+        "test_all_of_a_launch_is_deleted_behind_our_back": "longer chaos",
+        "test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_was": "longer chaos",
+        "test_the_api_server_is_away_for_longer_than_the_grace": "longer chaos",
+        "test_etcd_is_restarted": "longer chaos",
+        "test_its_width_changes_while_it_runs": "the executor's own test is in every run",
+        "test_the_projects_namespace_is_deleted_and_made_again": "longer chaos",
+        "test_a_node_is_lost": "two nodes, and a minute until the node is given up",
+    },
 }
 
 _ENTRY = re.compile(r"(?P<function>\w*)(\[(?P<parameter>.+)\])?")
@@ -61,7 +96,7 @@ def unknown_entries(sources: Mapping[str, str]) -> Iterator[str]:
     for file, entries in VERIFY.items():
         for entry in entries:
             function, _ = _parts(entry)
-            if f"def {function or 'test_'}" not in sources.get(file, ""):
+            if file not in sources or (function and f"def {function}(" not in sources[file]):
                 yield f"{file}: {entry}"
 
 

@@ -113,7 +113,7 @@ def coredns(network: Network) -> list[dict[str, Any]]:
 
 def jobset(folder: Path) -> Path:
     """Write JobSet's own manifests, with our image, into a folder for `kubectl apply --kustomize`."""
-    source = tool("source", "jobset", "sigs.k8s.io/jobset")
+    source = tool("source", "kubernetes", "sigs.k8s.io/jobset")
     shutil.copytree(source / "config", folder / "config", copy_function=copied)
     image = "us-central1-docker.pkg.dev/k8s-staging-images/jobset/jobset"
     return customised(folder, "config/default", image, JOBSET, [*QUICK, LITTLE])

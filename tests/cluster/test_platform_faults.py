@@ -88,6 +88,13 @@ def test_a_pod_is_deleted(platform: Installed, running: str) -> None:
     platform.cluster.kubectl("delete", "pod", "-n", PROJECT, name, "--wait=false")
 
 
+def test_a_pod_is_drained_off_its_node(platform: Installed, running: str) -> None:
+    name = pod_of(platform, running)["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": PROJECT}}
+    path = f"/api/v1/namespaces/{PROJECT}/pods/{name}/eviction"
+    platform.cluster.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
+
+
 def test_all_of_a_launch_is_deleted_behind_our_back(platform: Installed, running: str) -> None:
     platform.cluster.kubectl("delete", "jobsets", "-n", PROJECT, "--all", "--wait=false")
 
