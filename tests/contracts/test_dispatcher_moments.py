@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from core.domain.launches import Launch
 from core.domain.states import State
 from core.errors import PlatformError, Unsupported
 from core.services.snapshots import Lent
-from core.store import launches, simulations
+from core.store import launches
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
 from workers.executors.base import Missed
@@ -31,24 +33,16 @@ def test_a_simulation_whose_launch_is_over_and_that_has_no_other_gets_one(house:
     assert len(house.results(id)) == 40
 
 
-def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(house: House) -> None:
     id = house.submit()
     _, launch = house.launch(id)
     house.play(launch, 10)
-    move = simulations.move
-
-    def dies(c: Any, id: str, current: State, following: State, now: float, **changes: Any) -> int:
-        if following is State.QUEUED:
-            raise RuntimeError("the database is gone")
-        return move(c, id, current, following, now, **changes)
-
-    monkeypatch.setattr(simulations, "move", dies)
-    with pytest.raises(RuntimeError):
+    refusal = "BEFORE UPDATE ON simulations WHEN NEW.state='queued' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    house.platform.database.write(lambda c: c.execute(text(f"CREATE TRIGGER refusal {refusal}")))
+    with pytest.raises(IntegrityError, match="refused"):
         house.dispatch.again(lent(house, id), "its processes vanished")
     assert house.living == {launch.id}
-    monkeypatch.undo()
+    house.platform.database.write(lambda c: c.execute(text("DROP TRIGGER refusal")))
     house.play(launch)
     house.end(id)
     assert house.platform.simulations.get(id).attempt == 1

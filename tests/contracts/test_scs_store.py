@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -312,16 +314,26 @@ def test_the_next_to_start_finds_everything_in_order(opened: Opened, tmp_path: P
     assert {name: (one.bytes, one.objects) for name, one in again.ledger.accounts().items()} == {"b": (300, 3)}
 
 
+def announce(config: Config, reserved: Connection) -> None:
+    """Reserve room for an object, write it, say so, and wait to be killed."""
+    store = Store(config)
+    store.ledger.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 900, 0.0)
+    (store.folder / "ab" / "announced.1").write_bytes(b"x" * 900)
+    reserved.send(True)
+    reserved.recv()
+
+
 def test_what_a_dead_process_intended_is_undone_by_the_living(opened: Opened, tmp_path: Path) -> None:
     config = told(tmp_path, bucket())
-    living, dying = opened(config), opened(config)
-    dying.ledger.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 900, 0.0)
-    (dying.folder / "ab" / "announced.1").write_bytes(b"x" * 900)
+    living = opened(config)
+    ours, theirs = Pipe()
+    dying = get_context("spawn").Process(target=announce, args=(config, theirs), daemon=True)
+    dying.start()
+    assert ours.poll(60.0) and ours.recv()
     living.note({}, {})
     assert living.ledger.accounts()["b"].bytes == 900, "while it lives, its intent holds"
-    dying.ledger.close()
-    dying._mark.close()
-    dying._alive.close()
+    dying.kill()
+    dying.join()
     living.note({}, {})
     assert living.ledger.accounts()["b"].bytes == 0 and agree(living)
 
