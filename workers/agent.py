@@ -36,7 +36,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
-class Timings:
+class WarmTimings:
     """Timings of an agent's warm crews, in seconds."""
 
     #: From the moment a crew is taken until its successor is started, so that the launch gets the machine first.
@@ -68,7 +68,7 @@ class Agent:
         sandbox: int | None,
         refusal: str | None,
         promised: Kind | None,
-        timings: Timings | None = None,
+        timings: WarmTimings | None = None,
     ) -> None:
         self._launches = home / "launches"
         self._cache = cache
@@ -79,7 +79,7 @@ class Agent:
         self._kinds = kinds
         self._sandbox = sandbox
         self._refusal = refusal
-        self._timings = timings or Timings()
+        self._timings = timings or WarmTimings()
         self._running: dict[str, Running] = {}
         self._warm: dict[Kind, Crew] = {}
         self._made = 0

@@ -26,7 +26,7 @@ LATER, EAGER = 1.0, 10
 class Site:
     """An executor with its context. Everything that is asked of it is asked by one thread, in order.
 
-    ``later``: seconds until warm launches are looked after again when some were taken or are missing.
+    ``refill``: seconds until warm launches are looked after again when some were taken or are missing.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class Site:
         context: Context,
         executor: Executor,
         *,
-        later: float = LATER,
+        refill: float = LATER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.context = context
         self.executor = executor
-        self._later = later
+        self._refill = refill
         self._clock = clock
         self.said: str | None = None  # why it does not answer
         self._failing_since: float | None = None
@@ -99,13 +99,13 @@ class Site:
     def kept(self, whole: bool) -> None:
         """What waits was looked after: while not all of it is there the next time soon, and in the end rarely."""
         self._looks = 0 if whole else self._looks + 1
-        pause = self._later * 2.0 ** max(0, self._looks - EAGER)
+        pause = self._refill * 2.0 ** max(0, self._looks - EAGER)
         self._keep_at = self._clock() + (COMBING if whole else min(COMBING, pause))
 
     def keep_soon(self) -> None:
         """Somebody took what waited."""
         self._looks = 0
-        self._keep_at = self._clock() + self._later
+        self._keep_at = self._clock() + self._refill
 
     def do(self, work: Callable[[], None]) -> None:
         """Do something there, unless it is busy: then the next pass will. Wait for it, but not long."""

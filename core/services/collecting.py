@@ -45,12 +45,14 @@ class _Respecified(Exception):
 class Collecting:
     """Ends simulations of which every stage is done. Safe to repeat, and to die in the middle of."""
 
-    def __init__(self, database: Database, store: ObjectStore, bell: Bell, read: Results, *, few: int = FEW) -> None:
+    def __init__(
+        self, database: Database, store: ObjectStore, bell: Bell, read: Results, *, compact_above: int = FEW
+    ) -> None:
         self._database = database
         self._store = store
         self._bell = bell
         self._read = read
-        self._few = few
+        self._compact_above = compact_above
 
     def collect(self, id: str) -> None:
         """End a simulation whose stages are done and that nobody else is at; or sum up one that ended early."""
@@ -137,7 +139,7 @@ class Collecting:
         """Gather small objects into few large ones, in task order; rows are repointed before the old objects go."""
         with self._database.read() as c:
             objects = _objects(c, stage)
-        if len(objects) <= self._few or sum(size for _, size in objects) > SMALL * len(objects):
+        if len(objects) <= self._compact_above or sum(size for _, size in objects) > SMALL * len(objects):
             return
         at = 0
         while at < len(objects):

@@ -68,14 +68,14 @@ class Leases:
         *,
         ttl: float = 10.0,
         arrivals: Arrivals | None = None,
-        belief: float = BELIEF,
+        cache_ttl: float = BELIEF,
     ) -> None:
         self._database = database
         self._store = store
         self._bell = bell
         self._ttl = ttl
         self._arrivals = arrivals or Arrivals(database, bell)
-        self._belief = belief
+        self._cache_ttl = cache_ttl
         self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
 
@@ -97,7 +97,7 @@ class Leases:
     def authenticate(self, launch_id: str, token: str) -> Known:
         """Return the launch if the token is its own; raise Unauthorized, or Gone once it is over."""
         known = self._known.get(launch_id)
-        if known is None or time.monotonic() - known.asked_at > self._belief:
+        if known is None or time.monotonic() - known.asked_at > self._cache_ttl:
             with self._database.read() as c:
                 row = launches.find(c, launch_id)
             if row is None:

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class UploadLimits:
     """Limits and timings of the upload service."""
 
     #: Uploads that may wait for bytes at once.
@@ -73,13 +73,13 @@ class Uploads:
         *,
         ttl: float = 86_400.0,
         largest: int = 64 << 30,
-        limits: Limits | None = None,
+        limits: UploadLimits | None = None,
     ) -> None:
         self._database = database
         self._objects = objects
         self._ttl = ttl
         self.largest = largest
-        self._limits = limits or Limits()
+        self._limits = limits or UploadLimits()
         self._busy: dict[str, str] = {}  # upload -> the writer in this process
         self._lock = threading.Lock()
         self._combed_at: float | None = None

@@ -10,14 +10,14 @@ from datasets.packing import File
 __all__ = ["Blob", "files_of"]
 
 
-def files_of(blob: Blob, *, small: int = SMALL) -> Iterator[File]:
+def files_of(blob: Blob, *, ratio_from: int = SMALL) -> Iterator[File]:
     """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive where it is none, or hostile.
 
-    Up to ``small`` bytes may come out whatever the ratio to the packed bytes.
+    Up to ``ratio_from`` bytes may come out whatever the ratio to the packed bytes.
     """
     kind = sniffed(blob)
     if kind == "zip":
-        return zip.files(blob, small=small)
+        return zip.files(blob, ratio_from=ratio_from)
     if kind is None:
         raise BadArchive("This is neither a zip nor a tar (plain, or packed by gzip, bzip2, xz or zstd).")
-    return tar.files(inflated(blob, kind, small=small))
+    return tar.files(inflated(blob, kind, ratio_from=ratio_from))

@@ -77,12 +77,12 @@ def sniffed(blob: Blob) -> str | None:
     return "plain" if len(head) == 512 and (head[257:262] == b"ustar" or not any(head)) else None
 
 
-def inflated(blob: Blob, kind: str, *, small: int = SMALL) -> Iterator[bytes]:
+def inflated(blob: Blob, kind: str, *, ratio_from: int = SMALL) -> Iterator[bytes]:
     """Yield what a packed blob unpacks to; raise BadArchive where it is damaged, cut off or a bomb."""
     packed = blob.read(0, blob.size)
     if kind == "plain":
         return packed
-    meter = Meter(small)
+    meter = Meter(ratio_from)
     return _zstd(blob, meter) if kind == "zstd" else _members(packed, _INFLATERS[kind], kind, meter)
 
 
@@ -114,15 +114,15 @@ _INFLATERS: Mapping[str, Callable[[], Inflater]] = {
 class Meter:
     """Counts what goes in and comes out, and stops a bomb."""
 
-    def __init__(self, small: int = SMALL) -> None:
+    def __init__(self, ratio_from: int = SMALL) -> None:
         self.packed = 0
         self.whole = 0
-        self._small = small
+        self._ratio_from = ratio_from
 
     def out(self, size: int) -> None:
         """Count bytes that came out."""
         self.whole += size
-        if self.whole > LARGEST or (self.whole > self._small and self.whole > RATIO * self.packed):
+        if self.whole > LARGEST or (self.whole > self._ratio_from and self.whole > RATIO * self.packed):
             raise BadArchive(f"The archive unpacks to more than {RATIO} times its size; that is not taken.")
 
 

@@ -36,14 +36,14 @@ class Member:
     at: int
 
 
-def files(blob: Blob, *, small: int = SMALL) -> Iterator[File]:
+def files(blob: Blob, *, ratio_from: int = SMALL) -> Iterator[File]:
     """Yield the files of a zip in the order of their data."""
     blob = near(blob)  # members lie in the order in which they are read
-    for member in members(blob, small=small):
+    for member in members(blob, ratio_from=ratio_from):
         yield File(member.path, _bytes_of(blob, member))
 
 
-def members(blob: Blob, *, small: int = SMALL) -> list[Member]:
+def members(blob: Blob, *, ratio_from: int = SMALL) -> list[Member]:
     """Return what the directory lists; raise BadArchive, saying why, if any of it is not to be unpacked."""
     count, size, start = _directory(blob)
     found = sorted(_parse(blob.at(start, size), count), key=lambda member: member.at)
@@ -55,7 +55,7 @@ def members(blob: Blob, *, small: int = SMALL) -> list[Member]:
     if end > start:
         raise BadArchive("The zip's directory does not fit its data. Pack it again.")
     whole, packed = sum(one.size for one in found), sum(one.packed for one in found)
-    if whole > small and whole > RATIO * packed:
+    if whole > ratio_from and whole > RATIO * packed:
         raise BadArchive(f"The zip unpacks to more than {RATIO} times its size; that is not taken.")
     return found
 

@@ -46,7 +46,7 @@ _STRANGE = (MinioException, HTTPError, ParseError, UnicodeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class S3Limits:
     """Limits of the requests to an S3 server."""
 
     #: Seconds until a connection is open.
@@ -57,13 +57,13 @@ class Limits:
     resumptions: int = 5
 
 
-LIMITS = Limits()
+LIMITS = S3Limits()
 
 
 class S3Store:
     """An object store in a bucket, under a prefix. The bucket is made when the first object is put."""
 
-    def __init__(self, connection: Connection, bucket: str, prefix: str = "", *, limits: Limits = LIMITS) -> None:
+    def __init__(self, connection: Connection, bucket: str, prefix: str = "", *, limits: S3Limits = LIMITS) -> None:
         self.connection = connection
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""
@@ -308,7 +308,7 @@ def _permitted(connection: HTTPConnection, end: Any) -> Any:
     return end
 
 
-def _pools(limits: Limits, *, guarded: bool = False) -> PoolManager:
+def _pools(limits: S3Limits, *, guarded: bool = False) -> PoolManager:
     """Make pools of connections that wait and retry for a while, and follow no redirect; for many threads."""
     # A body that was read in part is taken up again by `_pour`; here only requests without an answer are repeated.
     retries = Retry(

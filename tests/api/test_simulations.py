@@ -395,7 +395,7 @@ def test_a_retry_finds_what_was_moved_while_it_looked(
         found = inherit(database, store, id)
         if not moved:  # as another retry of it does at its end
             moved.extend(dict.fromkeys(segment.object for segment in found.kept))
-            gathering = Collecting(platform.database, platform.store, platform.bell, platform.results, few=1)
+            gathering = Collecting(platform.database, platform.store, platform.bell, platform.results, compact_above=1)
             gathering.compact(f"{id}.0")
             assert not {*moved} & {*platform.store.list(f"results/{id}/")}
         return found

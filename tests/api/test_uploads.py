@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 import app as root
 from core.services.platform import Platform
-from core.services.uploads import Limits, Uploads
+from core.services.uploads import UploadLimits, Uploads
 from core.settings import Settings
 from tests.api.answers import MODEL, problem
 
@@ -197,7 +197,7 @@ def test_an_upload_that_is_too_large_is_refused(client: FlaskClient) -> None:
 
 
 def test_only_so_many_uploads_may_wait_for_bytes(platform: Platform, settings: Settings) -> None:
-    client = client_of(platform, settings, limits=Limits(unfinished=2))
+    client = client_of(platform, settings, limits=UploadLimits(unfinished=2))
     first, _ = begin(client, 1), begin(client, 1)
     problem(client.post("/v1/uploads", headers=TUS | {"Upload-Length": "1"}), 429, "too-many-uploads")
     bring(client, first, 0, b"x")
@@ -297,7 +297,7 @@ def test_a_client_that_can_only_post_says_what_it_means(client: FlaskClient) -> 
 
 
 def test_only_so_many_requests_bring_bytes_at_once(platform: Platform, settings: Settings) -> None:
-    client = client_of(platform, settings, limits=Limits(writers=0))
+    client = client_of(platform, settings, limits=UploadLimits(writers=0))
     refused = bring(client, begin(client, 1), 0, b"x")
     problem(refused, 503, "uploads-busy")
     assert int(refused.headers["Retry-After"]) >= 1

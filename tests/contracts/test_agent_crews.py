@@ -8,7 +8,7 @@ from typing import Any
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
 from tests.contracts.crew import SITE
-from workers.agent import Agent, Timings
+from workers.agent import Agent, WarmTimings
 from workers.crews import Kind
 
 
@@ -20,7 +20,7 @@ def test_a_crew_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path)
         (tmp_path / "environments" / digest).mkdir(parents=True)
         (tmp_path / "environments" / digest / "site").symlink_to(SITE)
     cache: Any = None  # nothing is staged
-    timings = Timings(refill=0.01, check=3600.0)
+    timings = WarmTimings(refill=0.01, check=3600.0)
     one = Agent(
         home=tmp_path, cache=cache, cores=1, kinds=1, sandbox=None, refusal=None, promised=None, timings=timings
     )

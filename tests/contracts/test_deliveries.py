@@ -40,7 +40,7 @@ class Near:
 @pytest.fixture
 def drivers(tmp_path: Path) -> Iterator[Drivers]:
     packed = playing.pack(datasets()["car_street"].folder)
-    one = Drivers(tmp_path, total=10, play={}, model=MODEL, packed=packed, belief=0.0)
+    one = Drivers(tmp_path, total=10, play={}, model=MODEL, packed=packed, cache_ttl=0.0)
     yield one
     one.close()
 

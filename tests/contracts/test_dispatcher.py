@@ -190,7 +190,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     )
     platform.models.add((MODEL,), filename="model.py", name="mine")
     east, west = Wilful("east"), Wilful("west")
-    sites = [Site(contexts[0], east, later=0.05), Site(contexts[1], west)]
+    sites = [Site(contexts[0], east, refill=0.05), Site(contexts[1], west)]
     (tmp_path / "run").mkdir()
     stage, enqueue = platform.staging.stage, platform.bell.enqueue
 

@@ -11,13 +11,13 @@ import pytest
 from core.errors import NotFound, StoreUnavailable
 from datasets.connections import Connection
 from datasets.stores import open_store, s3
-from datasets.stores.s3 import Limits, S3Store
+from datasets.stores.s3 import S3Limits, S3Store
 from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.stores import S3Server, fresh_bucket
 
 CONTENT = random.Random(7).randbytes(3_000_000)
 #: Waits as briefly as a busy machine allows.
-HASTY = Limits(connect=5.0, read=1.0, resumptions=2)
+HASTY = S3Limits(connect=5.0, read=1.0, resumptions=2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from core.domain.uploads import Upload
 from core.errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
-from core.services.uploads import Limits, Uploads
+from core.services.uploads import UploadLimits, Uploads
 from core.store.database import Database
 from datasets.stores import ObjectStore, open_store
 from tests.conftest import Clock
@@ -35,7 +35,7 @@ def keys(store: ObjectStore) -> list[str]:
 
 
 def test_every_part_is_durable_before_the_next_one_comes(database: Database, store: ObjectStore) -> None:
-    uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=Limits(part=4))
+    uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(part=4))
     made = uploads.create(10)
     seen: list[int] = []
 
@@ -99,7 +99,7 @@ def test_two_processes_at_one_offset_have_one_winner(database: Database, store: 
 
 
 def test_a_writer_that_stands_still_is_fenced_off(database: Database, store: ObjectStore) -> None:
-    uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=Limits(stalled=0.05))
+    uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(stalled=0.05))
     made = uploads.create(10)
     hanging, woken = threading.Event(), threading.Event()
     outcome: list[str] = []
@@ -156,7 +156,7 @@ def test_a_dead_process_s_upload_goes_on_where_it_stood(database: Database, stor
     made = uploads.create(10)
     with pytest.raises(Killed):
         uploads.append(made.id, 0, [b"01234"])
-    other = Uploads(database, store, ttl=100.0, limits=Limits(stalled=0.05))
+    other = Uploads(database, store, ttl=100.0, limits=UploadLimits(stalled=0.05))
     assert other.settled(made.id).offset == 0
     other.append(made.id, 0, [b"0123456789"])
     assert len(keys(store)) == 2

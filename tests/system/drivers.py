@@ -67,14 +67,14 @@ class Drivers:
         packed: bytes | None = None,
         host: str = "127.0.0.1",
         launched: bool = True,
-        belief: float = BELIEF,
+        cache_ttl: float = BELIEF,
     ) -> None:
         self._host = host
         self._launched = launched
         self.database = sqlite_database(folder / "drivers.db")
         self.store = FilesystemStore(folder / "objects")
         self.bell = LocalBell()
-        self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl, belief=belief)
+        self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl, cache_ttl=cache_ttl)
         self.asked: list[str] = []
         self.application = surface.create(self.leases)
         self._server: _Server | None = None

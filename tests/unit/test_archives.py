@@ -154,7 +154,7 @@ def test_a_bomb_is_stopped_while_it_unpacks(pack: Callable[[bytes], bytes]) -> N
     data = pack(tar([(tarfile.TarInfo("zeros"), bytes(32 << 20))]))
     tracemalloc.start()
     with pytest.raises(BadArchive, match="times its size"):
-        for file in files_of(blob(data, 1 << 16), small=1 << 20):
+        for file in files_of(blob(data, 1 << 16), ratio_from=1 << 20):
             for _ in file.chunks:
                 pass
     peak = tracemalloc.get_traced_memory()[1]
@@ -164,7 +164,7 @@ def test_a_bomb_is_stopped_while_it_unpacks(pack: Callable[[bytes], bytes]) -> N
 
 def test_a_zip_bomb_is_refused_before_it_unpacks() -> None:
     with pytest.raises(BadArchive, match="times its size"):
-        read(zipped({"zeros": bytes(32 << 20)}), small=1 << 20)
+        read(zipped({"zeros": bytes(32 << 20)}), ratio_from=1 << 20)
 
 
 def test_members_of_a_zip_that_share_their_data_are_refused() -> None:
