@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from runtimes import catalogue, environments
 from tests import processes
 from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
+from tests.waiting import until
 from workers.executors.contexts import Here
 from workers.executors.slurm import SlurmExecutor
 from workers.executors.slurm import open as open_executor
@@ -59,14 +59,6 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory} State=UNKNOW
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
 PartitionName=short Nodes=ALL MaxTime=1 State=UP
 """
-
-
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Wait for something that comes about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 class Slurm:

@@ -4,7 +4,6 @@ import os
 import secrets
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from tests.cached import tool
 from tests.ports import free_ports
 from tests.system.house import die_with
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent
 #: Seconds until a server that was just started must answer, on a machine with more to do than that.
@@ -66,11 +66,13 @@ class S3Server:
                 start_new_session=True,
                 preexec_fn=lambda: die_with(parent),
             )
-        deadline = time.monotonic() + READY
-        while not self.answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{self._command[0]} does not start: {self.printed.read_text()[-3000:]}")
-            time.sleep(0.05)
+        process = self._process
+
+        def answers() -> bool:
+            assert process.poll() is None, f"{self._command[0]} has ended: {self.printed.read_text()[-3000:]}"
+            return self.answers()
+
+        until(answers, READY, lambda: f"{self._command[0]} does not start: {self.printed.read_text()[-3000:]}")
         return self
 
     def answers(self) -> bool:

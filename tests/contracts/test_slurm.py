@@ -13,11 +13,12 @@ from sqlalchemy import text
 from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
 from core.errors import PlatformError, Unsupported
 from datasets.catalogue import datasets
-from tests.slurm import ROOT, Slurm, executor_on, prepared, until
+from tests.slurm import ROOT, Slurm, executor_on, prepared
 from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
 from tests.slurm import shared_slurm as shared_slurm
 from tests.slurm import slurm as slurm
 from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
+from tests.waiting import until
 from workers.executors.slurm import SlurmExecutor
 
 ID = "s1x1x0"

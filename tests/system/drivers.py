@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from core.services.models import key_of
 from core.store import launches, ranges, simulations
 from datasets.stores.filesystem import FilesystemStore
 from tests.databases import sqlite_database
+from tests.waiting import until
 
 SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"
 
@@ -205,6 +207,17 @@ class Drivers:
                 )
             )
         )
+
+    def settle_until_exit(self, process: "subprocess.Popen[Any]", timeout: float = 120.0) -> None:
+        """Settle as the dispatcher does, again and again, until a process has exited."""
+
+        def exited() -> bool:
+            if process.poll() is None:
+                self.settle()
+                return False
+            return True
+
+        until(exited, timeout, lambda: f"process {process.pid} still runs; last requests: {self.asked[-20:]}")
 
     def close(self) -> None:
         """Let go of everything."""

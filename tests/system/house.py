@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import redis
 
 from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
 MODELS = Path(__file__).parent / "models"
@@ -27,6 +28,8 @@ FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "scs", "courier", "player", "host")
 #: Seconds until a platform must answer; the first of all also makes environments, when asked to.
 READY = 60.0
+#: Seconds until a simulation must have ended.
+ENDING = 120.0
 _HARNESS = re.compile(r"from harness\.(courier|player|host) import")
 
 
@@ -49,11 +52,13 @@ class Platform:
     def start(self) -> "Platform":
         """Start it and wait until it answers."""
         self._process = self.supervise()
-        deadline = time.monotonic() + READY
-        while not self.ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the platform does not start: {self.said()[-3000:]}")
-            time.sleep(0.05)
+        process = self._process
+
+        def ready() -> bool:
+            assert process.poll() is None, f"the platform has ended: {self.said()[-3000:]}"
+            return self.ready()
+
+        until(ready, READY, lambda: f"the platform does not start: {self.said()[-3000:]}")
         return self
 
     def supervise(self) -> "subprocess.Popen[bytes]":
@@ -98,10 +103,11 @@ class Platform:
         left = {pid: (born, role_of(pid)) for pid, born in self.processes().items()}
         self._process.kill()
         self._process.wait()
-        deadline = time.monotonic() + 10.0
-        while alive := [f"{role} ({pid})" for pid, (born, role) in left.items() if lives(pid, born)]:
-            assert time.monotonic() < deadline, f"outlive the supervisor: {', '.join(alive)}"
-            time.sleep(0.02)
+
+        def alive() -> list[str]:
+            return [f"{role} ({pid})" for pid, (born, role) in left.items() if lives(pid, born)]
+
+        until(lambda: not alive(), message=lambda: f"outlive the supervisor: {', '.join(alive())}")
 
     def stop(self) -> None:
         """End it, whatever state it is in; harmless twice."""
@@ -194,30 +200,32 @@ class Platform:
         """Return a simulation as it stands, through restarts of whoever answers."""
         return dict(self.patiently(f"/v1/simulations/{id}").json())
 
-    def patiently(self, path: str, patience: float = 40.0) -> httpx.Response:
+    def patiently(self, path: str) -> httpx.Response:
         """GET until there is an answer."""
-        deadline = time.monotonic() + patience
-        while True:
+
+        def answered() -> httpx.Response | None:
             try:
                 answer = self.http.get(path)
-                if answer.status_code < 500:
-                    return answer
             except httpx.TransportError:
-                if time.monotonic() > deadline:
-                    raise
-            assert time.monotonic() < deadline, f"{path} is not answered"
-            time.sleep(0.1)
+                return None
+            return answer if answer.status_code < 500 else None
 
-    def ended(self, id: str, timeout: float = 60.0) -> dict[str, Any]:
+        answer = until(answered, message=f"{path} is not answered")
+        assert answer is not None
+        return answer
+
+    def ended(self, id: str, timeout: float = ENDING) -> dict[str, Any]:
         """Wait for a simulation's end and return it."""
-        deadline = time.monotonic() + timeout
-        while (found := self.get(id))["state"] not in FINAL:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"it goes on after {timeout} s: {found} {self.said()[-2000:]}")
-            time.sleep(0.1)
+        found: dict[str, Any] = {}
+
+        def ended() -> bool:
+            found.update(self.get(id))
+            return found["state"] in FINAL
+
+        until(ended, timeout, lambda: f"the simulation goes on: {found} {self.said()[-2000:]}")
         return found
 
-    def run(self, *, patience: float = 60.0, **asked: Any) -> dict[str, Any]:
+    def run(self, *, patience: float = ENDING, **asked: Any) -> dict[str, Any]:
         """Submit a simulation and see it through."""
         return self.ended(self.submit(**asked)["id"], patience)
 
@@ -288,14 +296,6 @@ def share_environments(home: Path) -> None:
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
     if not (home / "environments").exists():
         (home / "environments").symlink_to(ENVIRONMENTS)
-
-
-def until(met: Callable[[], Any], timeout: float, complaint: str) -> None:
-    """Wait until something holds, or fail with the complaint."""
-    deadline = time.monotonic() + timeout
-    while not met():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.02)
 
 
 # -- what is sent and what comes back

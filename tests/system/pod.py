@@ -9,12 +9,12 @@ import os
 import signal
 import subprocess
 import sysconfig
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.sandbox.theatre import python_for_all
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SITE = sysconfig.get_path("purelib")
@@ -64,11 +64,12 @@ class Container:
     def first(self) -> int:
         """The container's first process, as seen from outside."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        until = time.monotonic() + 10.0
-        while not (found := children.read_text().split()):
-            assert self.process.poll() is None and time.monotonic() < until, f"{self.name} did not begin"
-            time.sleep(0.005)
-        return int(found[0])
+
+        def found() -> list[str]:
+            assert self.process.poll() is None, f"{self.name} has ended"
+            return children.read_text().split()
+
+        return int(until(found, message=f"{self.name} did not begin")[0])
 
     def send(self, number: signal.Signals) -> None:
         """Send its first process a signal."""

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import httpx
 
 from tests.ports import free_ports
 from tests.system.house import ROOT, census, die_with
+from tests.waiting import until
 
 #: Seconds until a process that was just started must answer, on a machine with more to do than that.
 READY = 60.0
@@ -53,10 +53,13 @@ class Api:
                 start_new_session=True,
                 preexec_fn=lambda: die_with(parent),
             )
-        deadline = time.monotonic() + READY
-        while not self._answers():
-            assert self._process.poll() is None and time.monotonic() < deadline, self.said()[-3000:]
-            time.sleep(0.05)
+        process = self._process
+
+        def answers() -> bool:
+            assert process.poll() is None, self.said()[-3000:]
+            return self._answers()
+
+        until(answers, READY, lambda: self.said()[-3000:])
         return self
 
     def said(self) -> str:

@@ -11,7 +11,8 @@ import pytest
 import redis
 
 from tests.system.conftest import Found
-from tests.system.house import MODELS, ROLES, Platform, lives, until, untimed, whole
+from tests.system.house import MODELS, ROLES, Platform, lives, untimed, whole
+from tests.waiting import until
 
 #: Short leases, so that what is lost with an agent comes back soon.
 HASTE = {"lease_ttl": 3}
@@ -85,14 +86,14 @@ def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
     platform = found(**HASTE)
     ids = {load: platform.submit(**LOADS[load], workers=1)["id"] for load in LOADS}
     for id in ids.values():
-        until(lambda id=id: at_work(platform, id), 60.0, "nothing is played")
+        until(lambda id=id: at_work(platform, id), message="nothing is played")
     # A host at work is the model's own process: who kills it makes that scenario `crashed`, which has a test below.
     victims = [*(role for role in ROLES if role != "host"), "flush"]
     chance.shuffle(victims)
     for victim in victims:
         time.sleep(chance.uniform(0.05, 0.6))
         if victim == "flush":
-            until(lambda: flushed(platform), 20.0, "valkey does not come back")
+            until(lambda: flushed(platform), message="valkey does not come back")
         else:
             assert platform.kill(victim, chance, patience=30.0), f"no {victim} lives: {platform.said()[-2000:]}"
     for load, id in ids.items():
@@ -109,7 +110,7 @@ def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
     chance = random.Random(5)
     platform = found(**HASTE)
     id = platform.submit(**LOADS[load])["id"]
-    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    until(lambda: at_work(platform, id), message="nothing is played")
     kills = sum(platform.kill("host", chance) is not None for _ in range(6) if time.sleep(0.2) is None)
     ended = platform.ended(id, PATIENCE)
     assert ended["state"] == "succeeded", ended["reason"]
@@ -129,7 +130,7 @@ def test_everything_dies_at_once_and_the_next_start_picks_it_up(
 ) -> None:
     platform = found(**HASTE)
     ids = {load: platform.submit(**LOADS[load])["id"] for load in LOADS}
-    until(lambda: at_work(platform, ids["noop"]), 60.0, "nothing is played")
+    until(lambda: at_work(platform, ids["noop"]), message="nothing is played")
     time.sleep(random.Random(7).uniform(0.0, 1.0))
     platform.crash()
     platform.start()
@@ -145,7 +146,7 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_a_second_start_goes_on(
 ) -> None:
     platform = found(**HASTE)
     id = platform.submit(**LOADS["noop"])["id"]
-    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    until(lambda: at_work(platform, id), message="nothing is played")
     left = platform.processes()
     assert len(left) > 8
     assert platform.interrupt() == 0
@@ -176,8 +177,8 @@ def test_roles_that_die_at_the_same_instant_are_all_started_again(found: Found) 
         before = {pid for role in roles for pid in platform.pids(role)}
         for pid in before:
             platform.end(pid)
-        until(lambda: all(platform.pids(role) for role in roles), 30.0, "not all of them come back")
-        until(platform.ready, 30.0, "it does not answer")
+        until(lambda: all(platform.pids(role) for role in roles), message="not all of them come back")
+        until(platform.ready, message="it does not answer")
         assert not before & {pid for role in roles for pid in platform.pids(role)}
     assert "Traceback" not in platform.said()
 
@@ -189,7 +190,7 @@ def test_killing_a_player_again_and_again_never_makes_a_scenario_crashed(
     chance = random.Random(9)
     platform = found(**HASTE)
     id = platform.submit(**LOADS["noop"])["id"]
-    until(lambda: at_work(platform, id), 60.0, "nothing is played")
+    until(lambda: at_work(platform, id), message="nothing is played")
     for _ in range(8):
         platform.kill("player", chance)
         time.sleep(0.3)

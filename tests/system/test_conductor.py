@@ -7,7 +7,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from tests.ports import free_ports
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90
@@ -136,10 +136,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def settled(drivers: Drivers, company: Company) -> tuple[int, int, list[int]]:
     """See a company through while the dispatcher does its passes."""
-    until = time.monotonic() + PATIENCE
-    while company.courier.poll() is None and time.monotonic() < until:
-        drivers.settle()
-        time.sleep(0.1)
+    drivers.settle_until_exit(company.courier)
     return company.exits()
 
 
@@ -189,6 +186,4 @@ def test_told_to_stop_a_gang_reports_what_it_has_played_and_gives_the_rest_back(
 def at_the_slow_one(company: Company) -> None:
     """Wait until the gang is at the task that takes long."""
     at = company.folder / "replica-1" / "scenario.json"
-    until = time.monotonic() + PATIENCE
-    while not (at.exists() and json.loads(at.read_text() or "{}").get("index") == 1) and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: at.exists() and json.loads(at.read_text() or "{}").get("index") == 1)

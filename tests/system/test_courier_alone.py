@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from datasets import playing
 from datasets.catalogue import datasets
 from tests.contracts.crew import kit, play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 ZERO = (ROOT / "runtimes" / "baselines" / "zero.py").read_bytes()
@@ -63,19 +63,8 @@ def courier(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 def work_off(one: "subprocess.Popen[str]", drivers: Drivers) -> str:
     """Play the dispatcher until the courier has ended; return what it said."""
-    deadline = time.monotonic() + 60.0
-    while one.poll() is None:
-        assert time.monotonic() < deadline, f"still at it: {drivers.asked[-20:]}"
-        drivers.settle()
-        time.sleep(0.05)
+    drivers.settle_until_exit(one)
     return one.communicate()[0]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 def test_it_fetches_what_it_lacks_and_sees_its_launch_through(

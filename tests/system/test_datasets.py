@@ -9,7 +9,8 @@ from typing import Any
 
 from datasets.catalogue import datasets
 from tests.system.conftest import Found
-from tests.system.house import Platform, until, whole
+from tests.system.house import Platform, whole
+from tests.waiting import until
 
 FILES = {"readme.txt": b"three of our own", "deep/data.bin": bytes(range(256)) * 64}
 
@@ -45,7 +46,7 @@ def register(platform: Platform, name: str, files: Mapping[str, bytes]) -> dict[
     answer = platform.http.post("/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}})
     assert answer.status_code == 202, answer.text
     where = answer.headers["Location"]
-    until(lambda: platform.patiently(where).json()["state"] != "registering", 60.0, "it is not registered")
+    until(lambda: platform.patiently(where).json()["state"] != "registering", message="it is not registered")
     return dict(platform.patiently(where).json())
 
 
@@ -89,7 +90,7 @@ def test_streets_of_ones_own_are_driven_on_the_built_in_nets(platform: Platform)
     ended = platform.run(dataset="streets", runtime="python")
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0), ended
     replay = f"/v1/simulations/{ended['id']}/tasks/1/replay"
-    until(lambda: platform.patiently(replay).status_code == 200, 60.0, "no replay comes")
+    until(lambda: platform.patiently(replay).status_code == 200, message="no replay comes")
 
 
 def bodies(count: int) -> Iterator[tuple[str, bytes]]:

@@ -17,7 +17,8 @@ from tests.cached import tool
 from tests.chart.rendering import SAID, named, of_kind, rendered
 from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, Line, told
 from tests.ports import free_ports
-from tests.system.house import die_with, until
+from tests.system.house import die_with
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, and Envoy is brought along, once
 
@@ -131,8 +132,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             [tool("envoy"), *arguments], stdout=log, stderr=log, preexec_fn=lambda: die_with(parent)
         )
         try:
-            until(lambda: well(made), 60, "Envoy serves")
-            until(lambda: settled(made), 60, "all of Envoy's threads know the nodes")
+            until(lambda: well(made), message="Envoy serves")
+            until(lambda: settled(made), message="all of Envoy's threads know the nodes")
             yield made
         finally:
             process.terminate()

@@ -5,7 +5,6 @@ import io
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.system.house import FINAL, ROOT, Platform
+from tests.waiting import until
 
 #: Installed on demand, in an environment of its own.
 GENERATOR = "openapi-python-client==0.29.1"
@@ -71,10 +71,9 @@ def test_a_generated_client_sees_a_simulation_to_its_end(client: Any) -> None:
     asked = model("Submission")(dataset="noop", runtime="python", scenarios=scenarios, seed=3)
     made = operation("simulations.submit_simulation").sync(client=client, body=asked, idempotency_key="generated")
     assert made.state == "queued" and made.tasks.total == 50
-    deadline = time.monotonic() + 60
-    while (seen := operation("simulations.get_simulation").sync(made.id, client=client)).state not in FINAL:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    see = operation("simulations.get_simulation").sync
+    until(lambda: see(made.id, client=client).state in FINAL)
+    seen = see(made.id, client=client)
     assert seen.state == "succeeded" and seen.tasks.done == 50 and seen.created_at <= seen.ended_at
     summary = operation("simulations.get_summary").sync(made.id, client=client)
     assert summary.tasks["failed"] == 0 and "mean_penalised" in summary.metrics["value"]

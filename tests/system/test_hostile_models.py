@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.system.house import MODELS, Platform, until, whole
+from tests.system.house import MODELS, Platform, whole
+from tests.waiting import until
 
 #: A model of this name, where it is provoked, gives this status and an error with these words.
 MISDEEDS = [
@@ -124,7 +125,7 @@ def test_a_model_that_is_no_python_fails_with_the_line(platform: Platform, text:
 
 def test_a_model_that_is_never_done_loading_can_be_cancelled(platform: Platform) -> None:
     id = platform.submit(model=MODELS / "hangs_at_import.py", dataset="noop", scenarios={"range": [0, 5]})["id"]
-    until(lambda: platform.get(id)["state"] == "launching", 30.0, "it is not launched")
+    until(lambda: platform.get(id)["state"] == "launching", message="it is not launched")
     platform.http.post(f"/v1/simulations/{id}/cancel")
     assert platform.ended(id, 15.0)["state"] == "cancelled"
 

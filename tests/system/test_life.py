@@ -10,7 +10,8 @@ from typing import Any
 import pandas
 import pytest
 
-from tests.system.house import FINAL, MODELS, Platform, until, untimed, whole
+from tests.system.house import FINAL, MODELS, Platform, untimed, whole
+from tests.waiting import until
 
 SLOW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
 QUICK = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 200]}}
@@ -19,7 +20,7 @@ QUICK = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 200]
 def running(platform: Platform, **asked: Any) -> str:
     """Submit something and wait until it has its first results; return its id."""
     id = platform.submit(**asked)["id"]
-    until(lambda: platform.get(id)["tasks"]["done"] > 0, 60.0, "no result comes")
+    until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no result comes")
     return id
 
 
@@ -36,7 +37,7 @@ def test_cancelling_ends_it_and_keeps_what_is_there(platform: Platform) -> None:
     assert len({result["task"] for result in kept}) == len(kept)
     again = platform.http.post(f"/v1/simulations/{id}/cancel")
     assert again.status_code in {202, 409}
-    until(lambda: platform.results(id) == kept, 10.0, "results still come")
+    until(lambda: platform.results(id) == kept, message="results still come")
 
 
 def test_cancelling_one_that_waits_ends_it_before_it_began(platform: Platform) -> None:
@@ -111,7 +112,7 @@ def test_a_retry_outlives_the_simulation_it_took_results_from(platform: Platform
     second = platform.ended(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
     lines = platform.lines(second["id"])
     assert platform.http.delete(f"/v1/simulations/{first['id']}").status_code == 204
-    until(lambda: platform.patiently(f"/v1/simulations/{first['id']}").status_code == 404, 10.0, "it is still there")
+    until(lambda: platform.patiently(f"/v1/simulations/{first['id']}").status_code == 404, message="it is still there")
     time.sleep(1.0)  # objects go behind the answer
     assert platform.lines(second["id"]) == lines
 
@@ -128,7 +129,7 @@ def test_deleting_removes_its_objects_from_the_disk(platform: Platform) -> None:
     for path in ("", "/results", "/events", "/archive", "/summary", "/artifacts", "/logs"):
         assert platform.http.get(f"/v1/simulations/{id}{path}").status_code == 404
     assert id not in {one["id"] for one in platform.http.get("/v1/simulations").json()["items"]}
-    until(lambda: not objects(), 15.0, f"objects remain: {objects()}")
+    until(lambda: not objects(), message=lambda: f"objects remain: {objects()}")
 
 
 def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: Platform) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from datasets.catalogue import datasets
 from tests.contracts.crew import play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.system.pod import SITE, USERS, Container, Image, Pod
+from tests.waiting import until
 
 ZERO = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
 DONE, BEREFT, STOPPED = 0, 77, 143
@@ -60,20 +60,9 @@ def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         one.end()
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
-
-
-def work_off(one: Pod, drivers: Drivers, seconds: float = 60.0) -> None:
+def work_off(one: Pod, drivers: Drivers) -> None:
     """Play the dispatcher until the courier has ended."""
-    deadline = time.monotonic() + seconds
-    while one.courier.process.poll() is None:
-        assert time.monotonic() < deadline, f"still at it: {drivers.asked[-20:]}"
-        drivers.settle()
-        time.sleep(0.05)
+    drivers.settle_until_exit(one.courier.process)
 
 
 def test_player_and_host_of_a_pod_come_to_share_a_core(

@@ -23,10 +23,10 @@ from tests.system.house import (
     Platform,
     die_with,
     share_environments,
-    until,
     untimed,
     whole,
 )
+from tests.waiting import until
 
 LOAD: dict[str, Any] = {
     "model": MODELS / "echo.py",
@@ -92,12 +92,13 @@ def test_all_that_a_simulation_leaves_lies_in_the_bucket_until_it_is_deleted(
     artifact = platform.http.get(f"/v1/simulations/{id}/artifacts/{one['task']}/{one['name']}")
     assert artifact.status_code == 200 and len(artifact.content) == one["size"]
     until(
-        lambda: platform.http.get(f"/v1/simulations/{id}/tasks/0/replay").status_code == 200, 60.0, "no replay is made"
+        lambda: platform.http.get(f"/v1/simulations/{id}/tasks/0/replay").status_code == 200,
+        message="no replay is made",
     )
     assert list(store.list(f"results/{id}/")) and list(store.list(f"replays/{id}/")) and list(store.list("models/"))
     assert not list((platform.home / "objects").glob("*"))
     assert platform.http.delete(f"/v1/simulations/{id}").status_code == 204
-    until(lambda: not [key for key in store.list("") if id in key], 30.0, "objects remain")
+    until(lambda: not [key for key in store.list("") if id in key], message="objects remain")
 
 
 def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: Platform) -> None:
@@ -127,7 +128,7 @@ def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(platfo
     calm = platform.run(**LOAD)
     assert calm["state"] == "succeeded", calm["reason"]
     id = platform.submit(**LOAD)["id"]
-    until(lambda: platform.get(id)["tasks"]["done"] > 0, 60.0, "nothing is played")
+    until(lambda: platform.get(id)["tasks"]["done"] > 0, message="nothing is played")
     server.kill()
     answer = platform.http.get(f"/v1/simulations/{calm['id']}/results")
     assert answer.status_code == 503, answer.text[:500]
@@ -191,7 +192,7 @@ def test_one_command_runs_it_all_on_a_minio_of_its_own_and_ctrl_c_leaves_nothing
     finally:
         process.kill()
         process.wait()
-    until(lambda: not _mentioning(str(tmp_path)), 10.0, "processes are left")
+    until(lambda: not _mentioning(str(tmp_path)), message="processes are left")
 
 
 def _mentioning(words: str) -> list[int]:

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from datasets.scs.config import load
 from datasets.scs.store import Store
 from tests.ports import free_ports
 from tests.system.house import ROOT
+from tests.waiting import until
 
 TOKEN = "a-token"
 PATIENCE = 60.0
@@ -49,14 +49,17 @@ class Service:
         with open(self.log, "ab") as log:
             command = [sys.executable, "-m", "datasets.scs", "--config", str(self.config)]
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        process = self.process
+
+        def ready() -> bool:
+            assert process.poll() is None, self.log.read_text()
             try:
-                if self.ask("GET", "/readyz")[0] == 200:
-                    return self
+                return self.ask("GET", "/readyz")[0] == 200
             except OSError:
-                assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()
-                time.sleep(0.05)
+                return False
+
+        until(ready, message=lambda: self.log.read_text())
+        return self
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         """End it; return its exit status. Harmless twice."""
@@ -239,10 +242,10 @@ def test_killed_under_load_it_comes_back_with_all_it_said_it_had(started: Start)
     with Load(service) as load_:
         for _ in range(3):
             enough = load_.read + 50
-            eventually(lambda enough=enough: load_.read > enough)
+            until(lambda enough=enough: load_.read > enough)
             service.stop(signal.SIGKILL)
             service.start()
-        eventually(lambda enough=load_.read + 50: load_.read > enough)
+        until(lambda enough=load_.read + 50: load_.read > enough)
     assert not load_.wrong
     service.stop(signal.SIGKILL)
     store = service.store()
@@ -259,17 +262,17 @@ def test_two_processes_share_a_folder_and_one_may_die(started: Start) -> None:
     first = service.children()
     assert len(first) == 2
     with Load(service) as load_:
-        eventually(lambda: load_.read > 100)
+        until(lambda: load_.read > 100)
         os.kill(first[0], signal.SIGKILL)
-        eventually(lambda: len(now := service.children()) == 2 and first[0] not in now)
-        eventually(lambda enough=load_.read + 100: load_.read > enough)
+        until(lambda: len(now := service.children()) == 2 and first[0] not in now)
+        until(lambda enough=load_.read + 100: load_.read > enough)
     assert not load_.wrong
     for key in sorted(load_.stored):
         name, _, size = key.partition("-")
         for _ in range(2):  # on connections of their own, so perhaps from each
             assert service.ask("GET", f"/v1/objects/private/{key}") == (200, content(name, int(size)))
     service.stop(signal.SIGKILL)
-    eventually(lambda: unheld(service.folder / "scs"))
+    until(lambda: unheld(service.folder / "scs"))
     store = service.store()
     consistent(store)
     store.close()
@@ -323,9 +326,9 @@ def test_a_full_disk_refuses_and_still_serves(started: Start, small_disk: Path) 
     buckets = [{"Name": "private", "BucketQuota": "1Gi", "AllowNamespaces": ["team"], "Eviction": "nr"}]
     service = started(Directory=str(small_disk / "scs"), Bucket=buckets, KeepFree="0")
     with Load(service) as load_:
-        eventually(lambda: load_.full > 50)
+        until(lambda: load_.full > 50)
         enough = load_.read + 100
-        eventually(lambda: load_.read > enough)
+        until(lambda: load_.read > enough)
     assert not load_.wrong and load_.stored
     left = 0
     for key in sorted(load_.stored):
@@ -358,11 +361,3 @@ def unheld(folder: Path) -> bool:
         except BlockingIOError:
             return False
     return True
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

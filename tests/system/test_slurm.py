@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.slurm import Slurm, until
+from tests.slurm import Slurm
 from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
 from tests.system.conftest import Found
 from tests.system.house import Platform
+from tests.waiting import until
 
 STREETS: dict[str, Any] = {"dataset": "car_street", "model": "idm", "runtime": "python"}
 

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.house import FINAL, MODELS, Platform, until
+from tests.system.house import FINAL, MODELS, Platform
+from tests.waiting import until
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 STEADY = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 300]}, "params": {"sleep_ms": 10}}
@@ -88,7 +89,7 @@ def test_the_promise_holds_to_the_word(platform: Platform, way: str, path: str, 
         "car_street",
         288,
     )
-    until(lambda: platform.get(made["id"])["tasks"]["done"] > 0, 60.0, "nothing is driven")
+    until(lambda: platform.get(made["id"])["tasks"]["done"] > 0, message="nothing is driven")
     platform.http.post(f"/v1/simulations/{made['id']}/cancel")
     platform.ended(made["id"])
 

@@ -19,8 +19,9 @@ import pytest
 from tusclient.client import TusClient
 
 from tests.databases import postgres_url
-from tests.system.house import ROOT, until
+from tests.system.house import ROOT
 from tests.system.servers import Api
+from tests.waiting import until
 
 TUS = {"Tus-Resumable": "1.0.0"}
 BYTES = TUS | {"Content-Type": "application/offset+octet-stream"}
@@ -145,7 +146,7 @@ def test_what_arrived_before_the_line_broke_is_kept_to_the_byte(api: Api, end: C
     with Line(api, address, 0, len(data)) as line:
         line.send(data[:200_001])
         # but for what waits in one read
-        until(lambda: seen(api, address) > 200_001 - (64 << 10), 30.0, "what came is not durable while nothing comes")
+        until(lambda: seen(api, address) > 200_001 - (64 << 10), message="what came is not durable while nothing comes")
         end(line)
     at = stands(api, address)
     assert at == 200_001
@@ -158,7 +159,7 @@ def test_what_arrived_counts_though_the_line_breaks_at_once(api: Api) -> None:
     address = begin(api, len(data))
     with Line(api, address, 0, len(data)) as line:
         line.send(data[:5000])
-        until(lambda: seen(api, address) > 0, 30.0, "what came is not durable while nothing comes")
+        until(lambda: seen(api, address) > 0, message="what came is not durable while nothing comes")
         line.send(data[5000:200_000])
     at = stands(api, address)
     assert at == 200_000
@@ -171,7 +172,7 @@ def test_a_client_that_comes_back_succeeds_at_once_though_its_old_request_hangs(
     address = begin(api, len(data))
     with Line(api, address, 0, len(data)) as old:
         old.send(data[:150_000])
-        until(lambda: seen(api, address) > 0, 30.0, "nothing is durable while bytes come")
+        until(lambda: seen(api, address) > 0, message="nothing is durable while bytes come")
         at = stands(api, address)
         assert 0 < at <= 150_000
         assert bring(api, address, at, data[at:]).status_code == 204
@@ -253,9 +254,9 @@ def test_hundreds_that_send_nothing_shut_nobody_else_out(api: Api) -> None:
             lines.enter_context(Line(api, taken[-1], 0, 10))
             return len(taken) >= 256 and tried() == 503
 
-        until(one_more_is_refused, 60.0, "everybody is let in")
+        until(one_more_is_refused, message="everybody is let in", every=0.005)
         assert api.http.get("/v1/models").status_code == 200
-    until(lambda: tried() == 204, 30.0, "nobody is let in again")
+    until(lambda: tried() == 204, message="nobody is let in again")
     for address in [*taken, last]:
         assert api.http.delete(address, headers=TUS).status_code == 204
 
@@ -273,7 +274,7 @@ def test_the_kernel_asks_now_and_then_whether_a_silent_client_is_still_there(api
         return "none"
 
     with socket.create_connection(("127.0.0.1", api.port)) as line:
-        until(lambda: timer(line.getsockname()[1]) == "02", 30.0, "nobody asks")
+        until(lambda: timer(line.getsockname()[1]) == "02", message="nobody asks")
 
 
 def test_kill_9_at_any_moment_loses_and_doubles_nothing(found: Found) -> None:
@@ -351,7 +352,7 @@ def test_tuspy_survives_kill_9(found: Found) -> None:
     thread.start()
     address = uploader.url.removeprefix(api.url)
     for goal in (200_000, 1_000_000):
-        until(lambda goal=goal: seen(api, address) >= goal, 60.0, "it does not get on")  # type: ignore[misc]
+        until(lambda goal=goal: seen(api, address) >= goal, message="it does not get on")  # type: ignore[misc]
         api.kill()
         api.start()
     thread.join(120.0)
@@ -430,7 +431,7 @@ def test_tus_js_client_survives_kill_9(found: Found, javascript: str, tmp_path: 
             items = api.http.get("/v1/uploads").json()["items"]
             return bool(items) and items[0]["offset"] >= goal
 
-        until(far, 60.0, "it does not get on")
+        until(far, message="it does not get on")
         api.kill()
         api.start()
     assert digest_of(api, said(process)["url"]) == sha256(data)
