@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,7 @@ from core.services.models import key_of
 from core.store import launches, ranges, simulations
 from datasets.stores.filesystem import FilesystemStore
 from tests.databases import sqlite_database
-from tests.waiting import until
+from tests.waiting import TIMEOUT, until
 
 SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"
 
@@ -144,6 +145,13 @@ class Drivers:
         assert self._server is not None
         self._server.shutdown()
         self._server.server_close()
+
+    def hang_up(self, times: int) -> None:
+        """Listen in the server's place until so many connections have come; close each without an answer."""
+        with socket.create_server((self._host, self._port)) as listener:
+            listener.settimeout(TIMEOUT)
+            for _ in range(times):
+                listener.accept()[0].close()
 
     def _application(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         self.asked.append(environ["PATH_INFO"].rpartition("/")[2])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from runtimes.harness.processes import Child, Kit
 from runtimes.harness.surface import Credentials, Over, Surface
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 UNDERSTUDY = Path(__file__).parent / "understudy" / "harness"
@@ -83,20 +83,9 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
         one.close()
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
-
-
-def work_off(courier: Courier, one: Drivers, seconds: float = 40.0) -> None:
+def work_off(courier: Courier, one: Drivers) -> None:
     """Play the dispatcher until the courier has seen the launch through."""
-    deadline = time.monotonic() + seconds
-    while courier.process.poll() is None:
-        assert time.monotonic() < deadline, f"still at it: {one.asked[-20:]}"
-        one.settle()
-        time.sleep(0.05)
+    one.settle_until_exit(courier.process)
 
 
 def test_every_task_gets_one_result_and_the_courier_ends(courier: Courier, drivers: Callable[..., Drivers]) -> None:
@@ -137,7 +126,7 @@ def test_a_task_that_kills_its_player_three_times_is_crashed_and_its_neighbours_
 def test_a_player_that_hangs_is_ended_for_it(courier: Courier, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=40, ttl=1.0, hang=5)
     courier.launch(one.url)
-    work_off(courier, one, 120.0)
+    work_off(courier, one)
     assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {5}
 
 
@@ -180,7 +169,7 @@ def test_a_surface_that_goes_away_for_a_while_only_delays(courier: Courier, driv
     courier.launch(one.url)
     until(lambda: "report" in one.asked)
     one.shut()
-    time.sleep(0.5)
+    one.hang_up(5)  # the courier tries again, each time after a longer pause
     one.open()
     work_off(courier, one)
     assert [result["task"] for result in one.results()] == list(range(600))

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from runtimes.harness.gang import Leader, join
 from runtimes.harness.peers import Lost, lay_out
 from tests.ports import free_ports
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -64,11 +64,20 @@ class Gang:
             text=True,
         )
 
+    def connected(self) -> bool:
+        """Tell whether the leader has a connection from a replica (proc(5): addresses in hex, 01 is ESTABLISHED)."""
+        port = f"{int(self.environ['WINDTUNNEL_GANG_LEADER'].rpartition(':')[2]):04X}"
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, state, *_ = line.split()
+            if state == "01" and local.endswith(f":{port}") and not remote.endswith(f":{port}"):
+                return True
+        return False
+
     def play(self, **more: str) -> tuple[int, str, list[int]]:
         """Start all, late ones too; return the leader's exit and words, and the others' exits."""
         replicas = [self.start("follow", 0, [sys.executable, "-c", self.program])]
         leader = self.start("lead", 0, self.own, **more)
-        time.sleep(0.2)
+        until(self.connected, message="the first replica does not find the leader")
         replicas += [self.start("follow", i, [sys.executable, "-c", self.program]) for i in range(1, self.size)]
         try:
             said, _ = leader.communicate(timeout=PATIENCE)
@@ -149,9 +158,7 @@ def test_who_is_lost_takes_the_whole_gang_along(tmp_path, victim):
     replicas = [gang.start("follow", index, [sys.executable, "-c", gang.program]) for index in range(2)]
     leader = gang.start("lead", 0, ())
     try:
-        until = time.monotonic() + PATIENCE
-        while not (gang.folder / "follow-1" / "scenario.json").exists() and time.monotonic() < until:
-            time.sleep(0.02)
+        until(lambda: (gang.folder / "follow-1" / "scenario.json").exists())
         (leader if victim == "leader" else replicas[1]).kill()
         assert replicas[0].wait(PATIENCE) == (1 if victim == "leader" else 0)
         assert leader.wait(PATIENCE) == (-9 if victim == "leader" else 1)

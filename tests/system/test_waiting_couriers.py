@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
+from core.services.arrivals import SLOTS
 from tests.ports import free_ports
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,19 +39,22 @@ def test_those_that_wait_are_sent_away_when_their_process_ends(tmp_path: Path) -
     subprocess.run([*command, "migrate"], env=environ, cwd=ROOT, check=True, timeout=120, capture_output=True)
     serving = subprocess.Popen([*command, "drivers"], env=environ, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60.0
-        while not up(port):
-            assert time.monotonic() < deadline and serving.poll() is None, "it does not answer"
-            time.sleep(0.05)
+        until(lambda: up(port) or serving.poll() is not None, message="it does not answer")
+        assert serving.poll() is None, "it has ended"
         told: list[int] = []
-        waiting = threading.Thread(target=lambda: told.append(ask(port, "/v1/launches/warm0/wait")), daemon=True)
-        waiting.start()
-        time.sleep(2.0)  # nobody outside can see that it waits
-        assert not told
+        waiting = [
+            threading.Thread(target=lambda: told.append(ask(port, "/v1/launches/warm0/wait")), daemon=True)
+            for _ in range(SLOTS + 1)
+        ]
+        for thread in waiting:
+            thread.start()
+        until(lambda: told, message="more wait at once than there are slots")
+        assert told == [429], "all but this request wait: every slot is taken"
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(60.0) == 0
-        waiting.join(60.0)
-        assert told == [429], "it asks another one, which waits for it in turn"
+        for thread in waiting:
+            thread.join(60.0)
+        assert told == [429] * (SLOTS + 1), "each asks another process, which waits for it in turn"
     finally:
         serving.kill()
         serving.wait()
