@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -188,7 +187,8 @@ def test_a_client_that_only_looks_stops_nobody(api: Api) -> None:
     with Line(api, address, 0, len(data)) as line:
         for at in range(0, len(data), 10_000):
             assert line.send(data[at : at + 10_000])
-            time.sleep(0.02)
+            if at == 0:
+                until(lambda: seen(api, address) > 0, message="the request is not at work")
             assert seen(api, address) <= at + 10_000
         assert line.answer() == b"HTTP/1.1 204 No Content"
     assert digest_of(api, address) == sha256(data)
@@ -288,11 +288,13 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(found: Found) -> None:
         at = stands(one, address)
         assert at >= durable, "what was told to be durable is not there"
         with Line(one, address, at, len(data) - at) as line:
-            sent = at
-            while sent < len(data) and sent - at < 600_000 and line.send(data[sent : sent + 20_000]):
+            sent, stop = at, at + chance.randrange(100_000, 400_000)
+            while sent < min(len(data), stop) and line.send(data[sent : sent + 20_000]):
                 sent = min(len(data), sent + 20_000)
-                time.sleep(0.005)
-            durable = max(at, seen(second if one is first else first, address))
+            # Some of it is durable when the line or the process goes: how much of it at least, chance decides.
+            other, goal = second if one is first else first, at + int(chance.random() * (sent - at))
+            until(lambda other=other, goal=goal: seen(other, address) > goal - (64 << 10))  # type: ignore[misc]
+            durable = max(at, seen(other, address))
             assert durable <= sent
             if sent == len(data):
                 assert line.answer() == b"HTTP/1.1 204 No Content"
