@@ -1,7 +1,6 @@
 """A simulation's life over HTTP: cancelled, retried, deleted, listed, compared; and the models it drives."""
 
 import socket
-import time
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -22,6 +21,11 @@ def running(platform: Platform, **asked: Any) -> str:
     id = platform.submit(**asked)["id"]
     until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no result comes")
     return id
+
+
+def objects_of(platform: Platform, id: str, kind: str = "") -> list[Path]:
+    """Return the files that the object store has of a simulation, perhaps only those of one kind."""
+    return [path for path in (platform.home / "objects" / kind).rglob(f"*{id}*/**/*") if path.is_file()]
 
 
 def test_cancelling_ends_it_and_keeps_what_is_there(platform: Platform) -> None:
@@ -111,25 +115,26 @@ def test_a_retry_outlives_the_simulation_it_took_results_from(platform: Platform
     first = platform.run(model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 30]})
     second = platform.ended(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
     lines = platform.lines(second["id"])
+    assert objects_of(platform, first["id"], "logs")
     assert platform.http.delete(f"/v1/simulations/{first['id']}").status_code == 204
     until(lambda: platform.patiently(f"/v1/simulations/{first['id']}").status_code == 404, message="it is still there")
-    time.sleep(1.0)  # objects go behind the answer
+    until(lambda: not objects_of(platform, first["id"], "logs"), message="its logs remain")
+    # Objects are removed simulation by simulation: once those of this one are gone, nothing of the first is to go.
+    other = platform.run(**QUICK)["id"]
+    assert platform.http.delete(f"/v1/simulations/{other}").status_code == 204
+    until(lambda: not objects_of(platform, other), message="objects of another simulation remain")
     assert platform.lines(second["id"]) == lines
 
 
 def test_deleting_removes_its_objects_from_the_disk(platform: Platform) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, record="all")
     id = ended["id"]
-
-    def objects() -> list[Path]:
-        return [path for path in (platform.home / "objects").rglob(f"*{id}*/**/*") if path.is_file()]
-
-    assert objects()
+    assert objects_of(platform, id)
     assert platform.http.delete(f"/v1/simulations/{id}").status_code == 204
     for path in ("", "/results", "/events", "/archive", "/summary", "/artifacts", "/logs"):
         assert platform.http.get(f"/v1/simulations/{id}{path}").status_code == 404
     assert id not in {one["id"] for one in platform.http.get("/v1/simulations").json()["items"]}
-    until(lambda: not objects(), message=lambda: f"objects remain: {objects()}")
+    until(lambda: not objects_of(platform, id), message=lambda: f"objects remain: {objects_of(platform, id)}")
 
 
 def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: Platform) -> None:
