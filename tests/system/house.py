@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -140,14 +139,14 @@ class Platform:
         """Return the processes that play a role now."""
         return sorted(pid for pid in self.processes() if role_of(pid) == role)
 
-    def kill(self, role: str, chance: random.Random, *, patience: float = 5.0) -> int | None:
-        """Kill one process of a role, waiting a while for there to be one; return its id, None if there was none."""
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            if (pids := self.pids(role)) and self.end(pid := chance.choice(pids)):
-                return pid
-            time.sleep(0.02)
-        return None
+    def kill(self, role: str, chance: random.Random) -> int:
+        """Kill one process of a role as soon as there is one; return its id."""
+
+        def killed() -> int:
+            pids = self.pids(role)
+            return pid if pids and self.end(pid := chance.choice(pids)) else 0
+
+        return until(killed, message=lambda: f"no {role} lives: {self.said()[-2000:]}")
 
     def end(self, pid: int) -> bool:
         """Kill one of our processes at once; tell whether it was still there."""
