@@ -19,6 +19,7 @@ from api.tables import as_csv, columns, flat, harmless
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import Driver, Submit
+from tests.waiting import until
 
 
 def lines_of(data: bytes) -> list[dict[str, Any]]:
@@ -240,9 +241,7 @@ def test_what_arrives_between_the_passes_breaks_no_table() -> None:
 
 def test_a_submission_streams_its_own_results(submit: Submit, driver: Driver, platform: Platform) -> None:
     def play() -> None:
-        while not (found := platform.simulations.list()[0]):
-            threading.Event().wait(0.01)
-        driver.play(found[0].id)
+        driver.play(until(lambda: platform.simulations.list()[0])[0].id)
 
     thread = threading.Thread(target=play)
     thread.start()

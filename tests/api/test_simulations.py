@@ -17,6 +17,7 @@ from core.store.database import Database
 from datasets.stores.base import ObjectStore
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver, Submit
+from tests.waiting import until
 
 FIELDS = {
     "id", "state", "attempt", "model", "runtime", "dataset", "tasks", "metrics", "reason", "position", "eta",
@@ -211,9 +212,7 @@ def test_many_at_once_with_one_key_make_one_simulation(application: Any, model: 
 
 def test_prefer_wait_answers_when_it_has_ended(submit: Submit, driver: Driver, platform: Platform) -> None:
     def play() -> None:
-        while not (found := platform.simulations.list()[0]):
-            threading.Event().wait(0.01)
-        driver.play(found[0].id)
+        driver.play(until(lambda: platform.simulations.list()[0])[0].id)
 
     thread = threading.Thread(target=play)
     thread.start()
@@ -478,9 +477,7 @@ def test_a_dry_run_says_whether_it_fits(
     submit: Submit, driver: Driver, platform: Platform, client: FlaskClient
 ) -> None:
     def play() -> None:
-        while not (busy := driver.dispatch.snapshot().busy):
-            threading.Event().wait(0.01)
-        driver.play(busy[0].id)
+        driver.play(until(lambda: driver.dispatch.snapshot().busy)[0].id)
 
     thread = threading.Thread(target=play)
     thread.start()

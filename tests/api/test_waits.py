@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -20,6 +19,7 @@ from core.services.bells import LocalBell
 from core.services.leases import Leases
 from core.services.platform import Platform
 from tests.api.conftest import HERE, Driver
+from tests.waiting import until
 from workers.executors.base import Waiting
 
 ID, TOKEN = "warm0123456789abcdef", "minted before"
@@ -75,17 +75,10 @@ def waiting(leases: Leases, ask: Ask, **asked: Any) -> Iterator[list[Any]]:
     told: list[Any] = []
     thread = threading.Thread(target=lambda: told.append(ask(**asked)), daemon=True)
     thread.start()
-    until_one_waits(leases)
+    until(lambda: leases.waiting)
     yield told
     thread.join(30.0)
     assert not thread.is_alive()
-
-
-def until_one_waits(service: Leases | Arrivals) -> None:
-    deadline = time.monotonic() + 30.0
-    while not service.waiting:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(
@@ -177,7 +170,7 @@ def test_slots_are_given_back_however_a_wait_ends(platform: Platform) -> None:
 
     thread = threading.Thread(target=wait_until_closed, daemon=True)
     thread.start()
-    until_one_waits(arrivals)
+    until(lambda: arrivals.waiting)
     with pytest.raises(TooManyWaits):
         arrivals.wait(ID, 0.0)
     arrivals.close()

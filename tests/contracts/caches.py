@@ -18,6 +18,7 @@ from datasets.membership import Fixed, Node
 from tests.conftest import Clock
 from tests.ports import free_ports
 from tests.system.house import die_with
+from tests.waiting import until
 
 TOKEN = "a-token-for-tests"
 
@@ -52,17 +53,19 @@ class Server:
             )
 
     def wait(self) -> None:
-        ends = time.monotonic() + 60
-        while time.monotonic() < ends:
+        def failure() -> str:
+            return f"the cache service does not start:\n{(self.folder / 'log').read_text()}"
+
+        def listens() -> bool:
             assert self.process is not None
-            if self.process.poll() is not None:
-                break
+            assert self.process.poll() is None, failure()
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
             except OSError:
-                time.sleep(0.05)
-        raise AssertionError(f"the cache service does not start:\n{(self.folder / 'log').read_text()}")
+                return False
+            return True
+
+        until(listens, message=failure)
 
     def kill(self) -> None:
         if self.process is not None:

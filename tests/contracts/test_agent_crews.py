@@ -8,6 +8,7 @@ from typing import Any
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
 from tests.contracts.crew import SITE
+from tests.waiting import TIMEOUT
 from workers.agent import Agent, WarmTimings
 from workers.crews import Kind
 
@@ -31,7 +32,7 @@ def test_a_crew_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path)
         await asyncio.sleep(0)
         assert not one.warm_kinds, "nobody has asked for one yet"
         await one.warm([*astuple(noop)])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT):
             while not one.warm_kinds:
                 await asyncio.sleep(0.01)
         assert one.warm_kinds == [noop]

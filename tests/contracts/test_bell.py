@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from core.services.bells import Bell, LocalBell
+from tests.waiting import until
 from workers import queue, valkey
 
 
@@ -27,10 +28,7 @@ class Valkey:
 
     def start(self) -> None:
         self.process = subprocess.Popen(valkey.command(self.home, self.run), stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while not (self.run / "valkey.sock").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: (self.run / "valkey.sock").exists())
 
     def kill(self) -> None:
         self.process.kill()
@@ -69,8 +67,8 @@ def later(work: Callable[[], object]) -> None:
 def test_a_ring_ends_a_wait(bell: Bell) -> None:
     later(lambda: bell.ring("dispatch"))
     began = time.monotonic()
-    assert bell.wait("dispatch", 10.0)
-    assert time.monotonic() - began < 5.0
+    assert bell.wait("dispatch", 120.0)
+    assert time.monotonic() - began < 60.0
 
 
 def test_a_ring_before_the_wait_is_heard(bell: Bell) -> None:
@@ -95,9 +93,7 @@ def test_announcements_come_together(bell: Bell) -> None:
     bell.announce("a")
     bell.announce("b")
     heard: list[str] = []
-    deadline = time.monotonic() + 5
-    while len(heard) < 2 and time.monotonic() < deadline:
-        heard += bell.announcements(1.0)
+    until(lambda: heard.extend(bell.announcements(1.0)) or len(heard) >= 2)
     assert heard == ["a", "b"]
 
 
@@ -150,13 +146,6 @@ def do_jobs(server: Valkey, record: Path) -> int:
         queue.work(server.url, {job: note(job) for job in queue.JOBS}, threading.Event(), beat)
     finally:
         os._exit(0)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,19 +21,13 @@ from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture is found by its name in here
 from tests.slurm import slurm as slurm
 from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
+from tests.waiting import until
 from workers.executors.base import Executor
 from workers.executors.fake import FakeExecutor
 from workers.executors.local import LocalExecutor
 
 ROOT = Path(__file__).parents[2]
 MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 class Bench:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import pytest
 from test_attacks import documented
 from theatre import HARNESS, USERS, Ground, Outcome, Theatre
+
+from tests.waiting import until
 
 sys.path.insert(0, str(HARNESS.parents[1]))
 births = importlib.import_module("runtimes.harness.births")
@@ -53,11 +54,12 @@ class Place:
         code += "from runtimes.harness.post import main; main()"
         command = [*as_in_a_pod(folder, USERS[theatre.user]), str(ground.python), "-I", "-S", "-B", "-c", code]
         self.process = subprocess.Popen(command, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
-        until = time.monotonic() + 60.0
-        while not self._posts.ready("host"):
-            assert time.monotonic() < until, "the post does not come"
-            for key, _ in self._selector.select(1.0):
-                key.data()
+        until(self._ready, message="the post does not come", every=0.0)
+
+    def _ready(self) -> bool:
+        for key, _ in self._selector.select(0.1):
+            key.data()
+        return self._posts.ready("host")
 
     def _lost(self, reason: str) -> None:
         raise AssertionError(reason)
