@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests.cluster import records
 from tests.cluster.cluster import Cluster
 from tests.cluster.machines import PATIENCE
 from tests.cluster.tools import BUILDING
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,13 +76,17 @@ def up(options: list[str]) -> int:
     holder = subprocess.Popen(
         command, cwd=ROOT, stdin=null, stdout=null, stderr=subprocess.PIPE, start_new_session=True, text=True
     )
-    ends = time.monotonic() + BUILDING + PATIENCE
-    while time.monotonic() < ends and holder.poll() is None:
-        for number, said in records.living():
-            if said.get("pid") == holder.pid and said.get("ready"):
-                print(f"export KUBECONFIG={said['kubeconfig']}  # cluster {number}: {', '.join(said['nodes'])}")
-                return 0
-        time.sleep(0.2)
+    ready: list[tuple[int, dict[str, Any]]] = []
+
+    def settled() -> bool:
+        ready[:] = [(n, said) for n, said in records.living() if said.get("pid") == holder.pid and said.get("ready")]
+        return bool(ready) or holder.poll() is not None
+
+    with suppress(AssertionError):
+        until(settled, BUILDING + PATIENCE)
+    for number, said in ready:
+        print(f"export KUBECONFIG={said['kubeconfig']}  # cluster {number}: {', '.join(said['nodes'])}")
+        return 0
     if holder.poll() is None:
         holder.terminate()
     _, words = holder.communicate(timeout=PATIENCE)
@@ -108,9 +114,8 @@ def down(number: int | None) -> int:
         print(f"There is no such cluster; {which}", file=sys.stderr)
         return 1
     os.kill(held[number]["pid"], signal.SIGTERM)
-    ends = time.monotonic() + PATIENCE
-    while time.monotonic() < ends and any(held.get(found) == said for found, said in records.living()):
-        time.sleep(0.1)
+    with suppress(AssertionError):
+        until(lambda: not any(held.get(found) == said for found, said in records.living()), PATIENCE)
     return 0
 
 

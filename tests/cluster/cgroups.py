@@ -1,8 +1,10 @@
 """The cgroups of a cluster, under the one name that it has in every hierarchy; the only thing that outlives a kill."""
 
 import os
-import time
+from contextlib import suppress
 from pathlib import Path
+
+from tests.waiting import until
 
 ROOT = Path("/sys/fs/cgroup")
 
@@ -29,19 +31,19 @@ def offer(group: Path) -> None:
         switch.write_text(" ".join(f"+{kind}" for kind in (group / "cgroup.controllers").read_text().split()))
 
 
-def remove(name: str, patience: float = 20.0) -> None:
+def remove(name: str) -> None:
     """Remove a group with all below it, as soon as the last of its processes is really gone."""
-    ends = time.monotonic() + patience
     for hierarchy in hierarchies():
         top = hierarchy / name.strip("/")
         for folder, _, _ in os.walk(top, topdown=False):
-            while Path(folder).exists():
-                try:
-                    os.rmdir(folder)
-                except OSError:
-                    if time.monotonic() > ends:
-                        raise
-                    time.sleep(0.05)
+            until(lambda folder=folder: removed(folder), message=f"the group {folder} does not go")  # type: ignore[misc]
+
+
+def removed(folder: str) -> bool:
+    """Try to remove one group; tell whether it is gone."""
+    with suppress(OSError):
+        os.rmdir(folder)
+    return not Path(folder).exists()
 
 
 def hierarchies() -> list[Path]:

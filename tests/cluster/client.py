@@ -3,12 +3,12 @@
 import json
 import shlex
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.machines import ENVIRON, PATIENCE
+from tests.waiting import until
 
 
 class Client:
@@ -63,11 +63,7 @@ class Client:
 
     def until(self, so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
         """Wait until it is so."""
-        ends = time.monotonic() + patience
-        while not so():
-            if time.monotonic() > ends:
-                raise RuntimeError(f"not within {patience:.0f} s: {what}\n{self.state()}")
-            time.sleep(0.1)
+        until(so, patience, lambda: f"not so: {what}\n{self.state()}")
 
     def rolled_out(self, namespace: str, deployment: str) -> None:
         """Wait until a deployment is as it should be."""

@@ -4,7 +4,6 @@ import base64
 import http.client
 import json
 import ssl
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.cluster.authority import Authority, write_key
 from tests.cluster.machines import PATIENCE, Machine
 from tests.cluster.network import Network
+from tests.waiting import until
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 PORT = 6443
@@ -60,17 +60,34 @@ class ControlPlane:
 
     def wait(self, patience: float = PATIENCE) -> None:
         """Wait until the API server says that it is ready."""
-        ends = time.monotonic() + patience
-        said: Exception | None = None
-        while time.monotonic() < ends and self._machine.runs("etcd") and self._machine.runs("kube-apiserver"):
+        said: list[Exception] = []
+
+        def failure() -> str:
+            logs = "\n".join(self._machine.said(part) for part in PARTS[:2])
+            return f"the API server does not start: {said[-1:]}\n{logs}"
+
+        def ready() -> bool:
+            assert self._machine.runs("etcd") and self._machine.runs("kube-apiserver"), failure()
             try:
                 self.request("GET", "/readyz")
-                return
             except (OSError, http.client.HTTPException, Refused) as error:
-                said = error
-                time.sleep(0.1)
-        logs = "\n".join(self._machine.said(part) for part in PARTS[:2])
-        raise RuntimeError(f"the API server does not start: {said}\n{logs}")
+                said[:] = [error]
+                return False
+            return True
+
+        until(ready, patience, failure)
+
+    def wait_until_away(self) -> None:
+        """Wait until the API server says that it is not ready, or says nothing."""
+
+        def away() -> bool:
+            try:
+                self.request("GET", "/readyz", timeout=5.0)
+            except (OSError, http.client.HTTPException, Refused):
+                return True
+            return False
+
+        until(away, PATIENCE, "the API server is ready all the same")
 
     def request(
         self, verb: str, path: str, body: Any = None, *, kind: str = "application/json", timeout: float = 30.0

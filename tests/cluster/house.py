@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.cluster import stores
 from tests.cluster.client import Client
 from tests.cluster.machines import ENVIRON, PATIENCE
 from tests.ports import free_ports
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("server", "noop", "python", "sumo", "litert")
@@ -214,11 +214,16 @@ class Installed:
 
     def _listened(self) -> None:
         """Wait until the forward listens, or has given up: whoever asks sooner would take it for one that is gone."""
-        ends = time.monotonic() + LISTENS
-        while self._forward is not None and self._forward.poll() is None and time.monotonic() < ends:
+
+        def settled() -> bool:
+            if self._forward is None or self._forward.poll() is not None:
+                return True
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0):
-                return
-            time.sleep(0.05)
+                return True
+            return False
+
+        with contextlib.suppress(AssertionError):  # the next request fails, and replaces the forward
+            until(settled, LISTENS)
 
     @property
     def ready(self) -> bool:
@@ -237,15 +242,19 @@ class Installed:
 
     def get(self, path: str) -> Any:
         """Ask, again if the way there has just been cut."""
-        for _ in range(100):
+
+        def answered() -> httpx.Response | None:
             with contextlib.suppress(httpx.TransportError):
                 answer = httpx.get(self.url + path, headers=self.headers, timeout=30.0)
                 if answer.status_code < 500:
-                    answer.raise_for_status()
-                    return answer.json()
+                    return answer
             self._hang_up()
-            time.sleep(0.2)
-        raise AssertionError(f"{path} is not answered\n{self.cluster.state()}")
+            return None
+
+        answer = until(answered, 180.0, lambda: f"{path} is not answered\n{self.cluster.state()}")
+        assert answer is not None
+        answer.raise_for_status()
+        return answer.json()
 
     def submit(self, **asked: Any) -> str:
         """Submit a simulation and return its id."""
@@ -262,22 +271,27 @@ class Installed:
 
     def ended(self, id: str, patience: float = 180.0) -> Any:
         """Wait for the end of a simulation and return it."""
-        ends = time.monotonic() + patience
-        while (found := self.get(f"/v1/simulations/{id}"))["state"] not in FINAL:
-            assert time.monotonic() < ends, f"{found}\n{self.messages(id)}\n{self.cluster.state()}"
-            time.sleep(0.2)
+        found: dict[str, Any] = {}
+
+        def ended() -> bool:
+            found.update(self.get(f"/v1/simulations/{id}"))
+            return found["state"] in FINAL
+
+        until(ended, patience, lambda: f"{found}\n{self.messages(id)}\n{self.cluster.state()}")
         return found
 
     def results(self, id: str) -> list[Any]:
         """Return all results, in the order of their tasks."""
-        for _ in range(20):
+
+        def answered() -> httpx.Response | None:
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(f"{self.url}/v1/simulations/{id}/results", headers=self.headers, timeout=60.0)
-                found = [json.loads(line) for line in answer.text.splitlines()]
-                return sorted(found, key=lambda one: one["task"])
+                return httpx.get(f"{self.url}/v1/simulations/{id}/results", headers=self.headers, timeout=60.0)
             self._hang_up()
-            time.sleep(0.5)
-        raise AssertionError("no results")
+            return None
+
+        answer = until(answered, message="no results")
+        assert answer is not None
+        return sorted((json.loads(line) for line in answer.text.splitlines()), key=lambda one: one["task"])
 
     def messages(self, id: str) -> list[str]:
         """Return what was said of the launches in the simulation's own events."""

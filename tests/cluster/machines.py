@@ -8,11 +8,11 @@ ends each machine's first process and with it everything that it held.
 import os
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from tests.system.house import census, die_with
+from tests.waiting import until
 
 #: Seconds that anything may take to start or to end on a busy machine.
 PATIENCE = 180.0
@@ -166,10 +166,8 @@ class Machine:
 
 def child_of(pid: int) -> int:
     """Return a process's only child, which may be about to start."""
-    ends = time.monotonic() + PATIENCE
-    while time.monotonic() < ends:
-        for child, (parent, _) in census():
-            if parent == pid:
-                return child
-        time.sleep(0.01)
-    raise RuntimeError(f"process {pid} has no child")
+
+    def child() -> int:
+        return next((child for child, (parent, _) in census() if parent == pid), 0)
+
+    return until(child, PATIENCE, f"process {pid} has no child")

@@ -1,6 +1,5 @@
 """A real node: containerd, kubelet and kube-proxy on a machine of its own, with pods that really run."""
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.machines import PATIENCE, Machine
 from tests.cluster.network import Network, connect_node
 from tests.cluster.settings import containerd_settings, kubelet_settings, network_settings, proxy_settings
+from tests.waiting import until
 
 #: What is stopped and started by name, in the order they start.
 PARTS = ("containerd", "kubelet", "kube-proxy")
@@ -96,14 +96,19 @@ class Node:
         What ends while it comes up is started again, as an init system does: a kubelet gives up on a containerd that
         answers and is not quite ready.
         """
-        ends = time.monotonic() + patience
-        while self.ready() is not ready:
+
+        def seen() -> bool:
+            if self.ready() is ready:
+                return True
             if ready and self._machine.on:
                 self._revive()
-            if time.monotonic() > ends:
-                said = "\n".join(self._machine.said(part) for part in PARTS)
-                raise RuntimeError(f"{self.name} does not become {'' if ready else 'un'}ready:\n{said}")
-            time.sleep(0.1)
+            return False
+
+        def failure() -> str:
+            said = "\n".join(self._machine.said(part) for part in PARTS)
+            return f"{self.name} does not become {'' if ready else 'un'}ready:\n{said}"
+
+        until(seen, patience, failure)
 
     def offer(self, resources: Mapping[str, str]) -> None:
         """Say that it has so many of some devices. Nobody hands them out, and pods that ask for some are admitted."""
@@ -148,12 +153,15 @@ class Node:
         connect_node(self._network, self._control, self.index, self._machine)
 
     def _wait_for_containerd(self) -> None:
-        ends = time.monotonic() + PATIENCE
-        while True:
+        def failure() -> str:
+            return f"containerd does not start: {self._machine.said('containerd')}"
+
+        def answers() -> bool:
             try:
                 self._machine.call("ctr", "-a", self._socket, "version")
-                return
-            except RuntimeError as error:
-                if time.monotonic() > ends or not self._machine.runs("containerd"):
-                    raise RuntimeError(f"containerd does not start: {self._machine.said('containerd')}") from error
-                time.sleep(0.1)
+            except RuntimeError:
+                assert self._machine.runs("containerd"), failure()
+                return False
+            return True
+
+        until(answers, PATIENCE, failure)

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 
 from tests.cluster import cgroups
 from tests.cluster.network import CLUSTERS, Network
+from tests.waiting import until
 
 RECORDS = Path("/run/windtunnel-clusters")
 NETWORK = Path("/sys/class/net")
@@ -124,21 +124,16 @@ def read(handle: int) -> dict[str, Any]:
     return found
 
 
-def clear(cgroup: str, wire: str, folder: Path, patience: float = 20.0) -> None:
+def clear(cgroup: str, wire: str, folder: Path) -> None:
     """Remove a cluster's groups, device and files, as soon as the last of its processes have let go of them."""
     cgroups.remove(cgroup)
     if (NETWORK / wire).exists():
         # the kernel is about to, with the network at the other end, in its own time
         subprocess.run(["ip", "link", "delete", wire], capture_output=True, timeout=60)
-    ends = time.monotonic() + patience
-    while (NETWORK / wire).exists():
-        if time.monotonic() > ends:
-            raise RuntimeError(f"the network device {wire} does not go")
-        time.sleep(0.05)
-    while folder.exists():
-        try:
-            shutil.rmtree(folder)
-        except OSError:
-            if time.monotonic() > ends:
-                raise
-            time.sleep(0.1)
+    until(lambda: not (NETWORK / wire).exists(), message=f"the network device {wire} does not go")
+
+    def removed() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    until(removed, message=f"{folder} is not removed")

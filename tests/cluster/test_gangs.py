@@ -205,8 +205,8 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], dr
 
     try:
         cluster.until(ended, f"{name} ends", patience=100)
-    except RuntimeError as error:
-        raise RuntimeError(f"{error}\n{told(cluster, namespace)}") from None
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{told(cluster, namespace)}") from None
     seconds = time.monotonic() - began
     nodes: dict[str, list[str]] = {}
     for (job, _), node in seen.items():

@@ -28,9 +28,9 @@ from tests.contracts.test_executor import (
     test_logs_end_with_the_launch,
     test_submitting_twice_is_harmless,
     test_what_was_never_submitted_is_not_seen,
-    until,
 )
 from tests.system.drivers import LAUNCH, Drivers
+from tests.waiting import until
 from workers.executors import kubernetes
 from workers.executors.contexts import Here
 from workers.executors.kubernetes import KubernetesExecutor

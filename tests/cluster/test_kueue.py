@@ -21,9 +21,10 @@ from tests.cluster.test_kubernetes_executor import Open, entitled
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
 from tests.cluster.test_kubernetes_executor import owner as owner
-from tests.contracts.test_executor import MODEL, launch_of, until
+from tests.contracts.test_executor import MODEL, launch_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.unit.launch_samples import gang
+from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor, manifests
 from workers.executors.kubernetes.manifests import Served
 from workers.executors.kubernetes.rights import RIGHTS, rules

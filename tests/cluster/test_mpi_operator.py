@@ -88,8 +88,8 @@ def seen(cluster: Cluster, executor: KubernetesExecutor, so: Callable[[Sighting]
 
     try:
         cluster.until(look, what, PATIENCE)
-    except RuntimeError as error:
-        raise RuntimeError(f"{error}\n{found}\n{said(cluster)}") from None
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{found}\n{said(cluster)}") from None
     return found[0]
 
 

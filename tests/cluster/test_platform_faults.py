@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import NAMESPACE, PROJECT, Installed, untimed
+from tests.waiting import until
 
 #: Some ten seconds of work for two pods of one pair each.
 LOAD: dict[str, Any] = {
@@ -109,16 +111,15 @@ def test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_wa
 ) -> None:
     seen: list[int] = []
 
-    def read() -> None:
-        while len(seen) < 400:
-            try:
-                address = f"{platform.url}/v1/simulations/{running}/results?follow=true&skip={len(seen)}"
-                with httpx.stream("GET", address, timeout=30.0) as answer:
-                    seen.extend(json.loads(line)["task"] for line in answer.iter_lines() if line)
-            except httpx.HTTPError:
-                time.sleep(0.3)
+    def read() -> bool:
+        """Follow from where the last connection ended; tell whether all has come."""
+        with suppress(httpx.HTTPError):
+            address = f"{platform.url}/v1/simulations/{running}/results?follow=true&skip={len(seen)}"
+            with httpx.stream("GET", address, timeout=30.0) as answer:
+                seen.extend(json.loads(line)["task"] for line in answer.iter_lines() if line)
+        return len(seen) >= 400
 
-    reader = threading.Thread(target=read, daemon=True)
+    reader = threading.Thread(target=lambda: until(read, 240.0), daemon=True)
     reader.start()
     platform.until(lambda: seen, "the client reads")
     chosen = ["-n", NAMESPACE, "-l", "app.kubernetes.io/component=api"]
@@ -138,7 +139,7 @@ def test_the_api_server_is_away_for_longer_than_the_grace(
 
 def test_etcd_is_restarted(own_cluster: Cluster, platform: Installed, running: str) -> None:
     own_cluster.control_plane.stop("etcd")
-    time.sleep(3.0)
+    own_cluster.control_plane.wait_until_away()
     own_cluster.control_plane.resume("etcd")
     own_cluster.control_plane.wait()
 

@@ -6,7 +6,6 @@ confined: what reaches nothing even there would prove nothing.
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import PROJECT, Installed, untimed
 from tests.cluster.insiders import Container, bundle, metadata_service, model, outcomes, surroundings
+from tests.waiting import until
 from workers.executors.kubernetes import names
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
@@ -86,12 +86,16 @@ class Siege:
 
     def logs(self, id: str) -> str:
         """Return what was printed."""
-        for _ in range(50):
+
+        def answered() -> httpx.Response | None:
             try:
-                return httpx.get(f"{self.platform.url}/v1/simulations/{id}/logs?raw=true", timeout=30.0).text
+                return httpx.get(f"{self.platform.url}/v1/simulations/{id}/logs?raw=true", timeout=30.0)
             except httpx.TransportError:
-                time.sleep(0.2)
-        raise AssertionError("no logs")
+                return None
+
+        answer = until(answered, message="no logs")
+        assert answer is not None
+        return answer.text
 
     def hunt(self, container: str) -> Any:
         """Look for the launch's token from a container."""

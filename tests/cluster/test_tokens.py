@@ -21,6 +21,7 @@ from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
 from tests.ports import free_ports
 from tests.system.house import die_with
+from tests.waiting import until
 
 MakeAccount = Callable[[str, str], Account]
 
@@ -44,16 +45,6 @@ def told(control_plane: ControlPlane, token: Path) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def team(account: MakeAccount) -> Account:
     return account("team-a", "trainer")
-
-
-def eventually(asked: Callable[[], bool]) -> bool:
-    """Ask until it is so. An API server may believe for some seconds what it has just seen."""
-    ends = time.monotonic() + 60
-    while time.monotonic() < ends:
-        if asked():
-            return True
-        time.sleep(0.5)
-    return False
 
 
 def test_a_token_for_the_cache_tells_its_namespace_and_account(reviewer: TokenReviewer, team: Account) -> None:
@@ -103,7 +94,7 @@ def test_a_token_of_a_pod_is_good_until_the_pod_is_gone(
     token = team.token(AUDIENCE, pod=pod)
     assert reviewer.review(token) is not None
     control_plane.request("DELETE", f"{team.path}/pods/short-lived?gracePeriodSeconds=0")
-    assert eventually(lambda: reviewer.review(token) is None)
+    until(lambda: reviewer.review(token) is None)  # an API server believes for some seconds what it has just seen
     team.pod("short-lived")
     assert reviewer.review(token) is None, "another pod of the same name is another pod"
 
@@ -114,7 +105,7 @@ def test_a_token_of_an_account_that_is_gone_is_not_good(
     leaver = account("team-a", "leaver")
     token = leaver.token(AUDIENCE)
     control_plane.request("DELETE", f"{leaver.path}/serviceaccounts/leaver")
-    assert eventually(lambda: reviewer.review(token) is None)
+    until(lambda: reviewer.review(token) is None)  # an API server believes for some seconds what it has just seen
 
 
 def test_a_token_signed_by_someone_else_is_not_good(
@@ -183,7 +174,7 @@ def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: p
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=lambda: die_with(parent))
     try:
-        assert eventually(lambda: listens(port)), (folder / "log").read_text()
+        until(lambda: listens(port), message=lambda: (folder / "log").read_text())
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.cluster.__main__ import ROOT
 from tests.cluster.cluster import Cluster
 from tests.cluster.machines import TUNABLES
 from tests.system.house import census, die_with, lives
+from tests.waiting import until
 
 #: Where a node writes, whatever folder it is given.
 PLACES = (
@@ -86,10 +86,7 @@ def test_a_cluster_that_ends_leaves_nothing(own_cluster: Cluster, how: signal.Si
     assert ours(footprint(), number) - before, "there is something to be left behind"
     holder.send_signal(how)
     holder.wait(60)
-    ends = time.monotonic() + 60
-    while any(lives(pid, born) for pid, born in everybody.items()):
-        assert time.monotonic() < ends, "some outlive it"
-        time.sleep(0.1)
+    until(lambda: not any(lives(pid, born) for pid, born in everybody.items()), message="some outlive it")
     if how is signal.SIGKILL:
         assert Path(said["folder"]).exists(), "nobody was there to clear it away"
         records.sweep()

@@ -15,8 +15,9 @@ from tests.cluster.test_kubernetes_executor import Open, left, offered
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
 from tests.cluster.test_kubernetes_executor import owner as owner
-from tests.contracts.test_executor import launch_of, until
+from tests.contracts.test_executor import launch_of
 from tests.system.drivers import SIMULATION, Drivers
+from tests.waiting import until
 from workers.executors.base import Missed, Taken, Waiting
 from workers.executors.kubernetes import KubernetesExecutor
 from workers.executors.kubernetes.objects import Kind

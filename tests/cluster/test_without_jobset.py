@@ -39,8 +39,9 @@ from tests.cluster.test_platform import (
     test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other as a_gang,
 )
 from tests.cluster.test_platform_faults import LOAD
-from tests.contracts.test_executor import launch_of, until
+from tests.contracts.test_executor import launch_of
 from tests.system.drivers import LAUNCH, Drivers
+from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOB, Kind
 
