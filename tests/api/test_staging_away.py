@@ -1,14 +1,17 @@
 """A store that does not answer while a simulation is made ready: it waits in the queue, and says why; not for ever."""
 
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from core.domain.records import Simulation, Submission
 from core.domain.states import State
+from core.errors import UnknownDataset
+from core.services.datasets import Datasets
 from core.services.platform import Platform
 from core.services.staging import ATTEMPTS, Staging
 from core.settings import Settings
@@ -21,6 +24,7 @@ from datasets.transfer import Patience
 from tests.packed import tar
 from tests.ports import free_ports
 from tests.system.house import share_environments
+from tests.waiting import TIMEOUT
 
 
 @pytest.fixture
@@ -93,17 +97,34 @@ def drives(platform: Platform, client: FlaskClient) -> str:
 
 
 class Slow(FilesystemStore):
-    """A store that takes its time, and does something first."""
+    """A store that does something first, and answers once the staging has found its dataset gone."""
 
-    def __init__(self, root: Path, first: Callable[[], None]) -> None:
+    def __init__(self, root: Path, first: Callable[[], None], gone: threading.Event) -> None:
         super().__init__(root)
-        self._first = first
+        self._first, self._gone = first, gone
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if key.startswith("packs/"):
             self._first()
-            time.sleep(1.5)  # the progress is told meanwhile
+            self._gone.wait(TIMEOUT)
         return super().get(key, start, length)
+
+
+class Watched:
+    """Datasets; the event is set when one that is asked for is not there any more."""
+
+    def __init__(self, datasets: Datasets, gone: threading.Event) -> None:
+        self._datasets, self._gone = datasets, gone
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._datasets, name)
+
+    def get(self, ref: str) -> dict[str, Any]:
+        try:
+            return self._datasets.get(ref)
+        except UnknownDataset:
+            self._gone.set()
+            raise
 
 
 def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
@@ -115,11 +136,12 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
         if not deleted:
             deleted.append(client.delete("/v1/datasets/drives").status_code)
 
-    cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete))
+    gone = threading.Event()
+    cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete, gone))
     staging = Staging(
         platform.database,
         platform.bell,
-        platform.datasets,
+        Watched(platform.datasets, gone),  # type: ignore[arg-type]
         cache,
         environments_folder=settings.home / "environments",
         plays=settings.home / "plays",
@@ -128,5 +150,5 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
     digest = platform.datasets.get(drives)["digest"]
     staging.prefetch(drives)
-    assert deleted == [204]
+    assert deleted == [204] and gone.is_set()
     assert cache.ready(digest) is None

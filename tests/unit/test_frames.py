@@ -1,7 +1,10 @@
 """The player's end of a host's socket believes nothing: every way a reply can be wrong has a name."""
 
+import fcntl
 import re
 import socket
+import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +20,7 @@ from runtimes.harness import frames
 from runtimes.harness.faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
 from runtimes.harness.frames import Host, framed
 from runtimes.harness.simulators.base import Interface, Space
+from tests.waiting import until
 
 SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1.0, -1.0), high=(1.0, 1.0))
 INTERFACE = Interface(observation=SPACE, action=SPACE)
@@ -24,13 +28,27 @@ ACTION = np.array([[0.5, -0.5]], np.float32)
 SEEN = np.zeros(2, np.float32)
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[Host, socket.socket]]:
+@contextmanager
+def connected(deadline: float) -> Iterator[tuple[Host, socket.socket]]:
     ours, theirs = socket.socketpair()
-    host = Host(ours, INTERFACE, batch=1, deadline=0.5)
+    host = Host(ours, INTERFACE, batch=1, deadline=deadline)
     yield host, theirs
     host.close()
     theirs.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Host, socket.socket]]:
+    """A host that answers in time, however busy the machine is."""
+    with connected(60.0) as made:
+        yield made
+
+
+@pytest.fixture
+def late() -> Iterator[tuple[Host, socket.socket]]:
+    """A host whose answer is not waited for long."""
+    with connected(0.5) as made:
+        yield made
 
 
 @contextmanager
@@ -60,15 +78,20 @@ def reply(host: Host) -> bytes:
 @pytest.mark.parametrize("seq", [frames.FIRST, frames.LAST - 1, frames.LAST])
 def test_the_right_answer_is_taken_as_it_comes(seq: int) -> None:
     ours, theirs = socket.socketpair()
-    host = Host(ours, INTERFACE, batch=1, deadline=0.5, seq=seq)
+    host = Host(ours, INTERFACE, batch=1, deadline=60.0, seq=seq)
     following = frames.FIRST if seq == frames.LAST else seq + 1
     with answering(theirs, partial(tell, framed(("action", following, ACTION.tobytes())))) as asked:
         actions, took = host.act(SEEN)
     assert np.array_equal(actions, ACTION)
-    assert 0 < took < 0.5
+    assert 0 < took < host.deadline
     assert asked == [framed(("act", following, 1, SEEN.tobytes()))]
     host.close()
     theirs.close()
+
+
+def unread(end: socket.socket) -> int:
+    """Return how much of what was sent the other end has not read (SIOCOUTQ, unix(7))."""
+    return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> None:
@@ -78,7 +101,7 @@ def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> 
     def dribble(end: socket.socket) -> None:
         for at in range(len(right)):
             end.send(right[at : at + 1])
-            time.sleep(0.001)
+            until(lambda: not unread(end), every=0.0)
 
     with answering(theirs, dribble):
         actions, _ = host.act(SEEN)
@@ -105,9 +128,11 @@ WRONG: dict[str, tuple[Callable[[Host], bytes], type[ModelFault], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_answer_has_a_name(pair: tuple[Host, socket.socket], what: str) -> None:
-    host, theirs = pair
+def test_a_wrong_answer_has_a_name(
+    pair: tuple[Host, socket.socket], late: tuple[Host, socket.socket], what: str
+) -> None:
     make, fault, words = WRONG[what]
+    host, theirs = late if fault is TimedOut else pair
     wrong = make(host)
     with answering(theirs, partial(tell, wrong)), pytest.raises(fault, match=re.escape(words)):
         host.act(SEEN)
@@ -122,15 +147,14 @@ def test_an_answer_before_the_question_is_garbage_even_if_it_is_right(pair: tupl
 
 def test_what_can_be_no_reply_is_not_waited_for(pair: tuple[Host, socket.socket]) -> None:
     host, theirs = pair
-    host.deadline = 60.0
     shifted = b"\x01" + reply(host)
     with answering(theirs, partial(tell, shifted)), pytest.raises(Garbage):
         host.act(SEEN)
 
 
-def test_a_deadline_is_for_the_last_byte_however_often_one_comes(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    long = framed(("error", host.seq + 1, "x" * 1000))
+def test_a_deadline_is_for_the_last_byte_however_often_one_comes(late: tuple[Host, socket.socket]) -> None:
+    host, theirs = late
+    long = framed(("error", host.seq + 1, "x" * 5000))
     stop = threading.Event()
 
     def dribble(end: socket.socket) -> None:
@@ -144,7 +168,7 @@ def test_a_deadline_is_for_the_last_byte_however_often_one_comes(pair: tuple[Hos
         with pytest.raises(TimedOut):
             host.act(SEEN)
         stop.set()
-    assert time.monotonic() - began < 2.0  # 20 s if each byte had a time of its own
+    assert time.monotonic() - began < 50.0  # 100 s if each byte had a time of its own
 
 
 def test_a_closed_socket_is_a_crash_before_during_and_after(pair: tuple[Host, socket.socket]) -> None:
@@ -169,7 +193,7 @@ def test_a_host_that_reads_nothing_is_late() -> None:
     began = time.monotonic()
     with pytest.raises(TimedOut):
         host.act(np.zeros(1 << 20, np.float32))
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30.0
     host.close()
     theirs.close()
 
@@ -225,7 +249,7 @@ def test_a_host_that_says_no_and_is_gone_at_once_is_heard(tmp_path: Path) -> Non
     ours, theirs = socket.socketpair()
     hasty = Hasty(fileno=ours.detach())
     hasty.there = theirs
-    host = Host(hasty, INTERFACE, batch=1, deadline=0.5)
+    host = Host(hasty, INTERFACE, batch=1, deadline=60.0)
     hasty.seq = host.seq + 1
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
         host.load("any", {}, model.fileno())
