@@ -35,14 +35,19 @@ def living(holders: set[str]) -> set[str]:
     return {holder for holder in holders if Path("/proc", holder.split("-")[0]).exists()}
 
 
-def work(root: Path, seed: int, seconds: float) -> None:
-    """Do what jobs and agents do, at random, and look whether what is held is whole."""
+def rounds(root: Path) -> int:
+    """Return how many rounds all processes have done so far."""
+    path = root / "rounds"
+    return path.stat().st_size if path.exists() else 0
+
+
+def work(root: Path, seed: int, times: int) -> None:
+    """Do what jobs and agents do, at random, so many rounds, and look whether what is held is whole."""
     lot = random.Random(seed)
     capacity = 4 * FILES * 1000  # of six versions four have room at once
     cache = NodeCache(root / "cache", FilesystemStore(root / "objects"), capacity=capacity, threads=2)
     versions = [(digest_of(entries), entries) for entries in map(manifest, range(VERSIONS))]
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
+    for _ in range(times):
         digest, entries = lot.choice(versions)
         holder = f"{os.getpid()}-{lot.random()}"
         try:
@@ -59,7 +64,9 @@ def work(root: Path, seed: int, seconds: float) -> None:
             cache.release(holder)
         if lot.random() < 0.1:
             cache.sweep(living)
+        with open(root / "rounds", "ab") as done:
+            done.write(b".")
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    work(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -26,6 +26,7 @@ from tests.contracts import stager
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.ports import free_ports
 from tests.stores import S3Server
+from tests.waiting import TIMEOUT, until
 
 __all__ = ["cache_of", "server", "servers", "token"]  # fixtures
 
@@ -51,11 +52,12 @@ def packed(store: ObjectStore, files: dict[str, bytes], target: int = 1 << 20) -
 
 
 class Counting:
-    """A store that notes what is read of it, and how slowly."""
+    """A store that notes what is read of it; it may do something first, and take its time."""
 
-    def __init__(self, store: ObjectStore, pause: float = 0.0) -> None:
+    def __init__(self, store: ObjectStore, pause: float = 0.0, first: Callable[[], object] = int) -> None:
         self.store = store
         self.pause = pause
+        self.first = first
         self.reads: list[tuple[str, int, int | None]] = []
 
     def __getattr__(self, name: str) -> object:
@@ -63,6 +65,7 @@ class Counting:
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         self.reads.append((key, start, length))
+        self.first()
         time.sleep(self.pause)
         return self.store.get(key, start, length)
 
@@ -158,9 +161,14 @@ def test_small_files_that_lie_together_are_fetched_together(local: FilesystemSto
     assert len(counting.reads) <= 3
 
 
+def pins(folder: Path) -> int:
+    """Return how many have asked a cache for something that they hold."""
+    return len(list((folder / "pins").glob("*/*")))
+
+
 def test_a_hundred_that_want_one_dataset_download_it_once(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 100, "b": b"b" * 3000})
-    counting = Counting(local, pause=0.3)
+    counting = Counting(local, first=lambda: until(lambda: pins(tmp_path / "cache") == 100))
     caches = [NodeCache(tmp_path / "cache", counting) for _ in range(4)]
     asked = iter(range(100))
 
@@ -176,13 +184,19 @@ def test_a_hundred_that_want_one_dataset_download_it_once(local: FilesystemStore
 def test_who_waited_for_a_download_that_failed_fails_alike(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 100})
     local.delete(entries[0].source.removeprefix("store:"))
-    counting = Counting(local, pause=0.5)
+    counting = Counting(local, pause=0.5, first=lambda: all_ask())
     cache = NodeCache(tmp_path / "cache", counting)
     failures: list[BaseException] = []
+    asked = iter(range(10))
+
+    def all_ask() -> None:
+        """Let the first download fail only after all have asked for it."""
+        if len(counting.reads) == 1:
+            until(lambda: pins(tmp_path / "cache") == 10)
 
     def ask() -> Path:
         try:
-            return staged(cache, entries)
+            return staged(cache, entries, f"sim-{next(asked)}")
         except OriginFailed as error:
             failures.append(error)
             return Path()
@@ -266,12 +280,25 @@ def version(store: ObjectStore, name: str, size: int) -> list[Entry]:
     return [Entry(name, len(content), digest(content), f"store:packs/{name}")]
 
 
+def tick(folder: Path) -> None:
+    """Wait until the file system's clock, by which uses are told apart, has moved on."""
+    probe = folder / "probe"
+    probe.touch()
+    before = probe.stat().st_mtime_ns
+
+    def moved() -> bool:
+        probe.touch()
+        return probe.stat().st_mtime_ns > before
+
+    until(moved)
+
+
 def test_what_nobody_holds_makes_room_longest_unused_first(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local, capacity=3000)
     old, held, fresh, more = (version(local, name, 1000) for name in "abcd")
     for entries, holder in ((old, "one"), (held, "two"), (fresh, "three")):
         staged(cache, entries, holder)
-        time.sleep(0.02)  # uses are told apart by the file system's clock
+        tick(tmp_path)
     cache.release("one")
     cache.release("three")
     staged(cache, old, "again")
@@ -334,15 +361,16 @@ def test_the_dead_hold_nothing_after_a_sweep(local: FilesystemStore, tmp_path: P
 
 
 def test_two_downloads_at_once_do_not_take_the_same_room(local: FilesystemStore, tmp_path: Path) -> None:
-    slow = Counting(local, pause=1.0)
+    refused = threading.Event()
+    slow = Counting(local, first=lambda: refused.wait(TIMEOUT))
     first, second = version(local, "a", 1000), version(local, "b", 1000)
     cache = NodeCache(tmp_path / "cache", slow, capacity=1500)
     begun = threading.Thread(target=lambda: staged(cache, first, "one"))
     begun.start()
-    while not slow.reads:
-        time.sleep(0.01)
+    until(lambda: slow.reads)
     with pytest.raises(NodeFull):
         staged(cache, second, "two")
+    refused.set()
     begun.join()
     assert cache.ready(digest_of(first)) is not None
 
@@ -525,6 +553,16 @@ print("done", flush=True)
 """
 
 
+def landed(folder: Path) -> int:
+    """Return how many files there are below a folder."""
+    return sum(len(files) for _, _, files in os.walk(folder))
+
+
+def reach(process: "subprocess.Popen[str]", folder: Path, goal: int) -> None:
+    """Wait until there are so many files below a folder, or the process has ended."""
+    until(lambda: landed(folder) >= goal or process.poll() is not None, every=0.001)
+
+
 def test_killed_at_any_moment_it_leaves_nothing_that_is_taken_for_whole(local: FilesystemStore, tmp_path: Path) -> None:
     files = some_files(700)
     entries = packed(local, files)
@@ -537,8 +575,8 @@ def test_killed_at_any_moment_it_leaves_nothing_that_is_taken_for_whole(local: F
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "begins\n"
-            time.sleep(lot.uniform(0, 0.25))
-            os.kill(process.pid, signal.SIGKILL)
+            reach(process, tmp_path / "cache", landed(tmp_path / "cache") + lot.randrange(len(files)))
+            process.kill()
             killed += process.stdout.read() == ""
         if (tree := cache.ready(digest_of(entries))) is not None:
             assert contents(tree) == files
@@ -576,20 +614,22 @@ def test_whoever_is_killed_what_another_holds_stays_whole(local: FilesystemStore
     seeds = iter(range(100))
 
     def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.contracts.stager", str(tmp_path), str(next(seeds)), "5"]
+        command = [sys.executable, "-m", "tests.contracts.stager", str(tmp_path), str(next(seeds)), "150"]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     processes = [start() for _ in range(3)]
     try:
         for _ in range(6):
-            time.sleep(lot.uniform(0.3, 1.0))
+            # Six times at most 40: none of them has done its 150 rounds before the last victim dies.
+            goal = stager.rounds(tmp_path) + lot.randrange(5, 40)
+            until(lambda goal=goal: stager.rounds(tmp_path) >= goal)  # type: ignore[misc]
             victim = processes.pop(lot.randrange(3))
             victim.kill()
             said = victim.communicate()[1]
             assert victim.returncode in {0, -signal.SIGKILL}, said
             processes.append(start())
         for process in processes:
-            assert process.communicate(timeout=120)[1] == "" and process.returncode == 0
+            assert process.communicate(timeout=240)[1] == "" and process.returncode == 0
     finally:
         for process in processes:
             process.kill()
