@@ -46,8 +46,8 @@ DEEDS = {
     "leaves": ("os._exit(0)", "crashed", "the model's process ended"),
     "leaves as one who has played": ("os._exit(94)", "crashed", "the model's process ended"),
     "dies": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
-    "hangs": ("time.sleep(60)", "timed_out", "no answer within 0.5 s"),
-    "is late": ("time.sleep(0.7)", "timed_out", "no answer within 0.5 s"),
+    "hangs": ("time.sleep(600)", "timed_out", "no answer within 3 s"),
+    "is late": ("time.sleep(6)", "timed_out", "no answer within 3 s"),
     "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
     "answers infinity": ("return [0, 0, 0, float('inf')]", "invalid", "the action is not finite"),
     "answers too little": ("return np.zeros(3)", "invalid", "the model answered an array of shape (3,), not (4,)"),
@@ -73,8 +73,9 @@ def naughty(deed: str, play: dict[str, Any], task: int = 2) -> bytes:
 @pytest.mark.parametrize("isolation", ["launch", "scenario"])
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_model_that_misbehaves_gets_a_named_result_and_the_sweep_goes_on(deed: str, isolation: str) -> None:
-    play = play_of(deadline=0.5, isolation=isolation)
     _, status, words = DEEDS[deed]
+    # All other tasks are answered in time, however busy the machine is.
+    play = play_of(deadline=3.0 if status == "timed_out" else 60.0, isolation=isolation)
     with crew(kit(isolation=isolation), naughty(deed, play), play) as played:
         results = played.play(0, 6)
     statuses = [result["status"] for result in results]

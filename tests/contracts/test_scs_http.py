@@ -19,6 +19,7 @@ from datasets.scs.config import Limits
 from datasets.scs.ledger import name_of
 from datasets.scs.reviewers import Identity, Unavailable
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
+from tests.waiting import TIMEOUT, until
 
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file
 
@@ -330,7 +331,7 @@ def test_a_body_that_is_cut_off_leaves_nothing(cache: Cache) -> None:
     line.send(b"some")
     line.close()
     assert cache.get("cut").status == 404
-    eventually(lambda: cache.store.ledger.accounts()["private"] == before)
+    until(lambda: cache.store.ledger.accounts()["private"] == before)
     assert list((cache.config.directory / "temp").iterdir()) == []
 
 
@@ -374,24 +375,16 @@ def samples(cache: Cache, parse: object) -> dict[tuple[str, str], float]:
     }
 
 
-def eventually(true: object) -> None:
-    """Wait until something holds."""
-    assert callable(true)
-    deadline = time.monotonic() + 30.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 class Slow:
-    """A reviewer that is asked about one token at a time, and knows all but one."""
+    """A reviewer that answers once it is told to, and knows all tokens but one."""
 
     def __init__(self) -> None:
         self.asked = 0
+        self.answers = threading.Event()
 
     def review(self, token: str) -> Identity | None:
         self.asked += 1
-        time.sleep(0.2)
+        assert self.answers.wait(TIMEOUT)
         if token == "down":
             raise Unavailable("nobody there")
         return Identity("team", "x", expires=time.time() - 1.0)
@@ -403,6 +396,9 @@ def test_one_token_is_reviewed_once_for_all_who_bring_it_at_a_time(tmp_path: Pat
         lines = [cache.line() for _ in range(20)]
         for line in lines:
             line.send(f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
+        for _ in range(2):  # the loop reads all that has come before it answers the second time
+            assert cache.ask("GET", "/healthz").status == 200
+        reviewer.answers.set()
         assert [line.answer().status for line in lines] == [404] * 20
         assert reviewer.asked == 1
         found = cache.get("x", headers="Authorization: Bearer down\r\n")
@@ -423,7 +419,7 @@ def test_those_who_dawdle_are_hung_up_on(tmp_path: Path) -> None:
         assert silent.ended()
         assert half.answer().status == 408
         assert sending.ended()
-        eventually(lambda: cache.server.connections == 0)
+        until(lambda: cache.server.connections == 0)
 
 
 def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
@@ -433,7 +429,7 @@ def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
             assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
         assert cache.line().answer().status == 503
         held[0].close()
-        eventually(lambda: cache.server.connections < 8)
+        until(lambda: cache.server.connections < 8)
         assert cache.ask("GET", "/healthz").status == 200
 
 

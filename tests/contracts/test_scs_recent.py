@@ -12,7 +12,7 @@ from datasets.scs.recent import SMALL, Recent
 from datasets.scs.store import Store
 from datasets.scs.watch import Watch
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
-from tests.contracts.test_scs_http import eventually
+from tests.waiting import until
 
 SIZES = [100, SMALL, SMALL + 1, 1 << 20]
 
@@ -51,7 +51,7 @@ def test_a_hot_object_that_goes_is_a_miss_at_once_and_nobody_holds_its_room(cach
     assert found is not None and held
     assert open_files(found.path) == (1 if size > SMALL else 0)
     os.unlink(found.path)
-    eventually(lambda: len(cache.server.recent) == held - 1)
+    until(lambda: len(cache.server.recent) == held - 1)
     assert open_files(f"{found.path} (deleted)") == 0
     assert line.send(get("going")).answer().status == 404
 
