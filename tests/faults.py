@@ -1,16 +1,22 @@
 """A proxy before an S3 server that answers as the worst days of object storage do: slow, broken, lying."""
 
 import contextlib
+import fcntl
 import re
 import socket
 import ssl
 import struct
+import sys
+import termios
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.waiting import until
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,17 @@ Fault = Callable[[socket.socket, Answer], None]
 def _reset(client: socket.socket) -> None:
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
+
+
+def _unread(client: socket.socket) -> int:
+    """Return how many bytes the client has yet to read: unacknowledged, or in its receive queue (proc(5))."""
+    unsent = int.from_bytes(fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    ports = tuple(f":{end[1]:04X}" for end in (client.getpeername(), client.getsockname()))
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        if (local[-5:], remote[-5:]) == ports:
+            return unsent + int(queues.partition(":")[2], 16)
+    return unsent
 
 
 def _said(text: str) -> Fault:
@@ -78,7 +95,7 @@ def truncated(client: socket.socket, answer: Answer) -> None:
 def reset(client: socket.socket, answer: Answer) -> None:
     """Break the connection in mid-body."""
     client.sendall(answer.head + answer.body[: len(answer.body) // 2])
-    time.sleep(0.05)  # else what was sent is thrown away with it
+    until(lambda: not _unread(client))  # else what was sent is thrown away with it
     _reset(client)
 
 

@@ -2,8 +2,8 @@
 
 import logging
 import random
+import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +14,7 @@ from datasets.stores import open_store, s3
 from datasets.stores.s3 import S3Limits, S3Store
 from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.stores import S3Server, fresh_bucket
+from tests.waiting import TIMEOUT
 
 CONTENT = random.Random(7).randbytes(3_000_000)
 #: Waits as briefly as a busy machine allows.
@@ -128,7 +129,9 @@ def test_a_server_that_is_killed_in_mid_body_and_comes_back_costs_nothing(own_mi
     own_minio.kill()
     rest = threading.Thread(target=lambda: got.extend(reading))
     rest.start()
-    time.sleep(0.5)
+    with socket.create_server(("127.0.0.1", own_minio.port)) as listener:
+        listener.settimeout(TIMEOUT)
+        listener.accept()[0].close()  # it has tried again while the server is away
     own_minio.start()
     rest.join()
     assert b"".join(got) == content

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,14 @@ def platform(found: Found, own_slurm: Slurm, tmp_path: Path) -> Platform:
 def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(
     platform: Platform, own_slurm: Slurm, sign: int, attempts: set[int]
 ) -> None:
+    def hpc() -> dict[str, Any]:
+        (executor,) = platform.patiently("/v1/executors").json()["items"]
+        return dict(executor)
+
     id = platform.submit(**STREETS, scenarios={"sample": 40, "seed": 4})["id"]
     until(lambda: platform.get(id)["state"] == "running", 120)
     own_slurm.stop("slurmctld", sign=sign)
-    time.sleep(2)
+    until(lambda: hpc()["well"] is False, 120, "the dispatcher does not notice that the controller is away")
     own_slurm.start("slurmctld")
     ended = platform.ended(id, 240)
     assert ended["state"] == "succeeded", platform.said()
