@@ -9,6 +9,7 @@ import argparse
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,9 +81,13 @@ def run_pytest(arguments: Sequence[str], cache: Path) -> int:
 
 
 def failures(cache: Path) -> list[str]:
-    """Return the node ids of the tests that failed last."""
+    """Return the node ids of the tests that failed last, and note them for a rerun without xdist's `@group` suffix."""
     path = cache / "v" / "cache" / "lastfailed"
-    return sorted(json.loads(path.read_text())) if path.exists() else []
+    if not path.exists():
+        return []
+    found = sorted({re.sub(r"@[^]]*$", "", test) for test in json.loads(path.read_text())})
+    path.write_text(json.dumps(dict.fromkeys(found, True)))
+    return found
 
 
 def count_passed(report: Path) -> int:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
 from tests.databases import postgres_server, postgres_url, sqlite_database
+from tests.groups import GROUPS
 from tests.stores import minio as minio  # a fixture is found by its name in here
 from tests.stores import own_minio as own_minio
 from tests.stores import swift as swift
@@ -21,8 +22,10 @@ settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that only `make verify` runs."""
+    """Mark the tests that only `make verify` runs, and those that share a server."""
     for item in items:
+        if group := GROUPS.get(item.nodeid.partition("::")[0]):
+            item.add_marker(pytest.mark.xdist_group(group))
         if is_verify(item.nodeid):
             item.add_marker(pytest.mark.verify)
 
