@@ -1,5 +1,6 @@
 """The Flask application, put together from a context; it reads no settings and opens nothing."""
 
+from functools import cache
 from typing import Any
 
 from flask import Flask
@@ -43,8 +44,8 @@ BLUEPRINTS = (
 )
 
 
-def surface() -> tuple[Flask, Api]:
-    """Build an application that knows its addresses and can describe itself, and cannot serve yet."""
+def surface(*, described: bool) -> tuple[Flask, Api]:
+    """Build an application that knows its addresses, and can describe itself where asked to; it cannot serve yet."""
     app = Flask("windtunnel", static_folder=None)
     app.config.update(
         API_TITLE="Windtunnel",
@@ -57,13 +58,17 @@ def surface() -> tuple[Flask, Api]:
     converters.register(app)
     api = Api(app, converters.SCHEMAS)
     for noun in BLUEPRINTS:
-        api.register_blueprint(noun.blueprint)
+        if described:
+            api.register_blueprint(noun.blueprint)
+        else:
+            api.serve(noun.blueprint)
     return app, api
 
 
+@cache
 def describe() -> dict[str, Any]:
-    """Return the OpenAPI document."""
-    return surface()[1].document()
+    """Return the OpenAPI document. Describing costs more than serving: a process does it once, when it is asked to."""
+    return surface(described=True)[1].document()
 
 
 def create(context: Context) -> Flask:
@@ -72,12 +77,12 @@ def create(context: Context) -> Flask:
     class SpooledRequest(Request):
         spool = context.spool
 
-    app, api = surface()
+    app, _ = surface(described=False)
     app.request_class = SpooledRequest
     app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context
     registry = observe(app, context.platform)
     app.register_blueprint(compat.blueprint)
-    app.register_blueprint(docs.pages(api, registry))
+    app.register_blueprint(docs.pages(describe, registry))
     app.wsgi_app = Tus(Gate(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]
     return app

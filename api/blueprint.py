@@ -163,6 +163,11 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
     def _register_pagination_header(self) -> None:
         """Document none of flask-smorest's own headers."""
 
+    def serve(self, blueprint: flask_smorest.Blueprint) -> None:
+        """Register a blueprint's routes without describing them."""
+        self._app.extensions["flask-smorest"]["blp_name_to_api"][blueprint.name] = self
+        self._app.register_blueprint(blueprint)
+
     def document(self) -> dict[str, Any]:
         """Return the OpenAPI document: schemas described by their classes, repeated refusals named once."""
         document: dict[str, Any] = self.spec.to_dict()

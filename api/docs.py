@@ -1,14 +1,16 @@
 """/docs, /openapi.json and /metrics: Swagger UI from a package, its own script beside it, nothing from the internet."""
 
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from flask import Blueprint as FlaskBlueprint
 from flask import Response, send_from_directory
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from api.blueprint import Api, reply
+from api.blueprint import reply
 from core.errors import NotFound
 
 #: The assets of the page, by the only names under which they are served.
@@ -37,12 +39,11 @@ PAGE = """<!doctype html>
 """
 
 
-def pages(api: Api, registry: CollectorRegistry) -> FlaskBlueprint:
-    """Return the pages that describe an API and its measures."""
+def pages(document: Callable[[], dict[str, Any]], registry: CollectorRegistry) -> FlaskBlueprint:
+    """Return the pages that describe an API, by its OpenAPI document, and its measures."""
     blueprint = FlaskBlueprint("docs", __name__)
     vendored = Path(str(files("flask_swagger_ui"))) / "dist"
     own = Path(__file__).parent / "static"
-    document = api.document()
 
     @blueprint.get("/docs")
     def docs() -> Response:
@@ -56,7 +57,7 @@ def pages(api: Api, registry: CollectorRegistry) -> FlaskBlueprint:
 
     @blueprint.get("/openapi.json")
     def openapi() -> Response:
-        return reply(document)
+        return reply(document())
 
     @blueprint.get("/metrics")
     def metrics() -> Response:
