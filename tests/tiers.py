@@ -21,9 +21,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_tus_js_client_survives_kill_9": "needs Node.js; tuspy is in every run",
         "test_kill_9_at_any_moment_loses_and_doubles_nothing[sqlite]": "several API processes run on PostgreSQL",
     },
-    "tests/system/test_schemathesis.py": {
-        "[all-15]": "a short run of one phase is in every run"
-    },
+    "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {
         "test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same": (
             "the same models on a street are in every run, and in a shared process in contracts/test_player.py"

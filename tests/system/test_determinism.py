@@ -10,7 +10,7 @@ import pytest
 
 from tests.system.house import MODELS, Platform, untimed, whole
 
-SIXTY = {"dataset": "car_street", "scenarios": {"sample": 60, "seed": 3}}
+SAMPLE = {"dataset": "car_street", "scenarios": {"sample": 24, "seed": 3}}
 #: Each runtime's own driver of `car_street`, and one of a person's that would remember if it could.
 DRIVERS: Mapping[str, Mapping[str, Any]] = {
     "idm": {"runtime": "python", "model": "idm"},
@@ -22,7 +22,7 @@ DRIVERS: Mapping[str, Mapping[str, Any]] = {
 
 def played(platform: Platform, **asked: Any) -> tuple[list[bytes], str]:
     """Play it and return its lines without their timing, and the digest of them all."""
-    ended = platform.run(**{**SIXTY, **asked}, patience=120.0)
+    ended = platform.run(**{**SAMPLE, **asked}, patience=120.0)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
     assert whole(results, ended["tasks"]["total"])
