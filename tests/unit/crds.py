@@ -68,8 +68,8 @@ def closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {key: closed(value) for key, value in schema.items()}
-    if made.get("x-kubernetes-int-or-string") or made.get("format") == "int-or-string":
+    if made.get("x-kubernetes-int-or-string") is True or made.get("format") == "int-or-string":
         return {"type": ["integer", "string"]}
-    if isinstance(made.get("properties"), dict) and not made.get("x-kubernetes-preserve-unknown-fields"):
+    if isinstance(made.get("properties"), dict) and made.get("x-kubernetes-preserve-unknown-fields") is not True:
         made.setdefault("additionalProperties", False)
     return made
