@@ -58,7 +58,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/cluster/test_warm_without_jobset.py": {"*": "a cluster of its own"},
     "tests/cluster/test_gangs.py": {
         "test_ranks_of_mpi_meet_without_ssh": "needs MPICH",
-        "test_a_killed_rank_fails_its_task_and_not_the_gang": "needs MPICH",
+        "test_a_real_api_server_takes_every_object_as_it_is": "needs Trainer and the MPI operator",
+        "test_a_killed_rank_fails_its_task_and_not_the_gang": "one gang is in every run",
+        "test_a_gang_that_loses_a_pod_fails_and_begins_again_as_often_as_it_was_asked_to": "one gang is in every run",
         "test_each_slice_of_a_gang_has_a_domain_to_itself": "three nodes",
     },
     "tests/cluster/test_warm.py": {
