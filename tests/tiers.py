@@ -63,6 +63,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_gang_that_loses_a_pod_fails_and_begins_again_as_often_as_it_was_asked_to": "one gang is in every run",
         "test_each_slice_of_a_gang_has_a_domain_to_itself": "three nodes",
     },
+    "tests/cluster/test_kubernetes_executor.py": {
+        "test_a_missing_namespace_is_named_or_made": "a minute until the namespace is deleted",
+    },
     "tests/cluster/test_warm.py": {
         "test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither": "one warm pod is in every run",
         "test_what_was_taken_away_behind_our_back_is_missed_and_made_again": "one warm pod is in every run",
