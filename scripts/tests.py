@@ -9,7 +9,6 @@ import argparse
 import fcntl
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -81,13 +80,9 @@ def run_pytest(arguments: Sequence[str], cache: Path) -> int:
 
 
 def failures(cache: Path) -> list[str]:
-    """Return the node ids of the tests that failed last, and note them for a rerun without xdist's `@group` suffix."""
+    """Return the node ids of the tests that failed last."""
     path = cache / "v" / "cache" / "lastfailed"
-    if not path.exists():
-        return []
-    found = sorted({re.sub(r"@[^]]*$", "", test) for test in json.loads(path.read_text())})
-    path.write_text(json.dumps(dict.fromkeys(found, True)))
-    return found
+    return sorted(json.loads(path.read_text())) if path.exists() else []
 
 
 def count_passed(report: Path) -> int:

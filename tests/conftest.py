@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
 from tests.databases import postgres_server, postgres_url, sqlite_database
-from tests.groups import GROUPS
+from tests.groups import GroupScheduling
 from tests.stores import minio as minio  # a fixture is found by its name in here
 from tests.stores import own_minio as own_minio
 from tests.stores import swift as swift
@@ -21,11 +22,14 @@ settings.register_profile("thorough", settings.get_profile("quick"), max_example
 settings.load_profile("quick")
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
+    """Keep tests that share a server in one process (`--dist loadgroup`)."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that only `make verify` runs, and those that share a server."""
+    """Mark the tests that only `make verify` runs."""
     for item in items:
-        if group := GROUPS.get(item.nodeid.partition("::")[0]):
-            item.add_marker(pytest.mark.xdist_group(group))
         if is_verify(item.nodeid):
             item.add_marker(pytest.mark.verify)
 

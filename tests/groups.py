@@ -1,9 +1,11 @@
-"""The table of test files that share a server, so that xdist runs each group in one process and in turn.
+"""The table of test files that share a server: xdist runs each group in one process, one test after the other.
 
 A platform costs seven processes and each simulation on it five more: two groups of them are what two cores carry.
 """
 
 from collections.abc import Mapping
+
+from xdist.scheduler import LoadScopeScheduling
 
 GROUPS: Mapping[str, str] = {
     "tests/system/test_hostile_models.py": "platform 1",
@@ -22,3 +24,13 @@ GROUPS: Mapping[str, str] = {
     "tests/contracts/test_scs_http.py": "scs",
     "tests/contracts/test_scs_rubbish.py": "scs",
 }
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Sends a group's tests to one process and all others one by one to whichever is free, the largest groups first.
+
+    xdist's own ``loadgroup`` marks groups in node ids, which pytest no longer lets it change (xdist 3.8, pytest 9.2).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return GROUPS.get(nodeid.partition("::")[0], nodeid)

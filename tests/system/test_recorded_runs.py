@@ -21,7 +21,6 @@ import pytest
 def test_passes():
     pass
 
-@pytest.mark.xdist_group("server")
 def test_fails_the_first_time():
     seen = pathlib.Path(__file__).with_name("seen")
     if not seen.exists():
