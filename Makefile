@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 UV := scripts/uv
 PY := .venv/bin/python
+# Tests start thousands of processes: bytecode is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
 # Most tests wait more than they compute. A group of tests that shares a server stays on one worker.
 PARALLEL := -n 4 --dist loadgroup
 VERIFY_TOOLS := swift tus-js-client slurm envoy envoy-check monitor-check kueue trainer mpi-operator kwok kube-router mpich openmpi mpi-base
