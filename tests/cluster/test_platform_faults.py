@@ -14,12 +14,12 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.house import NAMESPACE, PROJECT, Installed, untimed
 from tests.waiting import until
 
-#: Some ten seconds of work for two pods of one pair each.
+#: Some five seconds of work for two pods of one pair each.
 LOAD: dict[str, Any] = {
     "dataset": "noop",
     "runtime": "python",
     "scenarios": {"range": [0, 400]},
-    "params": {"sleep_ms": 50},
+    "params": {"sleep_ms": 25},
 }
 
 
