@@ -36,8 +36,9 @@ cluster: cluster-tools  ## Tests on a real Kubernetes, built from its sources on
 	@scripts/cluster-tests
 
 cluster-tools: setup  ## Build the Kubernetes that `make cluster` runs on, and the images that it runs.
-	@for tool in node probe minio kubernetes; do scripts/tools/$$tool >/dev/null || exit 1; done
-	@$(PY) -m scripts.images --layers $$(dirname $$(scripts/tools/cache))/layers --only server --only noop --only python --only sumo --only litert >/dev/null
+	@scripts/tools/kubernetes >/dev/null & kubernetes=$$!; \
+	for tool in node probe minio; do scripts/tools/$$tool >/dev/null || exit 1; done; \
+	$(PY) -m scripts.images --layers $$(dirname $$(scripts/tools/cache))/layers --only server --only noop --only python --only sumo --only litert >/dev/null && wait $$kubernetes
 
 verify: verify-tools  ## Everything that `make test` and `make cluster` leave out; before a release.
 	@scripts/verify-tests

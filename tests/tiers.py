@@ -71,6 +71,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_what_was_taken_away_behind_our_back_is_missed_and_made_again": "one warm pod is in every run",
     },
     "tests/cluster/test_platform.py": {
+        "test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more": (
+            "76 s; one warm pod of the executor's is in every run, in test_warm.py"
+        ),
         "test_a_gang_of_the_trainer_s_ends_as_its_program_does": "needs Kubeflow Trainer",
         "test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does": "needs the MPI operator",
     },
