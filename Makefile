@@ -38,7 +38,7 @@ cluster: cluster-tools  ## Tests on a real Kubernetes, built from its sources on
 cluster-tools: setup  ## Build the Kubernetes that `make cluster` runs on, and the images that it runs.
 	@scripts/tools/kubernetes >/dev/null & kubernetes=$$!; \
 	for tool in node probe minio; do scripts/tools/$$tool >/dev/null || exit 1; done; \
-	$(PY) -m scripts.images --layers $$(dirname $$(scripts/tools/cache))/layers --only server --only noop --only python --only sumo --only litert >/dev/null && wait $$kubernetes
+	$(PY) -m tests.cached >/dev/null && wait $$kubernetes
 
 verify: verify-tools  ## Everything that `make test` and `make cluster` leave out; before a release.
 	@scripts/verify-tests

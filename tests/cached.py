@@ -1,4 +1,7 @@
-"""What tests build once per machine and keep in the user's cache folder: programs, environments, layers of images."""
+"""What tests build once per machine and keep in the user's cache folder: programs, environments, layers of images.
+
+``python -m tests.cached`` makes the images that a platform on a cluster needs.
+"""
 
 import os
 import subprocess
@@ -15,6 +18,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wind
 ENVIRONMENTS = CACHE / "environments"
 #: Layers of images, by digest of what they were made from.
 LAYERS = CACHE / "layers"
+#: Images of a platform on a cluster: its server, two simulators and two runtimes.
+PLATFORM_IMAGES = ("server", "noop", "python", "sumo", "litert")
 #: Seconds that a build may take on a slow, busy machine.
 BUILDING = 1700
 
@@ -30,3 +35,8 @@ def tool(name: str, *arguments: str) -> str:
 def image(name: str) -> build.Built:
     """Return an image of this checkout's code; only the layers that the cache lacks are made."""
     return build.build(names.images()[name], ROOT / "var" / "images", kept=LAYERS)
+
+
+if __name__ == "__main__":
+    for wanted in PLATFORM_IMAGES:
+        print(image(wanted).reference)

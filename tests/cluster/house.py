@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.cached import image, tool
+from tests.cached import PLATFORM_IMAGES, image, tool
 from tests.chart.rendering import CHART
 from tests.cluster import stores
 from tests.cluster.client import Client
@@ -19,7 +19,6 @@ from tests.ports import free_ports
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ("server", "noop", "python", "sumo", "litert")
 RELEASE, NAMESPACE, PROJECT = "windtunnel", "windtunnel", "windtunnel-default"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Bring the release to what the values say, whatever there is of it.
@@ -58,7 +57,7 @@ def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]
     return told | changes
 
 
-def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = IMAGES) -> dict[str, str]:
+def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = PLATFORM_IMAGES) -> dict[str, str]:
     """Give the nodes these images, and that of the stores; return what they are called. The folder has to stay."""
     found = {}
     for name in wanted:
