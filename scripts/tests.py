@@ -1,8 +1,9 @@
 """Run a test suite, rerun its failures alone, and record both: ``python -m scripts.tests SUITE PYTEST_ARGUMENTS...``.
 
 Up to five failed tests are rerun serially. A test that passes then does not fail the run, but it is recorded in the
-history file, and a test with two such records in the last ten runs of its suite is not rerun any more: it has to be
-mended or taken out (docs/testing.md, docs/decisions/0017). ``--history`` prints the record.
+history file with what it said when it failed, and a test with two such records in the last ten runs of its suite is
+not rerun any more: it has to be mended or taken out (docs/testing.md, docs/decisions/0017). ``--history`` prints the
+record.
 """
 
 import argparse
@@ -13,16 +14,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 #: More failures at once than this are not rerun: they have one cause.
 MOST_RERUN = 5
+#: Characters of a failure's message that are recorded.
+LONGEST_MESSAGE = 1000
 #: A test that failed and passed alone this often within the last runs is unstable, and is not rerun.
 UNSTABLE, WINDOW = 2, 10
 ROOT = Path(__file__).parents[1]
@@ -30,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run of a suite: counts of the first pass, and what came of its failures."""
+    """One run of a suite: counts of the first pass, what came of its failures, and their messages by test."""
 
     at: str
     suite: str
@@ -40,6 +44,7 @@ class Run:
     passed: int
     failed: tuple[str, ...]
     passed_alone: tuple[str, ...]
+    messages: Mapping[str, str] = field(default_factory=dict)
 
 
 def history_path() -> Path:
@@ -85,15 +90,26 @@ def failures(cache: Path) -> list[str]:
     return sorted(json.loads(path.read_text())) if path.exists() else []
 
 
-def count_passed(report: Path) -> int:
-    """Return how many tests passed, by a JUnit report."""
-    if not report.exists():
-        return 0
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
-    return sum(
-        int(suite.get("tests", 0)) - sum(int(suite.get(key, 0)) for key in ("errors", "failures", "skipped"))
-        for suite in suites
-    )
+def read_report(path: Path) -> tuple[int, Mapping[str, str]]:
+    """Return from a JUnit report how many tests passed, and the messages of those that did not, by dotted name."""
+    if not path.exists():
+        return 0, {}
+    cases = list(ElementTree.parse(path).iter("testcase"))
+    messages = {
+        f"{case.get('classname')}.{case.get('name')}": problem.get("message", "")[:LONGEST_MESSAGE]
+        for case in cases
+        for problem in case
+        if problem.tag in ("failure", "error")
+    }
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return len(cases) - skipped - len(messages), messages
+
+
+def dotted(test: str) -> str:
+    """Return what a JUnit report calls a test that pytest calls ``folder/file.py::test[parameter]``."""
+    file, _, name = test.partition("::")
+    function, bracket, parameter = name.partition("[")
+    return f"{file.removesuffix('.py').replace('/', '.')}.{function.replace('::', '.')}{bracket}{parameter}"
 
 
 def run_suite(suite: str, arguments: Sequence[str]) -> int:
@@ -104,6 +120,7 @@ def run_suite(suite: str, arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         cache, report = Path(folder), Path(folder) / "report.xml"
         status = run_pytest([*arguments, f"--junitxml={report}"], cache)
+        passed, messages = read_report(report)
         first = failures(cache)
         again: list[str] = first
         unstable = [test for test in first if counts.get(test, 0) >= UNSTABLE]
@@ -126,9 +143,10 @@ def run_suite(suite: str, arguments: Sequence[str]) -> int:
                     commit=commit(),
                     seconds=round(time.monotonic() - began),
                     load=round(os.getloadavg()[1], 1),
-                    passed=count_passed(report),
+                    passed=passed,
                     failed=tuple(again),
                     passed_alone=tuple(passed_alone),
+                    messages={test: messages.get(dotted(test), "") for test in first},
                 ),
             )
     return status
@@ -148,6 +166,7 @@ def print_history() -> None:
         for outcome, tests in (("failed", run.failed), ("failed, and passed alone", run.passed_alone)):
             for test in tests:
                 print(f"    {outcome}: {test}")
+                print(textwrap.indent(run.messages.get(test, ""), " " * 8))
     for suite in sorted({run.suite for run in history}):
         for test, count in failed_alone_counts(history, suite).items():
             if count >= UNSTABLE:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scripts.tests import UNSTABLE, WINDOW, Run, failed_alone_counts, read_history
+from scripts.tests import UNSTABLE, WINDOW, Run, dotted, failed_alone_counts, read_history
 
 ROOT = Path(__file__).parents[2]
 FLAKY = "test_it.py::test_fails_the_first_time"
@@ -76,6 +76,7 @@ def test_a_test_that_passes_alone_does_not_fail_the_run_and_is_recorded(
     assert f"failed, and passed alone (1 of the last {WINDOW} runs): {FLAKY}" in printed
     [run] = read_history(suite.history)
     assert (run.suite, run.passed, run.failed, run.passed_alone) == ("test", 1, (), (FLAKY,))
+    assert run.messages == {FLAKY: "AssertionError: not yet"}
 
 
 def test_a_test_that_fails_alone_too_fails_the_run(suite: Suite) -> None:
@@ -83,6 +84,7 @@ def test_a_test_that_fails_alone_too_fails_the_run(suite: Suite) -> None:
     assert status == 1
     [run] = read_history(suite.history)
     assert (run.failed, run.passed_alone) == (("test_it.py::test_fails[0]",), (FLAKY,))
+    assert run.messages == {"test_it.py::test_fails[0]": "AssertionError: never", FLAKY: "AssertionError: not yet"}
 
 
 def test_an_unstable_test_is_not_rerun(suite: Suite) -> None:
@@ -101,6 +103,10 @@ def test_many_failures_are_not_rerun_and_an_empty_selection_is_pytests_own_statu
     assert status == expected and "rerunning" not in printed
 
 
+def test_the_name_of_a_test_in_a_report_is_found_whatever_its_parameters_are() -> None:
+    assert dotted("tests/unit/test_a.py::TestB::test_c[x/y.py::z]") == "tests.unit.test_a.TestB.test_c[x/y.py::z]"
+
+
 def test_only_the_last_runs_of_the_same_suite_are_counted() -> None:
     def make(*tests: str, suite: str) -> Run:
         return Run(**entry(suite=suite) | {"failed": (), "passed_alone": tests})
@@ -113,4 +119,6 @@ def test_a_failure_of_a_fixture_is_a_failure_of_the_test(suite: Suite) -> None:
     (suite.folder / "conftest.py").write_text("import pytest\n@pytest.fixture(autouse=True)\ndef broken(): 1 / 0\n")
     status, _ = suite.run()
     assert status == 1
-    assert len(read_history(suite.history)[0].failed) == 2
+    [run] = read_history(suite.history)
+    assert len(run.failed) == 2
+    assert all("ZeroDivisionError" in message for message in run.messages.values())
