@@ -74,6 +74,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more": (
             "76 s; one warm pod of the executor's is in every run, in test_warm.py"
         ),
+        "test_the_oldest_promise_is_kept_to_its_end": "a minute of both processors; its first results are in every run",
         "test_a_gang_of_the_trainer_s_ends_as_its_program_does": "needs Kubeflow Trainer",
         "test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does": "needs the MPI operator",
     },
