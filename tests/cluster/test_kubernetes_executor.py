@@ -121,6 +121,15 @@ def idle(**changes: Any) -> Launch:
     return launch_of("http://192.0.2.1:1", **changes)
 
 
+def unplaced() -> Launch:
+    """Return a launch whose pods no node takes, for what does not depend on them.
+
+    Pods that are deleted while they start take their whole grace: a container's first process gets no signal that it
+    has no answer to yet.
+    """
+    return idle(placement=Placement(resources={"example.com/gpu": "1"}))
+
+
 def seen(executor: KubernetesExecutor, so: Callable[[Sighting], bool]) -> Sighting:
     """Look until it is so."""
     found: list[Sighting] = []
@@ -153,7 +162,7 @@ def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
 def test_what_another_left_is_found_and_taken_away(
     own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
 ) -> None:
-    opened().submit(idle())
+    opened().submit(unplaced())
     own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all")  # half of it
     next_one = opened()
     assert next_one.strays([]) == [LAUNCH] and next_one.strays([LAUNCH]) == []
@@ -203,7 +212,7 @@ def test_a_missing_image_is_told_and_becomes_hopeless(opened: Open) -> None:
 
 def test_what_no_node_has_is_told_and_may_come(opened: Open) -> None:
     executor = opened(patience=1)
-    executor.submit(idle(placement=Placement(resources={"example.com/gpu": "1"})))
+    executor.submit(unplaced())
     found = seen(executor, lambda one: bool(one.notes))
     assert "not enough example.com/gpu" in found.notes[0].words and not found.hopeless
     executor.cancel(LAUNCH)
@@ -291,7 +300,7 @@ def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
 
 def refusal(opened: Open) -> BaseException | None:
     try:
-        opened().submit(idle())
+        opened().submit(unplaced())
     except (OSError, LaunchRefused) as error:
         return error
     return None
@@ -414,7 +423,7 @@ def test_a_change_rings(opened: Open) -> None:
     executor, rung, stop = opened(), threading.Event(), threading.Event()
     watcher = threading.Thread(target=executor.watch, args=(rung.set, stop), daemon=True)
     watcher.start()
-    executor.submit(idle())
+    executor.submit(unplaced())
     assert rung.wait(60)
     stop.set()
     executor.cancel(LAUNCH)
