@@ -19,7 +19,7 @@ def promised(platform: Installed) -> str:
     """Send the very words, and return the simulation's id; only where the name leads, and its port here, are added."""
     command = ["curl", "-sS", "--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-X", "POST"]
     command += ["http://karrozzeria:5000/1.0/simluation/tests", "-d", PROMISE]
-    assert platform.ready
+    platform.until(lambda: platform.ready, "the API answers")
     answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
     assert "id" in answer, answer
     id: str = answer["id"]
