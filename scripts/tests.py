@@ -94,15 +94,17 @@ def read_report(path: Path) -> tuple[int, Mapping[str, str]]:
     """Return from a JUnit report how many tests passed, and the messages of those that did not, by dotted name."""
     if not path.exists():
         return 0, {}
-    cases = list(ElementTree.parse(path).iter("testcase"))
-    messages = {
-        f"{case.get('classname')}.{case.get('name')}": problem.get("message", "")[:LONGEST_MESSAGE]
-        for case in cases
-        for problem in case
-        if problem.tag in ("failure", "error")
-    }
-    skipped = sum(case.find("skipped") is not None for case in cases)
-    return len(cases) - skipped - len(messages), messages
+    passed, messages = 0, {}
+    # A test that fails and whose teardown fails too has two entries.
+    for case in ElementTree.parse(path).iter("testcase"):
+        problem = next((part for part in case if part.tag in ("failure", "error")), None)
+        if problem is not None:
+            messages.setdefault(
+                f"{case.get('classname')}.{case.get('name')}", problem.get("message", "")[:LONGEST_MESSAGE]
+            )
+        elif case.find("skipped") is None:
+            passed += 1
+    return passed, messages
 
 
 def dotted(test: str) -> str:

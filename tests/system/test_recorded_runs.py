@@ -27,8 +27,13 @@ def test_fails_the_first_time():
         seen.write_text("")
         raise AssertionError("not yet")
 
+@pytest.fixture
+def torn_down():
+    yield
+    raise AssertionError("in the teardown")
+
 @pytest.mark.parametrize("number", range({wrong}))
-def test_fails(number):
+def test_fails(number, torn_down):
     raise AssertionError("never")
 """
 
@@ -40,7 +45,7 @@ def entry(*passed_alone: str, suite: str = "test") -> Mapping[str, Any]:
 
 
 class Suite:
-    """A suite with one test that passes, one that fails the first time, and some that always fail."""
+    """A suite with one test that passes, one that fails at first, and some that fail always and in their teardown."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +88,7 @@ def test_a_test_that_fails_alone_too_fails_the_run(suite: Suite) -> None:
     status, _ = suite.run(wrong=1)
     assert status == 1
     [run] = read_history(suite.history)
-    assert (run.failed, run.passed_alone) == (("test_it.py::test_fails[0]",), (FLAKY,))
+    assert (run.passed, run.failed, run.passed_alone) == (1, ("test_it.py::test_fails[0]",), (FLAKY,))
     assert run.messages == {"test_it.py::test_fails[0]": "AssertionError: never", FLAKY: "AssertionError: not yet"}
 
 
