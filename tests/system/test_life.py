@@ -80,12 +80,12 @@ def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platf
     assert (second["state"], second["tasks"]["failed"]) == ("succeeded", failed)
     before, after = platform.lines(first["id"]), platform.lines(second["id"])
     assert len(after) == 60
-    for old, new in zip(before, after, strict=True):
-        if b'"status":"ok"' in old:
-            assert old == new
-        else:
-            assert old != new  # its timing tells that it was played again
-            assert untimed(old) == untimed(new)
+    pairs = list(zip(before, after, strict=True))
+    assert all(old == new for old, new in pairs if b'"status":"ok"' in old)
+    again = [(old, new) for old, new in pairs if b'"status":"ok"' not in old]
+    assert [untimed(old) for old, _ in again] == [untimed(new) for _, new in again]
+    # Their timing shows that they were run again; in microseconds, so a single one may repeat.
+    assert again != [(old, old) for old, _ in again]
 
 
 def test_a_retry_of_everything_plays_everything_again(platform: Platform) -> None:
