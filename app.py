@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
+    from core.notifications.redis_notifier import RedisBell, embedded
     from core.services.platform import build
     from workers.executors.contexts import apart, contexts_of, gangs
-    from workers.queue import RedisBell, embedded
 
     contexts = contexts_of(settings.executors, settings.cores)
     store, known = store_of(settings), connections_of(settings)
@@ -140,8 +140,8 @@ def create_drivers(at_end: "Callable[[Callable[[], None]], None]" = lambda _: No
     ``at_end`` is told what to do once the process is to end.
     """
     from api import launches
-    from core.services.leases import Leases
-    from workers.queue import RedisBell, embedded
+    from core.notifications.redis_notifier import RedisBell, embedded
+    from core.services.scheduling.leases import Leases
 
     settings = Settings.from_env(os.environ)
     bell = RedisBell(settings.redis_url or embedded(settings.run_dir))

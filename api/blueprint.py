@@ -15,7 +15,7 @@ from werkzeug.routing import BaseConverter
 
 from api import problems
 from api.schemas.problems import ProblemSchema
-from core.errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, Unauthorized
+from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, Unauthorized
 
 View = Callable[..., Any]
 Class = TypeVar("Class", bound=type[MethodView])

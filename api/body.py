@@ -12,7 +12,7 @@ from flask import request
 from werkzeug.formparser import FormDataParser
 
 from api.gate import needs_length
-from core.errors import BadRequest, UnsupportedMedia
+from errors import BadRequest, UnsupportedMedia
 
 CHUNK = 1 << 20
 #: Bytes of a JSON body, and of all fields of a form that are not files.

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, request
 
 from api.body import json_object, raw_body
 from api.submissions import checked, submit
-from core.errors import UnsupportedMedia
+from errors import UnsupportedMedia
 
 NAMES: Mapping[str, str] = {"runtimePath": "runtime", "model_data": "dataset"}
 

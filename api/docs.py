@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from api.blueprint import reply
-from core.errors import NotFound
+from errors import NotFound
 
 #: The assets of the page, by the only names under which they are served.
 ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"}

@@ -9,7 +9,7 @@ from flask import Response, request
 
 from api.blueprint import header, nothing
 from api.ranges import serve
-from core.services.results import Blob
+from core.domain.downloads import Download
 
 #: What a stranger's file may do in a browser: nothing.
 HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
@@ -25,7 +25,7 @@ MOVED = {
 }
 
 
-def download(blob: Blob, filename: str) -> Response:
+def download(blob: Download, filename: str) -> Response:
     """Give a file as an attachment."""
     headers = {**HARMLESS, "Content-Disposition": attachment(filename.rpartition("/")[2])}
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)

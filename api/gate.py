@@ -10,15 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from api.problems import LengthRequired, describe, encode
-from core.errors import (
-    BadRequest,
-    Forbidden,
-    Misdirected,
-    PlatformError,
-    TruncatedUpload,
-    Unauthorized,
-    UnsupportedMedia,
-)
+from errors import BadRequest, Forbidden, Misdirected, PlatformError, TruncatedUpload, Unauthorized, UnsupportedMedia
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from core.domain.ranges import Ended, Later, Lease
-from core.errors import BadRequest, NotFound, PlatformError, TooLarge
-from core.services.leases import Answer, Known, Leases
-from core.services.reports import Report
+from core.services.scheduling.leases import Answer, Known, Leases
+from core.services.scheduling.reports import Report
+from errors import BadRequest, NotFound, PlatformError, TooLarge
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from api.tables import PARQUET, Lines, columns, fitted, rows
-from core.services.results import Blob
+from core.domain.downloads import Download
 
 ROWS = 20_000
 _KINDS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
@@ -38,7 +38,7 @@ def batches(found: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Ite
         yield batch()
 
 
-def as_parquet(lines: Lines, folder: Path | None) -> Blob:
+def as_parquet(lines: Lines, folder: Path | None) -> Download:
     """Write the results as a Parquet file without a name in ``folder``; it goes when the last reader does."""
     kinds = columns(rows(lines()))
     schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
@@ -50,7 +50,7 @@ def as_parquet(lines: Lines, folder: Path | None) -> Blob:
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
         size = os.fstat(file.fileno()).st_size
-        return Blob(size, PARQUET, f'"{digest}"', Nameless(os.dup(file.fileno())).read)
+        return Download(size, PARQUET, f'"{digest}"', Nameless(os.dup(file.fileno())).read)
 
 
 class Nameless:

@@ -11,7 +11,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 from werkzeug.exceptions import NotFound as NoRoute
 
-from core.errors import (
+from errors import (
     BadRequest,
     Invalid,
     NotFound,

@@ -7,7 +7,7 @@ from flask import Response, request
 
 from api.blueprint import nothing
 from api.problems import answer
-from core.errors import PreconditionFailed, RangeNotSatisfiable
+from errors import PreconditionFailed, RangeNotSatisfiable
 
 _SINGLE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
 

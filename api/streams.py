@@ -8,7 +8,7 @@ from flask import Response, request
 
 from api.context import context, services
 from core.domain.records import Event
-from core.errors import PlatformError, TooManyStreams
+from errors import PlatformError, TooManyStreams
 
 logger = logging.getLogger(__name__)
 

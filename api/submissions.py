@@ -21,7 +21,7 @@ from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionOf
 from api.streams import NDJSON, SSE, alive, as_events, room, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
-from core.errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
+from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
 
 ACCEPTED = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 #: How long a dry run may take, in seconds; the first one of a runtime makes its environment.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from core.domain.uploads import ALGORITHMS, Checksum
-from core.errors import BadRequest, Invalid, TruncatedUpload
+from errors import BadRequest, Invalid, TruncatedUpload
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

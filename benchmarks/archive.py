@@ -17,14 +17,14 @@ from benchmarks.house import free_port, house
 from benchmarks.processes import memory
 from benchmarks.results import Figures, aim, number, spanned, table
 from benchmarks.scs import process
-from core.services.hub import Hub
-from core.services.results import Results
+from core.notifications.change_notifier import Hub
+from core.notifications.redis_notifier import RedisBell, embedded
+from core.services.simulations.results import Results
 from core.store import results as artifacts
 from core.store import simulations
 from core.store.database import Database
 from core.store.results import Artifact
 from datasets.stores.filesystem import FilesystemStore
-from workers.queue import RedisBell, embedded
 
 SIZE, EACH, RUNS = 10 << 30, 64 << 20, 3
 NGINX = """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from core.errors import Invalid
+from errors import Invalid
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

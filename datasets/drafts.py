@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from core.errors import BadName, Corrupt, NodeFull
 from datasets.manifest import Entry
 from datasets.names import checked, shown
 from datasets.stretches import Stretch
+from errors import BadName, Corrupt, NodeFull
 
 #: Folders remembered as made, so that not every file asks the kernel.
 _REMEMBERED = 10_000

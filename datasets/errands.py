@@ -2,10 +2,10 @@
 
 import logging
 
-from core.errors import Corrupt, OriginFailed
 from datasets.drafts import Mismatch, Pouring, TooLong
 from datasets.lines import Patience, Place, Trouble
 from datasets.stretches import Stretch
+from errors import Corrupt, OriginFailed
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pycurl  # type: ignore[import-untyped]
 
-from core.errors import OriginChanged, OriginFailed
 from datasets.connections import Connection, permitted
 from datasets.signing import Signer, quoted
+from errors import OriginChanged, OriginFailed
 
 #: Bytes that libcurl reads from a connection at once; it does so ten times before it lets us look.
 BUFFER = 32 << 10

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from core.errors import BadName
+from errors import BadName
 
 #: Bytes of a path, and of each of its parts.
 PATH, PART = 1024, 255

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from core.errors import BadScenario
 from datasets import names
 from datasets.catalogue import Dataset, datasets
+from errors import BadScenario
 
 #: The file that makes a set of files a dataset to be played, and bytes of it that are read.
 DESCRIPTION, LONGEST = "dataset.json", 64 << 10

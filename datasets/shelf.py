@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.errors import NodeFull
 from datasets.drafts import Draft
 from datasets.eviction import Item, admit
 from datasets.locks import locked, tried
 from datasets.pins import Pins
+from errors import NodeFull
 
 #: Whole trees go, whoever was not used for longest first. Shares are for caches that may keep half of something.
 POLICY = "lru"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from core.errors import BadName, Corrupt, NodeFull, OriginChanged, OriginFailed, PlatformError, StoreUnavailable
 from datasets import manifest
 from datasets.cache import Near
 from datasets.connections import Connection
@@ -23,6 +22,7 @@ from datasets.manifest import Entry
 from datasets.shelf import Shelf
 from datasets.stores.base import ObjectStore
 from datasets.transfer import PACE, THREADS, Patience, Progress, Tally, Transfer
+from errors import BadName, Corrupt, NodeFull, OriginChanged, OriginFailed, PlatformError, StoreUnavailable
 
 __all__ = ["NodeCache", "Progress"]
 

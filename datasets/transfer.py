@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from core.errors import Corrupt, Invalid, NotFound, OriginFailed
 from datasets.cache import Near
 from datasets.connections import Connection, check
 from datasets.drafts import Draft, Mismatch, Pouring, TooLong, sound
@@ -25,6 +24,7 @@ from datasets.manifest import Entry
 from datasets.stores.base import ObjectStore
 from datasets.stretches import Stretch, batches, stretches
 from datasets.swarm import LITTLE, Swarm
+from errors import Corrupt, Invalid, NotFound, OriginFailed
 
 __all__ = ["PACE", "THREADS", "Patience", "Progress", "Tally", "Transfer", "pause"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from core.errors import BadArchive
+from errors import BadArchive
 
 #: The most entries, and bytes of directory, that are looked at.
 ENTRIES, DIRECTORY = 100_000, 16 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from core.errors import UnknownFormat, UnknownRuntime
+from errors import UnknownFormat, UnknownRuntime
 from runtimes import archives
 from runtimes.environments import Environment
 

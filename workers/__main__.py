@@ -35,11 +35,11 @@ FREED = 3.0
 
 def run(settings: Settings) -> int:
     """Keep every role running, and say where to find them."""
+    from core.notifications import embedded_valkey
     from datasets import connections
     from datasets.stores import open_store
     from runtimes import harness
     from runtimes.harness import sandbox
-    from workers import valkey
     from workers.executors.contexts import contexts_of
     from workers.ports import free
     from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
@@ -73,8 +73,8 @@ def run(settings: Settings) -> int:
     migrated = fingerprint(settings)
     roles = []
     if not settings.redis_url:
-        roles.append(Role(name="valkey", command=valkey.command(home, run_dir), order=2))
-        environ["WINDTUNNEL_REDIS_URL"] = valkey.embedded(run_dir)
+        roles.append(Role(name="valkey", command=embedded_valkey.command(home, run_dir), order=2))
+        environ["WINDTUNNEL_REDIS_URL"] = embedded_valkey.embedded(run_dir)
     if not migrated():
         roles.append(Role(name="migrate", command=role("migrate"), once=True))
     address = f"http://{settings.host}:{settings.port}"
@@ -164,9 +164,9 @@ def _schema(settings: Settings) -> str:
 
 def migrate(settings: Settings) -> int:
     """Bring the database's schema up to this version, once for all roles."""
-    from core.errors import StoreUnavailable
     from core.store.database import Database
     from core.store.migrate import migrate
+    from errors import StoreUnavailable
 
     settings.home.mkdir(parents=True, exist_ok=True)
     database = Database(settings.database)
@@ -193,7 +193,7 @@ def api(settings: Settings) -> int:
 
 def drivers(settings: Settings) -> int:
     """Serve couriers."""
-    from core.services.arrivals import SLOTS
+    from core.notifications.launch_waiters import SLOTS
     from workers.servers import serve
 
     target = "workers.__main__:create_drivers"
@@ -235,7 +235,7 @@ def _settle(name: str) -> None:
 def dispatch(settings: Settings) -> int:
     """Move simulations on."""
     from app import confinement_here, open_platform
-    from core.services.dispatch import Dispatch
+    from core.services.scheduling.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
     from workers.executors.base import Measured
     from workers.executors.contexts import Here, contexts_of, gangs, open_executors
@@ -275,9 +275,9 @@ def dispatch(settings: Settings) -> int:
 def jobs(settings: Settings) -> int:
     """Do what waits: downloads, sums, replays."""
     from app import confinement_here, open_platform
+    from core.notifications.redis_notifier import embedded, work
     from workers import heart
     from workers.jobs import Jobs
-    from workers.queue import embedded, work
 
     confinement = confinement_here(settings)
     stop = _told_to_stop()

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import Phase, Sighting
-from core.errors import PlatformError, Unsafe
 from datasets.staging import NodeCache
+from errors import PlatformError, Unsafe
 from workers.crews import Crew, Kind, kit_for
 
 logger = logging.getLogger(__name__)

@@ -16,12 +16,12 @@ from typing import Any
 from core.domain.admission import Room, admit
 from core.domain.launches import Note, Phase, Sighting
 from core.domain.states import LIVE, State
-from core.errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
-from core.services.dispatch import Dispatch
 from core.services.platform import Platform
-from core.services.programs import Programs
-from core.services.snapshots import Busy, Lent, Snapshot
+from core.services.scheduling.dispatch import Dispatch
+from core.services.scheduling.programs import Programs
+from core.services.scheduling.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
+from errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
 from workers import heart
 from workers.executors.base import Missed, Taken, Warm, Watched
 from workers.site import Site

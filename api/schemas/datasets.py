@@ -5,7 +5,7 @@ from marshmallow import ValidationError, fields, validates_schema
 from api import tus
 from api.schemas.fields import LINE, NAME, REFERENCE, Open, Strict, Text, Whole
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
-from core.errors import Invalid
+from errors import Invalid
 
 #: A path in a dataset: no control characters, and never empty.
 PATH = r"^[^\x00-\x1f\x7f]+$"

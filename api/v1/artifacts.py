@@ -16,7 +16,8 @@ from api.ranges import serve
 from api.schemas.fields import Open
 from api.schemas.results import ArtifactPageSchema, ArtifactQuery, ArtifactSchema, RangeHeaders, ReplayQuery
 from api.schemas.transfers import RedirectQuery
-from core.errors import (
+from core.domain.downloads import Download
+from errors import (
     IllegalTransition,
     NoReplay,
     NotAcceptable,
@@ -28,7 +29,6 @@ from core.errors import (
     UnknownDataset,
     UnknownSimulation,
 )
-from core.services.results import Blob
 
 blueprint = Blueprint(
     "artifacts", __name__, url_prefix="/v1/simulations/<id:id>", description="Files of a simulation, to take away."
@@ -38,7 +38,7 @@ SVG = "image/svg+xml"
 REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
 
 
-def picture(replay: Blob) -> Blob:
+def picture(replay: Download) -> Download:
     """Draw a replay: the seconds before its end."""
     from datasets.replay import svg  # few ask for pictures, and every process starts faster without
 
@@ -46,7 +46,9 @@ def picture(replay: Blob) -> Blob:
         drawn = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()
     except ValueError as error:
         raise NotAcceptable(f"This replay cannot be drawn: {error} Ask for application/json.") from None
-    return Blob(len(drawn), SVG, f'{replay.etag.rstrip(chr(34))}-svg"', lambda start, stop: iter((drawn[start:stop],)))
+    return Download(
+        len(drawn), SVG, f'{replay.etag.rstrip(chr(34))}-svg"', lambda start, stop: iter((drawn[start:stop],))
+    )
 
 
 def position(cursor: str | None) -> tuple[int, str]:

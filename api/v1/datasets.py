@@ -30,7 +30,7 @@ from api.schemas.datasets import (
 from api.schemas.pages import NumberedPageQuery, PageQuery
 from api.schemas.results import RangeHeaders
 from api.streams import NDJSON
-from core.errors import (
+from errors import (
     BadName,
     Conflict,
     Gone,

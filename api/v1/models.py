@@ -24,8 +24,9 @@ from api.schemas.models import (
 )
 from api.schemas.results import RangeHeaders
 from api.schemas.transfers import RedirectQuery
+from core.domain.downloads import Download
 from core.domain.records import Model
-from core.errors import (
+from errors import (
     BadArchive,
     DigestMismatch,
     Gone,
@@ -46,7 +47,6 @@ from core.errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
-from core.services.results import Blob
 
 blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
 
@@ -163,7 +163,7 @@ class ModelContent(MethodView):
         found = services().models.get(model)
         if elsewhere(query) and (link := services().models.link(found)) is not None:
             return moved(link)
-        blob = Blob(
+        blob = Download(
             found.size, "application/octet-stream", found.digest, lambda a, b: services().models.content(found, a, b)
         )
         return download(blob, found.filename or found.name)

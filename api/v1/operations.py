@@ -10,7 +10,7 @@ from api.context import context
 from api.problems import catalogue
 from api.schemas.problems import ProblemKindSchema
 from api.schemas.results import HealthSchema, ReadinessSchema
-from core.errors import NotFound
+from errors import NotFound
 
 blueprint = Blueprint("operations", __name__, description="For those who run the platform.")
 

@@ -15,14 +15,7 @@ from api.ranges import begun, serve
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, ResultSchema, ResultsHeaders, ResultsQuery
 from api.streams import LIVE, NDJSON, SSE, alive, as_events, honest, room, stream, told
 from api.tables import PARQUET, as_csv
-from core.errors import (
-    Invalid,
-    NotAcceptable,
-    PreconditionFailed,
-    RangeNotSatisfiable,
-    TooManyStreams,
-    UnknownSimulation,
-)
+from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(
     "results", __name__, url_prefix="/v1/simulations/<id:id>", description="What comes out of a simulation."

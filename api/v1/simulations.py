@@ -28,7 +28,7 @@ from api.schemas.simulations import (
 from api.streams import NDJSON, SSE
 from api.submissions import created, receive, submit
 from core.domain.records import Simulation
-from core.errors import (
+from errors import (
     BadArchive,
     FormatMismatch,
     Gone,

@@ -5,8 +5,8 @@ from flask.views import MethodView
 from api.blueprint import Blueprint
 from api.context import services
 from api.schemas.transfers import TransferSchema
-from core.errors import NoDirectTransfer, StoreUnavailable
-from core.services.transfers import Invitation
+from core.services.uploads.transfers import Invitation
+from errors import NoDirectTransfer, StoreUnavailable
 
 blueprint = Blueprint(
     "transfers", __name__, url_prefix="/v1/transfers", description="Bytes that go straight to the object store."

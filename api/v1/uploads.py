@@ -17,7 +17,7 @@ from api.problems import answer
 from api.schemas.pages import PageQuery
 from api.schemas.uploads import UploadPageSchema, UploadSchema, parameters
 from core.domain.uploads import ALGORITHMS, Checksum, Upload
-from core.errors import (
+from errors import (
     BadRequest,
     ChecksumMismatch,
     FinalUpload,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.errors import Invalid, ScenarioOutOfRange, TooManyTasks
+from errors import Invalid, ScenarioOutOfRange, TooManyTasks
 
 #: More tasks than this are refused before anything is built.
 LARGEST = 10_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from core.errors import TooLarge
+from errors import TooLarge
 
 #: Bytes of a part: what is lost at most of a fast upload when everything dies.
 PART = 16 << 20

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from core.errors import StorageFull, StoreUnavailable
+from errors import StorageFull, StoreUnavailable
 
 __all__ = ["Connection", "Database"]
 

@@ -7,8 +7,8 @@ from alembic.config import Config
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
 
-from core.errors import StoreUnavailable
 from core.store.database import Database
+from errors import StoreUnavailable
 
 _FOLDER = Path(__file__).parent / "migrations"
 #: Held until all is applied: several pods may begin at once, and PostgreSQL would let each make the same tables.

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, text, update
 
 from core.domain.states import FINAL, State, may_follow
-from core.errors import Conflict, IllegalTransition, UnknownSimulation
 from core.store.tables import events, idempotency, simulations, stages
+from errors import Conflict, IllegalTransition, UnknownSimulation
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 _PROGRESS = text(

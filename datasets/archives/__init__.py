@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from core.errors import BadArchive
 from datasets.archives import tar, zip
 from datasets.archives.streams import SMALL, Blob, inflated, sniffed
 from datasets.packing import File
+from errors import BadArchive
 
 __all__ = ["Blob", "files_of"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.errors import BadArchive
+from errors import BadArchive
 
 CHUNK = 256 << 10
 #: How much larger than packed a whole may come out, once it is larger than ``SMALL`` bytes.

@@ -7,9 +7,9 @@ millions of members and lie about anything.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.errors import BadArchive
 from datasets import names
 from datasets.packing import File
+from errors import BadArchive
 
 BLOCK = 512
 #: Members that are read, and bytes of what is said about one beside its header.

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.errors import BadArchive
 from datasets import names
 from datasets.archives.streams import CHUNK, RATIO, SMALL, Blob, near
 from datasets.packing import File
+from errors import BadArchive
 
 #: The most entries, and bytes of directory, that are looked at.
 ENTRIES, DIRECTORY = 100_000, 16 << 20

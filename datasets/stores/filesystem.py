@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from core.errors import NotFound
 from datasets.stores.base import check_key
+from errors import NotFound
 
 CHUNK = 1 << 20
 #: Seconds after which half an object is nobody's work any more.

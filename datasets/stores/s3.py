@@ -24,9 +24,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimeoutError_
 
-from core.errors import NotFound, OriginChanged, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from datasets.connections import Connection, address, permitted
 from datasets.stores.base import check_key
+from errors import NotFound, OriginChanged, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 # It warns at each retry, with the host and with whatever bytes a broken server sent; what comes of them is said here.

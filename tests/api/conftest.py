@@ -13,11 +13,11 @@ from werkzeug.test import TestResponse
 import app as root
 from core.domain.ranges import Lease
 from core.domain.states import State
-from core.services.bells import LocalBell
-from core.services.dispatch import Dispatch
-from core.services.leases import Known
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
-from core.services.reports import Report
+from core.services.scheduling.dispatch import Dispatch
+from core.services.scheduling.leases import Known
+from core.services.scheduling.reports import Report
 from core.settings import Settings
 from datasets.stores import open_store
 from tests.api.answers import MODEL, line

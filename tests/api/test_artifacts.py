@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from api.downloads import attachment
 from api.escaping import escaped
 from core.domain.states import State
-from core.services.collecting import Collecting
 from core.services.platform import Platform
-from core.services.results import Results
+from core.services.simulations.finalization import Collecting
+from core.services.simulations.results import Results
 from tests.api.answers import problem
 from tests.api.conftest import Driver, Submit
 

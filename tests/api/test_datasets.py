@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from core.errors import Corrupt
-from core.services.bells import LocalBell
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform
+from errors import Corrupt
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver
 from tests.packed import LINES, MINE, Files, tar, zipped

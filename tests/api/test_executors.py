@@ -4,7 +4,7 @@ from flask.testing import FlaskClient
 
 from core.domain.launches import Placement
 from core.services.platform import Platform
-from core.services.snapshots import Busy
+from core.services.scheduling.snapshots import Busy
 from tests.api.conftest import Driver, Submit
 
 

@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 import app as root
 from core.domain.contexts import Context
 from core.domain.launches import Gang
-from core.services.bells import LocalBell
-from core.services.dispatch import Dispatch
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
+from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
 from datasets.stores import open_store
 from tests.api.answers import MODEL

@@ -8,7 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api.gate import AnnouncedBody, Gate, host_of, judge
-from core.errors import Forbidden, TruncatedUpload
+from errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
 
 PROMISE = '{"runtimePath": "python", "model_data": "noop"}'

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from core.errors import NotFound
-from core.services.models import key_of
 from core.services.platform import Platform
+from core.services.uploads.models import key_of
 from core.settings import Settings
+from errors import NotFound
 from tests.api.answers import MODEL, problem
 
 FORM = {"Content-Type": "multipart/form-data; boundary=b"}

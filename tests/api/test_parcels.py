@@ -8,7 +8,7 @@ import pytest
 
 from core.domain.records import Submission
 from core.domain.states import State
-from core.services.parcels import Parcels
+from core.services.datasets.bundles import Parcels
 from core.services.platform import Platform
 from core.store import simulations
 from tests.conftest import Clock

@@ -8,7 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api.problems import catalogue, every
-from core.errors import StoreUnavailable
+from errors import StoreUnavailable
 from tests.api.answers import problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "problems.md"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.ranges import parse, serve
-from core.errors import RangeNotSatisfiable
+from errors import RangeNotSatisfiable
 
 CONTENT = bytes(range(256)) * 4
 

@@ -8,12 +8,12 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.errors import PlatformError
-from core.services.bells import LocalBell
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.settings import Settings
 from datasets.connections import Connection
 from datasets.stores import open_store
+from errors import PlatformError
 from tests.databases import sqlite_database
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket

@@ -9,10 +9,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.domain.states import State
-from core.services.collecting import Collecting
-from core.services.leases import Known
 from core.services.platform import Platform
-from core.services.retries import Inheritance, inherit
+from core.services.scheduling.leases import Known
+from core.services.simulations.finalization import Collecting
+from core.services.simulations.retries import Inheritance, inherit
 from core.store.database import Database
 from datasets.stores.base import ObjectStore
 from tests.api.answers import MODEL, problem
@@ -373,7 +373,7 @@ def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
         platform.collecting.bury(id)
         return found
 
-    monkeypatch.setattr("core.services.simulations.inherit", slow)
+    monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)
     problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
     assert client.get("/v1/simulations").json["items"] == []
     assert platform.simulations.list() == ([], None)
@@ -399,7 +399,7 @@ def test_a_retry_finds_what_was_moved_while_it_looked(
             assert not {*moved} & {*platform.store.list(f"results/{id}/")}
         return found
 
-    monkeypatch.setattr("core.services.simulations.inherit", slow)
+    monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)
     answer = client.post(f"/v1/simulations/{id}/retry")
     assert answer.status_code == 201 and len(moved) > 1
     results = client.get(f"{answer.headers['Location']}/results").data.splitlines()

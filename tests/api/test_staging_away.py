@@ -10,10 +10,9 @@ from flask.testing import FlaskClient
 
 from core.domain.records import Simulation, Submission
 from core.domain.states import State
-from core.errors import UnknownDataset
-from core.services.datasets import Datasets
+from core.services.datasets.datasets import Datasets
 from core.services.platform import Platform
-from core.services.staging import ATTEMPTS, Staging
+from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
 from core.store import simulations
 from datasets.connections import Connection
@@ -21,6 +20,7 @@ from datasets.staging import NodeCache
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import S3Store
 from datasets.transfer import Patience
+from errors import UnknownDataset
 from tests.packed import tar
 from tests.ports import free_ports
 from tests.system.house import share_environments

@@ -8,9 +8,9 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.services.bells import LocalBell
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
-from core.services.transfers import KEPT, Transfers
+from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
 from datasets.stores import open_store
 from tests.api.answers import MODEL, problem

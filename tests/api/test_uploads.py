@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 import app as root
 from core.services.platform import Platform
-from core.services.uploads import UploadLimits, Uploads
+from core.services.uploads.uploads import UploadLimits, Uploads
 from core.settings import Settings
 from tests.api.answers import MODEL, problem
 

@@ -13,11 +13,11 @@ from sqlalchemy import text
 from api import launches as surface
 from core.domain.ids import hashed
 from core.domain.launches import Launch
-from core.errors import TooManyWaits
-from core.services.arrivals import Arrivals
-from core.services.bells import LocalBell
-from core.services.leases import Leases
+from core.notifications.launch_waiters import Arrivals
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform
+from core.services.scheduling.leases import Leases
+from errors import TooManyWaits
 from tests.api.conftest import HERE, Driver
 from tests.waiting import until
 from workers.executors.base import Waiting

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from core.domain.launches import Launch, Phase, Placement, Sighting
-from core.errors import ClusterFull, LaunchRefused, NotGranted
 from datasets import playing
 from datasets.catalogue import datasets
+from errors import ClusterFull, LaunchRefused, NotGranted
 from runtimes.images import names
 from tests.cached import image
 from tests.cluster.cluster import Cluster

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from core.domain.launches import Launch, Phase, Placement, Sighting
-from core.errors import Unsupported
 from datasets import playing
 from datasets.catalogue import datasets
+from errors import Unsupported
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
 from tests.cluster.operators import QUEUES, flavor

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.domain.launches import Gang, Phase
-from core.errors import Unsupported
+from errors import Unsupported
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import ROOT, Installed, bring_images, installed
 from tests.cluster.test_kubernetes_executor import (

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from core.errors import NodeFull
 from datasets.manifest import Entry, digest_of
 from datasets.staging import NodeCache
 from datasets.stores.filesystem import FilesystemStore
+from errors import NodeFull
 
 VERSIONS, FILES = 6, 25
 

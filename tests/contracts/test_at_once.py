@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from core.domain.records import Model, Submission
-from core.services.bells import LocalBell
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.store.database import Database
 from datasets.stores.filesystem import FilesystemStore

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from core.services.bells import Bell, LocalBell
+from core.notifications import embedded_valkey, redis_notifier
+from core.notifications.notifier import Bell, LocalBell
 from tests.waiting import until
-from workers import queue, valkey
 
 
 class Valkey:
@@ -24,10 +24,10 @@ class Valkey:
         self.home, self.run = home, home / "run"
         self.run.mkdir(mode=0o700)
         self.start()
-        self.url = queue.embedded(self.run)
+        self.url = redis_notifier.embedded(self.run)
 
     def start(self) -> None:
-        self.process = subprocess.Popen(valkey.command(self.home, self.run), stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(embedded_valkey.command(self.home, self.run), stdout=subprocess.DEVNULL)
         until(lambda: (self.run / "valkey.sock").exists())
 
     def kill(self) -> None:
@@ -48,7 +48,7 @@ def bell(request: pytest.FixtureRequest) -> Iterator[Bell]:
     if request.param == "local":
         yield LocalBell()
         return
-    made = queue.RedisBell(request.getfixturevalue("server").url)
+    made = redis_notifier.RedisBell(request.getfixturevalue("server").url)
     yield made
     while TIMERS:
         TIMERS.pop().join()  # a ring that is still being answered wants its connection
@@ -108,7 +108,7 @@ def test_it_tells_whether_it_rings(bell: Bell) -> None:
 
 
 def test_a_bell_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pytest.LogCaptureFixture) -> None:
-    bell = queue.RedisBell(server.url)
+    bell = redis_notifier.RedisBell(server.url)
     assert bell.alive()
     server.kill()
     with caplog.at_level(logging.WARNING):
@@ -118,7 +118,7 @@ def test_a_bell_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pytest.
         assert not bell.wait("dispatch", 0.1)
         assert bell.announcements(0.1) == []
         assert not bell.alive()
-    assert len([record for record in caplog.records if record.name == "workers.queue"]) == 1
+    assert len([record for record in caplog.records if record.name == "core.notifications.redis_notifier"]) == 1
     server.start()
     bell.ring("dispatch")
     assert bell.wait("dispatch", 5.0)
@@ -143,7 +143,7 @@ def do_jobs(server: Valkey, record: Path) -> int:
 
     try:
         beat = record.with_suffix(".beat").touch
-        queue.work(server.url, {job: note(job) for job in queue.JOBS}, threading.Event(), beat)
+        redis_notifier.work(server.url, {job: note(job) for job in redis_notifier.JOBS}, threading.Event(), beat)
     finally:
         os._exit(0)
 
@@ -159,7 +159,7 @@ def done(server: Valkey, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
 
 
 def test_a_job_is_done(server: Valkey, done: Callable[[], list[str]]) -> None:
-    bell = queue.RedisBell(server.url)
+    bell = redis_notifier.RedisBell(server.url)
     bell.enqueue("stage", "s1")
     bell.enqueue("collect", "s1")
     until(lambda: done() == ["stage s1", "collect s1"])
@@ -167,7 +167,7 @@ def test_a_job_is_done(server: Valkey, done: Callable[[], list[str]]) -> None:
 
 
 def test_a_job_rung_for_twice_is_handed_on_twice(server: Valkey, done: Callable[[], list[str]]) -> None:
-    bell = queue.RedisBell(server.url)
+    bell = redis_notifier.RedisBell(server.url)
     for _ in range(2):  # a claim in SQL makes it harmless; a muted bell would not be
         bell.enqueue("stage", "s1")
     until(lambda: done() == ["stage s1", "stage s1"])
@@ -175,7 +175,7 @@ def test_a_job_rung_for_twice_is_handed_on_twice(server: Valkey, done: Callable[
 
 
 def test_jobs_go_on_after_redis_was_flushed_or_killed(server: Valkey, done: Callable[[], list[str]]) -> None:
-    bell = queue.RedisBell(server.url)
+    bell = redis_notifier.RedisBell(server.url)
     bell.enqueue("stage", "before")
     until(lambda: len(done()) == 1)
     Redis.from_url(server.url).flushall()
@@ -193,9 +193,9 @@ def test_only_jobs_of_the_table_are_done(server: Valkey, done: Callable[[], list
     from rq import Queue
     from rq.serializers import JSONSerializer
 
-    hostile = Queue(queue.QUEUE, connection=Redis.from_url(server.url), serializer=JSONSerializer)
+    hostile = Queue(redis_notifier.QUEUE, connection=Redis.from_url(server.url), serializer=JSONSerializer)
     hostile.enqueue("os.mkdir", str(tmp_path / "made"))
-    bell = queue.RedisBell(server.url)
+    bell = redis_notifier.RedisBell(server.url)
     bell.enqueue("collect", "honest")
     until(lambda: done() == ["collect honest"])
     assert not (tmp_path / "made").exists()

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from core.errors import Invalid, OriginChanged, OriginFailed
 from datasets import connections
 from datasets.connections import Connection
 from datasets.stores import open_store, s3
+from errors import Invalid, OriginChanged, OriginFailed
 from tests.stores import S3Server, fresh_bucket
 
 SECRET = "an-extremely-secret-key"

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from core.domain.states import State
-from core.errors import Conflict, IllegalTransition, StorageFull, UnknownSimulation
 from core.store import leaders, simulations
 from core.store.database import Connection, Database
 from core.store.migrate import migrate
 from core.store.tables import metadata
+from errors import Conflict, IllegalTransition, StorageFull, UnknownSimulation
 
 ROW = {
     "id": "s1",

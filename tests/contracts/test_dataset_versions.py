@@ -18,19 +18,19 @@ from minio.commonconfig import CopySource
 
 from benchmarks import registering as many
 from core.domain.states import State
-from core.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
-from core.services import materials, registering
-from core.services.bells import LocalBell
-from core.services.datasets import GRACE
+from core.notifications.notifier import LocalBell
+from core.services.datasets import dataset_registration, dataset_sources
+from core.services.datasets.dataset_registration import Registering
+from core.services.datasets.datasets import GRACE
+from core.services.datasets.file_sources import Sources
 from core.services.platform import Platform, build
-from core.services.registering import Registering
-from core.services.sources import Sources
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
 from datasets.connections import Connection
 from datasets.stores.filesystem import FilesystemStore
 from datasets.stores.s3 import Reader
+from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
 from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.faults import PASSING, Proxy, flips_a_bit
@@ -175,19 +175,19 @@ def test_an_upload_is_kept_for_whoever_asks_while_it_is_let_go(
 ) -> None:
     upload = sent(platform, tar({"a": b"1"}, "w"))
     letting_go = threading.Thread(target=platform.uploads.let_go, args=(upload,))
-    hold = materials.hold
+    hold = dataset_sources.hold
 
     def held(*given: Any) -> None:
         hold(*given)
         letting_go.start()
         letting_go.join(0.5)  # it waits for this transaction to end
 
-    monkeypatch.setattr(materials, "hold", held)
+    monkeypatch.setattr(dataset_sources, "hold", held)
     [id] = waiting(platform, upload, "d")
     letting_go.join()
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
-    monkeypatch.setattr(materials, "hold", hold)
+    monkeypatch.setattr(dataset_sources, "hold", hold)
     platform.registering.register(id)
     assert platform.datasets.get(id)["state"] == "ready"
 
@@ -498,7 +498,9 @@ def test_bytes_that_were_changed_on_their_way_are_not_registered(
 def test_an_etag_that_is_no_hash_of_the_bytes_costs_a_second_reading(
     far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registering, "_md5", lambda: hashlib.blake2b(digest_size=16))  # as if the store's were another
+    monkeypatch.setattr(
+        dataset_registration, "_md5", lambda: hashlib.blake2b(digest_size=16)
+    )  # as if the store's were another
     platform, proxy = far
     assert noted(platform, bucket[2], "drives/3/007.bin")["state"] == "ready" and len(proxy.requests) == 4
 

@@ -15,12 +15,12 @@ from core.domain.launches import Launch, Note, Phase, Sighting
 from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
 from core.domain.states import State
-from core.errors import Gone, NotGranted, PlatformError, Unsupported
-from core.services.bells import LocalBell
-from core.services.dispatch import HOPELESS, Dispatch
+from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
-from core.services.reports import Report
+from core.services.scheduling.dispatch import HOPELESS, Dispatch
+from core.services.scheduling.reports import Report
 from datasets.stores.filesystem import FilesystemStore
+from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
 from tests.conftest import Clock
 from tests.databases import sqlite_database

@@ -8,9 +8,9 @@ from sqlalchemy.exc import IntegrityError
 
 from core.domain.launches import Launch
 from core.domain.states import State
-from core.errors import PlatformError, Unsupported
-from core.services.snapshots import Lent
+from core.services.scheduling.snapshots import Lent
 from core.store import launches
+from errors import PlatformError, Unsupported
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
 from workers.executors.base import Missed

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.domain.states import State
-from core.services.collecting import Collecting
-from core.services.results import Results
+from core.services.simulations.finalization import Collecting
+from core.services.simulations.results import Results
 from datasets.stores.filesystem import FilesystemStore
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here

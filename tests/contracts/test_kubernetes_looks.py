@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from core.domain.launches import Phase
-from core.errors import ClusterFull, PlatformError
+from errors import ClusterFull, PlatformError
 from tests.contracts.kubernetes_server import Server, hangs_up, says
 from tests.contracts.test_executor import launch_of
 from workers.executors.kubernetes.access import of_kubeconfig

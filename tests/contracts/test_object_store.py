@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from core.errors import Corrupt, NotFound
 from datasets.staging import NodeCache
 from datasets.stores import ObjectStore, open_store
+from errors import Corrupt, NotFound
 from tests.stores import S3Server, fresh_bucket
 
 

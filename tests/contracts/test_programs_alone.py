@@ -6,7 +6,7 @@ import pytest
 
 from core.domain.launches import Phase, Sighting
 from core.domain.states import State
-from core.errors import Invalid
+from errors import Invalid
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.errors import NotFound, StoreUnavailable
 from datasets.connections import Connection
 from datasets.stores import open_store, s3
 from datasets.stores.s3 import S3Limits, S3Store
+from errors import NotFound, StoreUnavailable
 from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.stores import S3Server, fresh_bucket
 from tests.waiting import TIMEOUT

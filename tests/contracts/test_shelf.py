@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.errors import NodeFull
 from datasets.locks import locked
 from datasets.shelf import Marker, Shelf, this_boot
 from datasets.transfer import Progress
+from errors import NodeFull
 
 GIB = 1 << 30
 OLD, FIRST, SECOND, THIRD = (letter * 64 for letter in "abcd")

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
-from core.errors import PlatformError, Unsupported
 from datasets.catalogue import datasets
+from errors import PlatformError, Unsupported
 from tests.slurm import ROOT, Slurm, executor_on, prepared
 from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
 from tests.slurm import shared_slurm as shared_slurm

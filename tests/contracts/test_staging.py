@@ -15,13 +15,13 @@ from typing import BinaryIO
 
 import pytest
 
-from core.errors import BadName, Corrupt, NodeFull, OriginFailed
 from datasets.cache import SimpleCache
 from datasets.manifest import Entry, digest_of, encode
 from datasets.packing import File, pack
 from datasets.staging import NodeCache, Progress
 from datasets.stores import ObjectStore, open_store
 from datasets.stores.filesystem import FilesystemStore
+from errors import BadName, Corrupt, NodeFull, OriginFailed
 from tests.contracts import stager
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.ports import free_ports

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import PlatformError
 from datasets.cache import SimpleCache
 from datasets.manifest import Entry, digest_of
 from datasets.staging import NodeCache
 from datasets.stores import ObjectStore, open_store
+from errors import PlatformError
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.contracts.test_staging import packed, some_files
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from core.domain.uploads import Upload
-from core.errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
-from core.services.uploads import UploadLimits, Uploads
+from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
 from datasets.stores import ObjectStore, open_store
+from errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
 from tests.conftest import Clock
 
 

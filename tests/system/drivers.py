@@ -17,12 +17,12 @@ from sqlalchemy import text
 from api import launches as surface
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
-from core.errors import NotFound
-from core.services.bells import LocalBell
-from core.services.leases import BELIEF, Known, Leases
-from core.services.models import key_of
+from core.notifications.notifier import LocalBell
+from core.services.scheduling.leases import BELIEF, Known, Leases
+from core.services.uploads.models import key_of
 from core.store import launches, ranges, simulations
 from datasets.stores.filesystem import FilesystemStore
+from errors import NotFound
 from tests.databases import sqlite_database
 from tests.waiting import TIMEOUT, until
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from core.services.arrivals import SLOTS
+from core.notifications.launch_waiters import SLOTS
 from tests.ports import free_ports
 from tests.waiting import until
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from api import tus
 from core.domain.uploads import Intake
-from core.errors import BadRequest, Invalid, TooLarge, TruncatedUpload
+from errors import BadRequest, Invalid, TooLarge, TruncatedUpload
 
 
 def parts(intake: Intake) -> list[bytes]:

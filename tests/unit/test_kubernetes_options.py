@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from workers.executors.kubernetes.client import Refused, path_of
 from workers.executors.kubernetes.objects import quantity
 from workers.executors.kubernetes.options import Share, parse

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.errors import PlatformError
+from errors import PlatformError
 from tests.unit.crds import complaints
 from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
 from workers.executors.kubernetes import manifests

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import BadName
 from datasets import ledger, names
 from datasets.manifest import Entry, digest_of
 from datasets.packing import File, pack
 from datasets.sorting import Sorter
 from datasets.stores.filesystem import FilesystemStore
+from errors import BadName
 
 
 @given(st.lists(st.binary(max_size=300), max_size=40), st.integers(1, 500))

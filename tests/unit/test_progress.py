@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from core.domain.statistics import Tally
-from core.services.progress import Progress, too_many
+from core.services.scheduling.progress import Progress, too_many
 from core.store.ranges import Segment
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from core.services.reports import crashed
+from core.services.scheduling.reports import crashed
 
 
 def test_a_crashed_task_of_a_sweep_says_which_value_it_had() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadScenario
 from datasets.catalogue import datasets
 from datasets.manifest import lines as cut
 from datasets.scenarios import FIELDS, LINE, checked, describe, written
+from errors import BadScenario
 
 
 def own(dataset: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from core.domain.selection import checked_params, checked_selection, checked_sweep
-from core.errors import Invalid, PlatformError, ScenarioOutOfRange
+from errors import Invalid, PlatformError, ScenarioOutOfRange
 
 DECLARED = {
     "guard": {"type": "bool", "default": False},

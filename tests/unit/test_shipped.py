@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.services.models import shipped
+from core.services.uploads.models import shipped
 from datasets.catalogue import Dataset, datasets
 from runtimes import catalogue
 from runtimes.harness.simulators.base import Interface

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BadArchive
+from errors import BadArchive
 from runtimes import archives
 from runtimes.catalogue import sniff, unknown
 from tests.contracts import graphs

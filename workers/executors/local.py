@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
+from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 
 if TYPE_CHECKING:
     from workers.executors.contexts import Here

@@ -15,7 +15,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import PlatformError, Unsupported
+from errors import PlatformError, Unsupported
 from workers.executors.base import Missed, Taken, Waiting
 from workers.executors.kubernetes import manifests, names, warm
 from workers.executors.kubernetes.client import Client, Refused, path_of

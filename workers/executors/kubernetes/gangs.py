@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core.domain.launches import Gang, Launch
-from core.errors import Invalid
+from errors import Invalid
 from workers.executors.kubernetes import names
 
 #: The replicated jobs of a gang's JobSet: the replicas, and the one that leads them (it carries the courier).

@@ -2,7 +2,7 @@
 
 import re
 
-from core.errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from workers.executors.kubernetes.client import Refused
 from workers.executors.kubernetes.sayings import clean
 

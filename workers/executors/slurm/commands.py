@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from core.errors import PlatformError
+from errors import PlatformError
 from workers.executors.slurm.facts import AWAY
 from workers.executors.slurm.jobs import JOBS, NODES, Job, read_jobs, read_room
 

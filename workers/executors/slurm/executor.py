@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from core.domain.launches import Launch, Phase, Sighting
-from core.errors import PlatformError, Unsupported
+from errors import PlatformError, Unsupported
 from workers.crews import Kind, kit_for
 from workers.executors.contexts import Here
 from workers.executors.slurm.commands import Commands

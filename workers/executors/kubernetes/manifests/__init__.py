@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.domain.launches import Launch
-from core.errors import Unsupported
+from errors import Unsupported
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job, jobset, mpijob, parts, pods, policy, trainjob
 from workers.executors.kubernetes.options import Options

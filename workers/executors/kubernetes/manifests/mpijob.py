@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.domain.launches import Launch
-from core.errors import Invalid
+from errors import Invalid
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job, pods
 from workers.executors.kubernetes.options import Options

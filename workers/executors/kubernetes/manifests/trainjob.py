@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from core.domain.launches import Launch
-from core.errors import Invalid
+from errors import Invalid
 from workers.executors.kubernetes import gangs
 from workers.executors.kubernetes.manifests import job, pods
 from workers.executors.kubernetes.options import Options, Share

@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core.errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from core.services.claims import TERM, held
-from core.services.datasets import PROJECT, Datasets, new_pack
-from core.services.materials import HELD, checked_line, hold, split, uploads_of
-from core.services.sources import Sources
-from core.services.uploads import Uploads
-from core.services.wanted import Wanted
+from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
+from core.services.datasets.datasets import PROJECT, Datasets, new_pack
+from core.services.datasets.file_sources import Sources
+from core.services.datasets.manifest_index import Wanted
+from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets import ledger, names, scenarios, sorting
@@ -36,6 +35,7 @@ from datasets.manifest import Entry, decode, encode, lines
 from datasets.packing import File, pack
 from datasets.sorting import Sorter
 from datasets.stores.base import ObjectStore
+from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from datasets.stores.s3 import Listed, Reader

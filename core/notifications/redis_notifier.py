@@ -17,7 +17,7 @@ from rq import Queue, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from workers.valkey import embedded as embedded
+from core.notifications.embedded_valkey import embedded as embedded
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from core.domain.ranges import STRIKES
-from core.errors import BadRequest
+from errors import BadRequest
 from runtimes.harness.tasks import locate
 
 

@@ -1,9 +1,9 @@
 """Programs that run by themselves: nobody leases for them; the dispatcher says that they began, and how they ended."""
 
 from core.domain.ranges import Ended, Later
-from core.errors import Gone
-from core.services.leases import Leases
-from core.services.reports import Report
+from core.services.scheduling.leases import Leases
+from core.services.scheduling.reports import Report
+from errors import Gone
 from runtimes.harness.lines import Lines, Played
 from runtimes.harness.tasks import Plan
 

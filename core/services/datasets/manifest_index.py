@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from core.errors import Invalid
 from datasets.manifest import Entry
+from errors import Invalid
 
 
 class Wanted:

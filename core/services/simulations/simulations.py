@@ -14,24 +14,17 @@ from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
-from core.errors import (
-    Conflict,
-    IdempotencyMismatch,
-    IllegalTransition,
-    Invalid,
-    NotFinished,
-    Unsupported,
-)
-from core.services.bells import Bell
-from core.services.datasets import Datasets
-from core.services.hub import Hub
-from core.services.models import PROJECT, Models
-from core.services.resolving import Resolver
-from core.services.retries import Inheritance, inherit
+from core.notifications.change_notifier import Hub
+from core.notifications.notifier import Bell
+from core.services.datasets.datasets import Datasets
+from core.services.simulations.resolving import Resolver
+from core.services.simulations.retries import Inheritance, inherit
+from core.services.uploads.models import PROJECT, Models
 from core.store import executors, ranges
 from core.store import simulations as store
 from core.store.database import Connection, Database
 from datasets.stores.base import ObjectStore
+from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
 from runtimes.harness.tasks import count
 
 #: For how long an Idempotency-Key is remembered, in seconds.

@@ -9,28 +9,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core.domain import archive as zip
+from core.domain.downloads import Download
 from core.domain.records import Event
 from core.domain.states import FINAL, State
-from core.errors import Gone, NotFinished, NotFound, UnknownArtifact
-from core.services.hub import Hub
+from core.notifications.change_notifier import Hub
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
 from core.store.ranges import Segment
 from datasets.stores.base import ObjectStore
+from errors import Gone, NotFinished, NotFound, UnknownArtifact
 
 #: Seconds in which the download of a linked artifact must begin.
 LINKED = 900
-
-
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """Bytes that can be read in part. ``etag`` is strong: equal tags, equal bytes."""
-
-    size: int
-    media_type: str
-    etag: str
-    read: Callable[[int, int], Iterator[bytes]]
 
 
 class Results:
@@ -192,7 +183,7 @@ class Results:
             page = store.artifact_page(c, id, after, limit)
         return [{"task": one.task, "name": one.name, "media_type": one.media_type, "bytes": one.bytes} for one in page]
 
-    def artifact(self, id: str, task: int, name: str) -> Blob:
+    def artifact(self, id: str, task: int, name: str) -> Download:
         """Return one artifact, or raise UnknownArtifact."""
         with self._database.read() as c:
             simulations.find(c, id)
@@ -225,14 +216,14 @@ class Results:
             self._objects.put(key, self._blob(id, one).read(0, one.bytes))
         return link
 
-    def _blob(self, id: str, one: store.Artifact) -> Blob:
+    def _blob(self, id: str, one: store.Artifact) -> Download:
         def read(start: int, stop: int) -> Iterator[bytes]:
             current = one
             with self._database.read() as c:
                 current = store.artifact(c, id, one.task, one.name) or one
             return self._objects.get(current.object, current.offset + start, stop - start)
 
-        return Blob(one.bytes, one.media_type, f'"{one.crc32:08x}-{one.bytes:x}"', read)
+        return Download(one.bytes, one.media_type, f'"{one.crc32:08x}-{one.bytes:x}"', read)
 
     # -- output
 
@@ -267,7 +258,7 @@ class Results:
 
     # -- archive
 
-    def archive(self, id: str) -> Blob:
+    def archive(self, id: str) -> Download:
         """Return everything as one zip whose length, tag and every range are known before it is sent."""
         with self._database.read() as c:
             row = simulations.find(c, id)
@@ -282,7 +273,7 @@ class Results:
         described = json.dumps([summary["archive"], summary["results_digest"], documents], sort_keys=True)
         etag = f'"{hashlib.sha256(described.encode()).hexdigest()[:32]}"'
         size = summary["archive"]["size"]
-        return Blob(size, "application/zip", etag, lambda start, stop: zip.read(members, start, stop))
+        return Download(size, "application/zip", etag, lambda start, stop: zip.read(members, start, stop))
 
     @staticmethod
     def _documents(row: Any) -> dict[str, str]:

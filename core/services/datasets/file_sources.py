@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from core.errors import Corrupt, Invalid, NotFound
 from datasets.connections import Connection, check, find
 from datasets.manifest import Entry
 from datasets.stores.base import ObjectStore
+from errors import Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
     from datasets.stores.s3 import Reader

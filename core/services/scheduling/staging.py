@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.states import State
-from core.errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
-from core.services.bells import Bell
-from core.services.catalogue import built_in
+from core.notifications.notifier import Bell
 from core.services.claims import TERM, claimed, held
-from core.services.datasets import Datasets
-from core.services.models import key_of
-from core.services.parcels import Parcels
+from core.services.datasets.bundles import Parcels
+from core.services.datasets.catalogue import built_in
+from core.services.datasets.datasets import Datasets
+from core.services.uploads.models import key_of
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Connection, Database
 from datasets import playing
 from datasets.staging import NodeCache, Progress, silent
 from datasets.stores.base import ObjectStore
+from errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)

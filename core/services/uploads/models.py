@@ -12,11 +12,11 @@ from typing import Any
 
 from core.domain.ids import digest_of, new_id
 from core.domain.records import Model
-from core.errors import DigestMismatch, InUse, Invalid, UnknownFormat, UnknownModel
-from core.services.verifying import verified
+from core.services.uploads.checksum_stream import verified
 from core.store import models as store
 from core.store.database import Database
 from datasets.stores.base import ObjectStore
+from errors import DigestMismatch, InUse, Invalid, UnknownFormat, UnknownModel
 from runtimes import catalogue
 
 PROJECT = "default"

@@ -12,15 +12,15 @@ from core.domain.contexts import Context
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, replicas
 from core.domain.states import LIVE, State
-from core.errors import Conflict
-from core.services.bells import Bell
-from core.services.models import key_of
-from core.services.progress import Progress, too_many
-from core.services.snapshots import Busy, Lent, Snapshot
+from core.notifications.notifier import Bell
+from core.services.scheduling.progress import Progress, too_many
+from core.services.scheduling.snapshots import Busy, Lent, Snapshot
+from core.services.uploads.models import key_of
 from core.store import executors, launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets import playing
+from errors import Conflict
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from core.errors import Conflict
 from core.store import ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Segment
 from datasets.stores.base import ObjectStore
+from errors import Conflict
 
 
 class _Head(msgspec.Struct):

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.errors import UnknownDataset
 from datasets.catalogue import Dataset, datasets
 from datasets.scenarios import extended
+from errors import UnknownDataset
 from runtimes import catalogue, environments
 
 

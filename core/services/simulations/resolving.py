@@ -12,10 +12,10 @@ from core.domain.contexts import Context
 from core.domain.launches import Gang, Placement, replicas
 from core.domain.records import Model, Submission
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
-from core.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
-from core.services.datasets import Datasets
-from core.services.models import Models
+from core.services.datasets.datasets import Datasets
+from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
+from errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
 from runtimes import catalogue
 from runtimes.harness.tasks import count
 

@@ -12,16 +12,16 @@ from typing import Any
 from core.domain.ids import hashed
 from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
-from core.errors import Gone, NotFound, Unauthorized
-from core.services.arrivals import Arrivals
-from core.services.bells import Bell
-from core.services.catalogue import played
-from core.services.models import key_of
-from core.services.reports import Report, checked, crashed, first
+from core.notifications.launch_waiters import Arrivals
+from core.notifications.notifier import Bell
+from core.services.datasets.catalogue import played
+from core.services.scheduling.reports import Report, checked, crashed, first
+from core.services.uploads.models import key_of
 from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Driver, Place, Segment
 from datasets.stores.base import ObjectStore
+from errors import Gone, NotFound, Unauthorized
 
 #: For how long a process believes what it knows of a launch.
 BELIEF = 1.0

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from core.domain.statistics import paired
-from core.errors import Invalid
-from core.services.catalogue import played
-from core.services.results import Results
-from core.services.simulations import Simulations
+from core.services.datasets.catalogue import played
+from core.services.simulations.results import Results
+from core.services.simulations.simulations import Simulations
+from errors import Invalid
 
 
 class _Line(msgspec.Struct):

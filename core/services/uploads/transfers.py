@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from core.errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
 from datasets.stores.base import ObjectStore
+from errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
 
 FOLDER = "incoming"
 #: Seconds in which a PUT must begin.

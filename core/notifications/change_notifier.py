@@ -5,10 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.errors import TooManyStreams
-from core.services.bells import Bell
+from core.notifications.notifier import Bell
 from core.store import simulations
 from core.store.database import Database
+from errors import TooManyStreams
 
 logger = logging.getLogger(__name__)
 

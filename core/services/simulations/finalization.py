@@ -12,15 +12,15 @@ import msgspec
 
 from core.domain.states import FINAL, State
 from core.domain.statistics import Tally
-from core.errors import Conflict
-from core.services.bells import Bell
-from core.services.catalogue import played
+from core.notifications.notifier import Bell
 from core.services.claims import claimed
-from core.services.progress import too_many
-from core.services.results import Results
+from core.services.datasets.catalogue import played
+from core.services.scheduling.progress import too_many
+from core.services.simulations.results import Results
 from core.store import ranges, results, simulations
 from core.store.database import Connection, Database
 from datasets.stores.base import ObjectStore
+from errors import Conflict
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.errors import TooManyWaits
-from core.services.bells import Bell
+from core.notifications.notifier import Bell
 from core.store import launches
 from core.store.database import Database
+from errors import TooManyWaits
 
 logger = logging.getLogger(__name__)
 

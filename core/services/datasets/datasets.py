@@ -10,22 +10,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from core.domain.downloads import Download
 from core.domain.ids import new_id
-from core.errors import (
-    InUse,
-    Invalid,
-    NotFound,
-    NotPlayable,
-    NotReady,
-    UnknownDataset,
-    UnknownFile,
-)
-from core.services import catalogue, descriptions, materials
-from core.services.bells import Bell
-from core.services.results import Blob
-from core.services.sources import Sources
-from core.services.uploads import Uploads
-from core.services.verifying import verified
+from core.notifications.notifier import Bell
+from core.services.datasets import catalogue, dataset_sources, descriptions
+from core.services.datasets.file_sources import Sources
+from core.services.uploads.checksum_stream import verified
+from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets import ledger, names
@@ -33,6 +24,7 @@ from datasets.catalogue import Dataset, datasets
 from datasets.manifest import Entry, lines
 from datasets.scenarios import extended, written
 from datasets.stores.base import ObjectStore
+from errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 
 PROJECT = "default"
 #: What an id looks like; no dataset may be called so.
@@ -68,7 +60,7 @@ class Datasets:
             raise Invalid(f"A version has at most {MOST_TAGS} tags when it is registered.")
         for tag in tags:
             _check_tag(tag)
-        normal = materials.normal(source, self._uploads, self._sources)
+        normal = dataset_sources.normal(source, self._uploads, self._sources)
         moment = datetime.now(UTC)
         row = {
             "id": new_id(moment),
@@ -80,7 +72,7 @@ class Datasets:
 
         def write(c: Connection) -> Any:
             now = self._database.now(c)
-            materials.hold(c, materials.uploads_of(normal), now)
+            dataset_sources.hold(c, dataset_sources.uploads_of(normal), now)
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
@@ -209,7 +201,7 @@ class Datasets:
                 break
         return found[:limit], found[limit - 1]["path"] if len(found) > limit else None
 
-    def file(self, ref: str, path: str) -> Blob:
+    def file(self, ref: str, path: str) -> Download:
         """Return one file of a version."""
         entry = self.entry(ref, path)
         kind, packed = mimetypes.guess_type(path)
@@ -220,7 +212,7 @@ class Datasets:
             chunks = self._sources.read(entry, start, stop)
             return verified(chunks, entry.digest, entry.path) if (start, stop) == (0, entry.size) else chunks
 
-        return Blob(entry.size, media_type, etag, read)
+        return Download(entry.size, media_type, etag, read)
 
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
         """Yield what was added, removed and changed between two versions of a name, by path, in constant memory."""
@@ -309,7 +301,7 @@ class Datasets:
 
     def let_go(self, row: Any) -> None:
         """Hold no longer what a version was to be made of."""
-        for upload in materials.uploads_of(json.loads(row.source)):
+        for upload in dataset_sources.uploads_of(json.loads(row.source)):
             self._uploads.let_go(upload)
 
     # -- near

@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
-from core.errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
-from core.services.bells import Bell
-from core.services.catalogue import played
-from core.services.datasets import PROJECT
-from core.services.results import Blob, Results
+from core.domain.downloads import Download
+from core.notifications.notifier import Bell
+from core.services.datasets.catalogue import played
+from core.services.datasets.datasets import PROJECT
+from core.services.simulations.results import Results
 from core.store import datasets, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
 from datasets.stores.base import ObjectStore
+from errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
 
 #: The artifact that players leave: float32 actions, zlib-compressed.
 TRACE = "trace.f32.zz"
@@ -30,7 +31,7 @@ class Replays:
         self._bell = bell
         self._results = results
 
-    def get(self, id: str, task: int) -> Blob | None:
+    def get(self, id: str, task: int) -> Download | None:
         """Return the replay as JSON, or None while it is being made; raise what kept it from being made."""
         self._results.artifact(id, task, TRACE)
         key = _key(id, task)
@@ -42,7 +43,7 @@ class Replays:
             self._bell.enqueue("replay", f"{id}:{task}")
             return None
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
-        return Blob(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
+        return Download(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
 
     def _refusal(self, key: str) -> None:
         try:

@@ -19,7 +19,10 @@ from typing import Any, NoReturn
 
 from core.domain.ids import new_id
 from core.domain.uploads import PART, Checksum, Intake, Upload
-from core.errors import (
+from core.store import uploads as store
+from core.store.database import Connection, Database
+from datasets.stores.base import ObjectStore
+from errors import (
     ChecksumMismatch,
     FinalUpload,
     Gone,
@@ -33,9 +36,6 @@ from core.errors import (
     UploadsBusy,
     UploadUnfinished,
 )
-from core.store import uploads as store
-from core.store.database import Connection, Database
-from datasets.stores.base import ObjectStore
 
 PROJECT = "default"
 FOLDER = "uploads"

@@ -1,0 +1,1 @@
+"""Wake-ups between processes: the port, its Redis adapter, and what waits in threads for changes."""

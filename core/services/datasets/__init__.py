@@ -1,0 +1,1 @@
+"""Datasets: the built-in ones, registration of new versions, bundles for runners."""

@@ -1,0 +1,1 @@
+"""What people bring: models, resumable uploads, transfers straight to the object store."""
