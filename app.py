@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.settings import Settings
 from core.store.database import Database
-from datasets.stores import ObjectStore, open_store
+from datasets.objectstore import ObjectStore, open_store
 from runtimes.harness import sandbox
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from core.services.platform import Platform
-    from datasets.cache import Near
-    from datasets.connections import Connection
-    from datasets.staging import NodeCache
+    from datasets.nodecache.node_cache import NodeCache
+    from datasets.objectstore.connections import Connection
+    from datasets.scs_client.client import Near
 
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
@@ -56,14 +56,14 @@ def store_of(settings: Settings) -> ObjectStore:
 
 def connections_of(settings: Settings) -> "Mapping[str, Connection]":
     """Return the object storage that an operator has named."""
-    from datasets import connections
+    from datasets.objectstore import connections
 
     return connections.load(settings.connections_file)
 
 
 def node_cache(settings: Settings, store: ObjectStore, known: "Mapping[str, Connection]") -> "NodeCache":
     """Open what is kept on this node."""
-    from datasets.staging import NodeCache
+    from datasets.nodecache.node_cache import NodeCache
 
     capacity = settings.cache_capacity or None
     return NodeCache(settings.cache, store, known, capacity=capacity, near=near_of(settings))
@@ -73,8 +73,8 @@ def near_of(settings: Settings) -> "Near | None":
     """Return the cache service that reads go to first, None where there is none."""
     if not settings.scs_nodes:
         return None
-    from datasets.cache import SimpleCache
-    from datasets.membership import open_membership
+    from datasets.scs_client.client import SimpleCache
+    from datasets.scs_client.membership import open_membership
 
     token = Path(settings.scs_token_file) if settings.scs_token_file else None
     nodes = open_membership(settings.scs_nodes)

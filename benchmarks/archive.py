@@ -24,7 +24,7 @@ from core.store import results as artifacts
 from core.store import simulations
 from core.store.database import Database
 from core.store.results import Artifact
-from datasets.stores.filesystem import FilesystemStore
+from datasets.objectstore.filesystem import FilesystemStore
 
 SIZE, EACH, RUNS = 10 << 30, 64 << 20, 3
 NGINX = """

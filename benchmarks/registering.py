@@ -43,7 +43,7 @@ class Bucket:
         self.reads = 0
 
     def listing(self, bucket: str, prefix: str) -> Iterator[Any]:
-        from datasets.stores.s3 import Listed
+        from datasets.objectstore.s3 import Listed
 
         for at in range(self.count):
             yield Listed(f"{prefix}{at // 1000:04}/{at:07}.bin", OBJECT_BYTES, f"{at:032x}")
@@ -66,8 +66,8 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     from core.services.platform import build
     from core.store.database import Database
     from core.store.migrate import migrate
-    from datasets.connections import Connection
-    from datasets.stores.filesystem import FilesystemStore
+    from datasets.objectstore.connections import Connection
+    from datasets.objectstore.filesystem import FilesystemStore
 
     database = Database(f"sqlite:///{home / 'test.db'}")
     migrate(database)

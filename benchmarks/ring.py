@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.figures import spread
 from benchmarks.results import aim, milliseconds, number, spanned, table
-from datasets.ring import HashRing, Maglev
-from datasets.ring import number as hashed
+from datasets.scs_client.consistent_hashing import HashRing, Maglev
+from datasets.scs_client.consistent_hashing import number as hashed
 
 NODES, LEAVER, KEYS, SEED = 100, 50, 10_000_000, 1
 #: Slots of the paper's two tables, and points a node of two rings.

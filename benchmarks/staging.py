@@ -15,11 +15,11 @@ from typing import Any
 
 from benchmarks.figures import spread
 from benchmarks.results import Figures, aim, milliseconds, spanned, table
-from datasets.connections import Connection
-from datasets.manifest import Entry, digest_of
-from datasets.staging import NodeCache
-from datasets.stores.filesystem import FilesystemStore
-from datasets.stores.s3 import S3Store
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.connections import Connection
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.objectstore.s3 import S3Store
+from datasets.versions.manifest import Entry, digest_of
 from tests.stores import S3Server, minio_server
 
 RUNS = 3

@@ -36,8 +36,7 @@ FREED = 3.0
 def run(settings: Settings) -> int:
     """Keep every role running, and say where to find them."""
     from core.notifications import embedded_valkey
-    from datasets import connections
-    from datasets.stores import open_store
+    from datasets.objectstore import connections, open_store
     from runtimes import harness
     from runtimes.harness import sandbox
     from workers.executors.contexts import contexts_of

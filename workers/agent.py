@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.launches import Phase, Sighting
-from datasets.staging import NodeCache
+from datasets.nodecache.node_cache import NodeCache
 from errors import PlatformError, Unsafe
 from workers.crews import Crew, Kind, kit_for
 

@@ -52,7 +52,7 @@ from runtimes.harness.surface import Credentials, Over, Surface, Unreachable, Un
 from workers.deliveries import PLAY, Deliveries
 
 if TYPE_CHECKING:
-    from datasets.cache import Near
+    from datasets.scs_client.client import Near
 
 #: Where Kubernetes reads why a container ended.
 LAST_WORDS = Path("/dev/termination-log")
@@ -148,8 +148,8 @@ def near(token: Path) -> "Near | None":
     """Return the cache service as this pod reaches it, if it was named."""
     if not (nodes := os.environ.get(NODES)):
         return None
-    from datasets.cache import SimpleCache
-    from datasets.membership import Fixed, parse
+    from datasets.scs_client.client import SimpleCache
+    from datasets.scs_client.membership import Fixed, parse
 
     return SimpleCache(Fixed(map(parse, nodes.split(","))), token=token if token.exists() else None)
 

@@ -21,7 +21,7 @@ from runtimes.harness.seats import Hopeless
 from runtimes.harness.surface import LONGEST, PATIENCE, SHORTEST, TIMEOUT, Credentials, Over, Unreachable, connection
 
 if TYPE_CHECKING:
-    from datasets.cache import Near
+    from datasets.scs_client.client import Near
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Deliveries:
 
     def _play(self, file: Mapping[str, Any]) -> Path:
         """Fetch the packed folder and unpack it; a player reads it, and nobody writes to it."""
-        from datasets.archives.tar import files  # the launch may name a folder, and then nobody needs this
+        from datasets.versions.archives.tar import files  # the launch may name a folder, and then nobody needs this
 
         folder = self._folder / PLAY
         if folder.is_dir():

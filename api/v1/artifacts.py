@@ -40,7 +40,7 @@ REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
 
 def picture(replay: Download) -> Download:
     """Draw a replay: the seconds before its end."""
-    from datasets.replay import svg  # few ask for pictures, and every process starts faster without
+    from api.rendering.replay import svg  # few ask for pictures, and every process starts faster without
 
     try:
         drawn = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()

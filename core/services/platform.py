@@ -25,9 +25,9 @@ from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import Uploads
 from core.store.database import Database
-from datasets.connections import Connection
-from datasets.staging import NodeCache
-from datasets.stores.base import ObjectStore
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.base import ObjectStore
+from datasets.objectstore.connections import Connection
 
 
 @dataclass(frozen=True, slots=True)

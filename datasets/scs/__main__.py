@@ -14,8 +14,8 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from datasets.scs.authenticators import open_reviewer
 from datasets.scs.config import Config, load
-from datasets.scs.reviewers import open_reviewer
 from datasets.scs.server import Server
 from datasets.scs.store import Store
 

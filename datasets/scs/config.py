@@ -12,7 +12,7 @@ _QUANTITY = re.compile(r"([+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi|Ei|[n
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-#: The policies a bucket may evict by; what each does is said in ledger.py.
+#: The policies a bucket may evict by; what each does is said in object_index.py.
 POLICIES = ("lru", "fifo", "random", "nr")
 #: What a bucket's ``AllowNamespaces`` says to allow whoever has a valid token.
 ANY = "*"

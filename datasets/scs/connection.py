@@ -7,7 +7,7 @@ from enum import Enum, auto
 import httptools
 
 from datasets.scs.config import Limits
-from datasets.scs.recent import File
+from datasets.scs.open_files import File
 
 #: Headers that mean something here; others are not kept. Twice the same of these is a contradiction (RFC 9110, 5.3).
 SINGLE = frozenset(

@@ -6,8 +6,8 @@ import time
 from enum import Enum, auto
 
 from datasets.scs.connection import Connection
-from datasets.scs.pages import Pages
-from datasets.scs.recent import File
+from datasets.scs.open_files import File
+from datasets.scs.page_cache import Pages
 
 #: Bytes sent before it is asked again whether the next lie in memory, and windows sent before others have their turn.
 _WINDOW, _TURNS = 1 << 20, 4

@@ -14,15 +14,15 @@ from contextlib import suppress
 from functools import partial
 
 from datasets.scs import metrics
+from datasets.scs.authenticators import Identity, TokenReviewer, Unavailable
 from datasets.scs.config import Config
 from datasets.scs.connection import Connection, Request, State
-from datasets.scs.intake import Outcome, receive
-from datasets.scs.keeper import Keeper
-from datasets.scs.pages import Pages
-from datasets.scs.recent import Changed, Cold, Recent
-from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable
+from datasets.scs.maintenance import Keeper
+from datasets.scs.open_files import Changed, Cold, Recent
+from datasets.scs.page_cache import Pages
+from datasets.scs.put_body import Outcome, receive
+from datasets.scs.requests import Intake, Part, Review, Service
 from datasets.scs.sending import BLOCKED, COLD, CUT, DONE, begin, push, window
-from datasets.scs.service import Intake, Part, Review, Service
 from datasets.scs.store import Store, is_unreadable
 
 logger = logging.getLogger(__name__)

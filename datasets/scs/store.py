@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.scs.config import Bucket, Config
-from datasets.scs.ledger import Condition, Full, Ledger, Row, TooLarge, Unmet, is_damage, name_of
+from datasets.scs.object_index import Condition, Full, Ledger, Row, TooLarge, Unmet, is_damage, name_of
 
 __all__ = ["BadDigest", "Cut", "Full", "Object", "Store", "TooLarge", "Unmet", "etag_of", "http_date"]
 

@@ -19,7 +19,7 @@ from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import Known
 from core.services.scheduling.reports import Report
 from core.settings import Settings
-from datasets.stores import open_store
+from datasets.objectstore import open_store
 from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
 from tests.places import HERE

@@ -13,7 +13,7 @@ from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
-from datasets.stores import open_store
+from datasets.objectstore import open_store
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
 

@@ -11,8 +11,8 @@ import app as root
 from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.settings import Settings
-from datasets.connections import Connection
-from datasets.stores import open_store
+from datasets.objectstore import open_store
+from datasets.objectstore.connections import Connection
 from errors import PlatformError
 from tests.databases import sqlite_database
 from tests.places import HERE

@@ -14,7 +14,7 @@ from core.services.scheduling.leases import Known
 from core.services.simulations.finalization import Collecting
 from core.services.simulations.retries import Inheritance, inherit
 from core.store.database import Database
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver, Submit
 from tests.waiting import until

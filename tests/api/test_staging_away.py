@@ -15,11 +15,11 @@ from core.services.platform import Platform
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
 from core.store import simulations
-from datasets.connections import Connection
-from datasets.staging import NodeCache
-from datasets.stores.filesystem import FilesystemStore
-from datasets.stores.s3 import S3Store
-from datasets.transfer import Patience
+from datasets.download.downloads import Patience
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.connections import Connection
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.objectstore.s3 import S3Store
 from errors import UnknownDataset
 from tests.packed import tar
 from tests.ports import free_ports

@@ -12,7 +12,7 @@ from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
-from datasets.stores import open_store
+from datasets.objectstore import open_store
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import Driver
 from tests.databases import sqlite_database

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datasets.membership import EndpointSlices, Node
+from datasets.scs_client.membership import EndpointSlices, Node
 from tests.cluster.conftest import Account
 from tests.cluster.control_plane import ControlPlane
 from tests.conftest import Clock

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from core.domain.launches import Launch, Phase, Placement, Sighting
-from datasets import playing
 from datasets.catalogue import datasets
+from datasets.versions import scenario_folder
 from errors import ClusterFull, LaunchRefused, NotGranted
 from runtimes.images import names
 from tests.cached import image
@@ -98,7 +98,7 @@ def offered(cluster: Cluster, folder: Path, *, launched: bool = True, sleep_ms: 
     """Offer a hundred thousand tasks of so many milliseconds where pods can ask for them."""
     play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
     play |= {"params": {"sleep_ms": sleep_ms}}
-    packed = playing.pack(datasets()["noop"].folder)
+    packed = scenario_folder.pack(datasets()["noop"].folder)
     host = cluster.host_address
     return Drivers(folder, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=launched)
 

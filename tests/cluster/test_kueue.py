@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from core.domain.launches import Launch, Phase, Placement, Sighting
-from datasets import playing
 from datasets.catalogue import datasets
+from datasets.versions import scenario_folder
 from errors import Unsupported
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
@@ -100,7 +100,7 @@ def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Dr
                 play=told | play,
                 workers=1,
                 model=model,
-                packed=playing.pack(noop.folder),
+                packed=scenario_folder.pack(noop.folder),
                 host=own_cluster.host_address,
                 launched=False,
             )

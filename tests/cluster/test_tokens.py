@@ -13,10 +13,10 @@ from pathlib import Path
 import jwt
 import pytest
 
-from datasets.cache import SimpleCache
-from datasets.membership import Fixed, Node
-from datasets.scs.reviewers import Identity, open_reviewer
-from datasets.scs.reviewers.base import TokenReviewer, Unavailable
+from datasets.scs.authenticators import Identity, open_reviewer
+from datasets.scs.authenticators.base import TokenReviewer, Unavailable
+from datasets.scs_client.client import SimpleCache
+from datasets.scs_client.membership import Fixed, Node
 from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
 from tests.ports import free_ports

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from datasets.cache import SimpleCache
-from datasets.membership import Fixed, Node
+from datasets.scs_client.client import SimpleCache
+from datasets.scs_client.membership import Fixed, Node
 from tests.conftest import Clock
 from tests.ports import free_ports
 from tests.system.house import die_with

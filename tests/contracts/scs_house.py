@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets.scs.__main__ import listen
+from datasets.scs.authenticators import TokenReviewer, open_reviewer
 from datasets.scs.config import Config, parse
-from datasets.scs.reviewers import TokenReviewer, open_reviewer
 from datasets.scs.server import Server
 from datasets.scs.store import Store
 

@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from datasets.manifest import Entry, digest_of
-from datasets.staging import NodeCache
-from datasets.stores.filesystem import FilesystemStore
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.versions.manifest import Entry, digest_of
 from errors import NodeFull
 
 VERSIONS, FILES = 6, 25

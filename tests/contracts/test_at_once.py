@@ -12,7 +12,7 @@ from core.domain.records import Model, Submission
 from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.store.database import Database
-from datasets.stores.filesystem import FilesystemStore
+from datasets.objectstore.filesystem import FilesystemStore
 from tests.api.answers import MODEL
 from tests.places import HERE
 

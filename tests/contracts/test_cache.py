@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from datasets.cache import LONGEST, Illness, SimpleCache
-from datasets.membership import Node
-from datasets.ring import Maglev
+from datasets.scs_client.client import LONGEST, Illness, SimpleCache
+from datasets.scs_client.consistent_hashing import Maglev
+from datasets.scs_client.membership import Node
 from tests.conftest import Clock
 from tests.contracts.caches import TOKEN, Liar, Server, cache_of, server, servers, token
 from tests.ports import free_ports

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from datasets import connections
-from datasets.connections import Connection
-from datasets.stores import open_store, s3
+from datasets.objectstore import connections, open_store, s3
+from datasets.objectstore.connections import Connection
 from errors import Invalid, OriginChanged, OriginFailed
 from tests.stores import S3Server, fresh_bucket
 

@@ -27,9 +27,9 @@ from core.services.platform import Platform, build
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
-from datasets.connections import Connection
-from datasets.stores.filesystem import FilesystemStore
-from datasets.stores.s3 import Reader
+from datasets.objectstore.connections import Connection
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.objectstore.s3 import Reader
 from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
 from tests.conftest import Clock
 from tests.databases import sqlite_database

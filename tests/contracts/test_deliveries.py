@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from datasets import playing
 from datasets.catalogue import datasets
+from datasets.versions import scenario_folder
 from runtimes.harness.surface import Credentials, Over
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from workers.deliveries import Damaged, Deliveries
@@ -39,7 +39,7 @@ class Near:
 
 @pytest.fixture
 def drivers(tmp_path: Path) -> Iterator[Drivers]:
-    packed = playing.pack(datasets()["car_street"].folder)
+    packed = scenario_folder.pack(datasets()["car_street"].folder)
     one = Drivers(tmp_path, total=10, play={}, model=MODEL, packed=packed, cache_ttl=0.0)
     yield one
     one.close()

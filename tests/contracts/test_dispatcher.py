@@ -19,7 +19,7 @@ from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build
 from core.services.scheduling.dispatch import HOPELESS, Dispatch
 from core.services.scheduling.reports import Report
-from datasets.stores.filesystem import FilesystemStore
+from datasets.objectstore.filesystem import FilesystemStore
 from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
 from tests.conftest import Clock

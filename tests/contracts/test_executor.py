@@ -14,8 +14,8 @@ import pytest
 from core.domain.ids import digest_of
 from core.domain.launches import Launch, Phase
 from datasets.catalogue import datasets
-from datasets.staging import NodeCache
-from datasets.stores.filesystem import FilesystemStore
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.filesystem import FilesystemStore
 from errors import PlatformError, Unsafe
 from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture is found by its name in here

@@ -8,7 +8,7 @@ from pathlib import Path
 from core.domain.states import State
 from core.services.simulations.finalization import Collecting
 from core.services.simulations.results import Results
-from datasets.stores.filesystem import FilesystemStore
+from datasets.objectstore.filesystem import FilesystemStore
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
 from workers.jobs import Jobs

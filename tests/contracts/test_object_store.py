@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from datasets.staging import NodeCache
-from datasets.stores import ObjectStore, open_store
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore import ObjectStore, open_store
 from errors import Corrupt, NotFound
 from tests.stores import S3Server, fresh_bucket
 

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from datasets.connections import Connection
-from datasets.manifest import Entry, digest_of
-from datasets.staging import NodeCache, Progress
-from datasets.stores.filesystem import FilesystemStore
-from datasets.stores.s3 import S3Store, client
-from datasets.transfer import Patience
+from datasets.download.downloads import Patience
+from datasets.nodecache.node_cache import NodeCache, Progress
+from datasets.objectstore.connections import Connection
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.objectstore.s3 import S3Store, client
+from datasets.versions.manifest import Entry, digest_of
 from errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from tests.faults import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
 from tests.stores import S3Server, fresh_bucket

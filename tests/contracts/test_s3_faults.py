@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from datasets.connections import Connection
-from datasets.stores import open_store, s3
-from datasets.stores.s3 import S3Limits, S3Store
+from datasets.objectstore import open_store, s3
+from datasets.objectstore.connections import Connection
+from datasets.objectstore.s3 import S3Limits, S3Store
 from errors import NotFound, StoreUnavailable
 from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.stores import S3Server, fresh_bucket

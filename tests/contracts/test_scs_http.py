@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from datasets.scs.authenticators import Identity, Unavailable
 from datasets.scs.config import Limits
-from datasets.scs.ledger import name_of
-from datasets.scs.reviewers import Identity, Unavailable
+from datasets.scs.object_index import name_of
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
 from tests.waiting import TIMEOUT, until
 

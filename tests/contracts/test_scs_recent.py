@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from datasets.scs.pages import Pages
-from datasets.scs.recent import SMALL, Recent
+from datasets.scs.inotify import Watch
+from datasets.scs.open_files import SMALL, Recent
+from datasets.scs.page_cache import Pages
 from datasets.scs.store import Store
-from datasets.scs.watch import Watch
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
 from tests.waiting import until
 

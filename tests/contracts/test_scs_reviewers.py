@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from datasets.scs.reviewers import Identity, TokenReviewer, Unavailable, open_reviewer
-from datasets.scs.reviewers.jwt import KEEP, PAUSE, SOON, JwtReviewer, published
-from datasets.scs.reviewers.kubernetes import verdict
-from datasets.scs.verdicts import NO, YES, Verdicts
+from datasets.scs.authenticators import Identity, TokenReviewer, Unavailable, open_reviewer
+from datasets.scs.authenticators.jwt import KEEP, PAUSE, SOON, JwtReviewer, published
+from datasets.scs.authenticators.kubernetes import verdict
+from datasets.scs.token_cache import NO, YES, Verdicts
 
 AUDIENCE, ISSUER = "scs", "https://issuer.example"
 OURS = "the-caches-own-token"

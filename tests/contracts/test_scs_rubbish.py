@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.scs import answers
+from datasets.scs import http_answers
 from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
 
 HEAD = f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Range: bytes=0-3\r\n\r\n".encode()
@@ -49,7 +49,7 @@ def test_rubbish_harms_nobody(cache: Cache, raw: bytes) -> None:
 
 @given(text=st.binary(max_size=40) | st.from_regex(rb"bytes=[0-9]{0,25}-[0-9]{0,25}"), size=st.integers(0, 1 << 50))
 def test_no_range_leads_outside(text: bytes, size: int) -> None:
-    found = answers.span(text, size)
+    found = http_answers.span(text, size)
     if isinstance(found, tuple):
         assert 0 <= found[0] < found[1] <= size
     else:
@@ -58,6 +58,6 @@ def test_no_range_leads_outside(text: bytes, size: int) -> None:
 
 @given(given=st.binary(max_size=60), etag=st.none() | st.just(b'"x"'), reading=st.booleans())
 def test_conditions_are_decided_whatever_they_say(given: bytes, etag: bytes | None, reading: bool) -> None:
-    for name in answers.CONDITIONS:
-        assert answers.unmet({name: given}, etag, 1_800_000_000, reading=reading) in (None, 304, 412)
-    assert answers.whole_for(given, b'"x"', 1_800_000_000) in (True, False)
+    for name in http_answers.CONDITIONS:
+        assert http_answers.unmet({name: given}, etag, 1_800_000_000, reading=reading) in (None, 304, 412)
+    assert http_answers.whole_for(given, b'"x"', 1_800_000_000) in (True, False)

@@ -17,7 +17,7 @@ import pytest
 
 from datasets import eviction
 from datasets.scs.config import POLICIES, Config
-from datasets.scs.ledger import NR_IDLE, debtor, name_of
+from datasets.scs.object_index import NR_IDLE, debtor, name_of
 from datasets.scs.store import BadDigest, Cut, Full, Store, TooLarge, Unmet
 from tests.contracts.scs_house import told
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from datasets.locks import locked
-from datasets.shelf import Marker, Shelf, this_boot
-from datasets.transfer import Progress
+from datasets.download.downloads import Progress
+from datasets.nodecache.disk_cache import Marker, Shelf, this_boot
+from datasets.nodecache.locks import locked
 from errors import NodeFull
 
 GIB = 1 << 30

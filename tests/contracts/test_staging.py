@@ -15,12 +15,12 @@ from typing import BinaryIO
 
 import pytest
 
-from datasets.cache import SimpleCache
-from datasets.manifest import Entry, digest_of, encode
-from datasets.packing import File, pack
-from datasets.staging import NodeCache, Progress
-from datasets.stores import ObjectStore, open_store
-from datasets.stores.filesystem import FilesystemStore
+from datasets.nodecache.node_cache import NodeCache, Progress
+from datasets.objectstore import ObjectStore, open_store
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.scs_client.client import SimpleCache
+from datasets.versions.manifest import Entry, digest_of, encode
+from datasets.versions.packs import File, pack
 from errors import BadName, Corrupt, NodeFull, OriginFailed
 from tests.contracts import stager
 from tests.contracts.caches import Server, cache_of, server, servers, token
@@ -542,9 +542,9 @@ def test_a_cache_is_not_asked_for_many_small_files_that_lie_in_one_pack(local: F
 PROGRAM = """
 import sys
 from pathlib import Path
-from datasets import manifest
-from datasets.staging import NodeCache
-from datasets.stores.filesystem import FilesystemStore
+from datasets.versions import manifest
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore.filesystem import FilesystemStore
 entries = [manifest.decode(line) for line in Path(sys.argv[2], "manifest").read_bytes().splitlines()]
 print("begins", flush=True)
 cache = NodeCache(Path(sys.argv[2], "cache"), FilesystemStore(sys.argv[1]))

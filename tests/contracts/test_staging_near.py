@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from datasets.cache import SimpleCache
-from datasets.manifest import Entry, digest_of
-from datasets.staging import NodeCache
-from datasets.stores import ObjectStore, open_store
+from datasets.nodecache.node_cache import NodeCache
+from datasets.objectstore import ObjectStore, open_store
+from datasets.scs_client.client import SimpleCache
+from datasets.versions.manifest import Entry, digest_of
 from errors import PlatformError
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.contracts.test_staging import packed, some_files

@@ -10,7 +10,7 @@ import pytest
 from core.domain.uploads import Upload
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.store.database import Database
-from datasets.stores import ObjectStore, open_store
+from datasets.objectstore import ObjectStore, open_store
 from errors import Conflict, Gone, InUse, NotFound, OffsetMismatch, UnknownUpload, UploadUnfinished
 from tests.conftest import Clock
 

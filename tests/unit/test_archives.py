@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.archives import Blob, files_of
+from datasets.versions.archives import Blob, files_of
 from errors import BadArchive, BadName
 
 FILES = {"a.txt": b"alpha", "deep/b.bin": bytes(range(256)) * 500, "empty": b"", "n" * 200 + "/" + "m" * 200: b"long"}

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from datasets.replay import HOLD, SCALE, still, svg
+from api.rendering.replay import HOLD, SCALE, still, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

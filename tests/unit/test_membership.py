@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from datasets.membership import EndpointSlices, Fixed, Node, open_membership, parse, ready
+from datasets.scs_client.membership import EndpointSlices, Fixed, Node, open_membership, parse, ready
 
 
 @pytest.mark.parametrize(

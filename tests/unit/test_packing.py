@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets import ledger, names
-from datasets.manifest import Entry, digest_of
-from datasets.packing import File, pack
-from datasets.sorting import Sorter
-from datasets.stores.filesystem import FilesystemStore
+from datasets.objectstore.filesystem import FilesystemStore
+from datasets.versions import file_names, manifest_object
+from datasets.versions.external_sort import Sorter
+from datasets.versions.manifest import Entry, digest_of
+from datasets.versions.packs import File, pack
 from errors import BadName
 
 
@@ -80,12 +80,12 @@ def test_more_records_than_are_held_come_out_sorted(tmp_path: Path) -> None:
 )
 def test_a_name_that_cannot_be_kept_is_refused(name: str | bytes) -> None:
     with pytest.raises(BadName):
-        names.checked(name)
+        file_names.checked(name)
 
 
 def test_names_are_brought_into_one_form() -> None:
-    assert names.checked("./cafe\u0301/x") == "caf\u00e9/x"
-    assert names.checked("a" * 255) == "a" * 255
+    assert file_names.checked("./cafe\u0301/x") == "caf\u00e9/x"
+    assert file_names.checked("a" * 255) == "a" * 255
 
 
 @given(st.lists(st.text("aAbB/-\u00e9\u00df", min_size=1, max_size=6), min_size=2, max_size=8))
@@ -93,14 +93,14 @@ def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> 
     paths = []
     for one in given:
         try:
-            paths.append(names.checked(one))
+            paths.append(file_names.checked(one))
         except BadName:
             continue
     folded = [path.casefold() for path in paths]
     clash = len(set(folded)) < len(folded) or any(b.startswith(a + "/") for a in folded for b in folded)
-    neighbours = names.Neighbours()
+    neighbours = file_names.Neighbours()
     try:
-        for key, path in sorted((names.folded(path), path) for path in paths):
+        for key, path in sorted((file_names.folded(path), path) for path in paths):
             neighbours.add(key, path)
         refused = False
     except BadName:
@@ -111,12 +111,15 @@ def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> 
 def test_a_manifest_is_read_from_any_path_on(tmp_path: Path) -> None:
     store = FilesystemStore(tmp_path)
     entries = [Entry(f"d{at // 100:03}/f{at:05}", at, "sha256:" + "0" * 64, "store:p") for at in range(3500)]
-    written = ledger.write(store, "manifests/v/1", entries)
+    written = manifest_object.write(store, "manifests/v/1", entries)
     assert (written.files, written.bytes, written.digest) == (3500, sum(range(3500)), digest_of(entries))
     for at in (0, 1, 998, 999, 1000, 1001, 2500, 3498, 3499):
-        assert list(ledger.read(store, "manifests/v/1", entries[at].path)) == entries[at + 1 :]
-        assert ledger.find(store, "manifests/v/1", entries[at].path) == entries[at]
-    assert list(ledger.read(store, "manifests/v/1")) == entries
-    assert list(ledger.read(store, "manifests/v/1", "d0")) == entries
-    assert ledger.find(store, "manifests/v/1", "d000/g") is None
-    assert ledger.find(store, "manifests/v/1", "zzz") is None and ledger.find(store, "manifests/v/1", "") is None
+        assert list(manifest_object.read(store, "manifests/v/1", entries[at].path)) == entries[at + 1 :]
+        assert manifest_object.find(store, "manifests/v/1", entries[at].path) == entries[at]
+    assert list(manifest_object.read(store, "manifests/v/1")) == entries
+    assert list(manifest_object.read(store, "manifests/v/1", "d0")) == entries
+    assert manifest_object.find(store, "manifests/v/1", "d000/g") is None
+    assert (
+        manifest_object.find(store, "manifests/v/1", "zzz") is None
+        and manifest_object.find(store, "manifests/v/1", "") is None
+    )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.ring import HashRing, Maglev, Ring
+from datasets.scs_client.consistent_hashing import HashRing, Maglev, Ring
 
 NAMES = st.sets(st.text("abcdefgh0123456789-.", min_size=1, max_size=12), min_size=1, max_size=40)
 KEYS = [f"/v1/objects/private/sha256/{number:064x}" for number in range(5000)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from datasets.catalogue import datasets
-from datasets.manifest import lines as cut
-from datasets.scenarios import FIELDS, LINE, checked, describe, written
+from datasets.versions.manifest import lines as cut
+from datasets.versions.scenarios import FIELDS, LINE, checked, describe, written
 from errors import BadScenario
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from datasets.scs.authenticators import open_reviewer
 from datasets.scs.config import load, parse, quantity
-from datasets.scs.reviewers import open_reviewer
 
 PUBLISHED = {"Bucket": [{"Name": "b", "Public": False, "BucketQuota": "100Gi", "AllowNamespaces": ["ns1", "ns2"]}]}
 

@@ -2,7 +2,7 @@
 
 import calendar
 
-from datasets.signing import Signer, quoted
+from datasets.objectstore.sigv4 import Signer, quoted
 
 #: "GET Object" in "Authenticating Requests: Using the Authorization Header", Amazon S3 API Reference.
 KEY, SECRET = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

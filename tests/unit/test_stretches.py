@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.manifest import Entry
-from datasets.stretches import GAP, LONGEST, MOST, SMALL, batches, stretches
-from datasets.transfer import Patience, pause
+from datasets.download.downloads import Patience, pause
+from datasets.download.range_coalescing import GAP, LONGEST, MOST, SMALL, batches, stretches
+from datasets.versions.manifest import Entry
 
 
 def entry(source: str, offset: int, size: int, etag: str | None = None) -> Entry:

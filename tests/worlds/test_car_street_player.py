@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from api.rendering.replay import svg
 from datasets.catalogue import datasets
-from datasets.replay import svg
 from runtimes import catalogue
 from runtimes.harness import channel
 from runtimes.harness.simulators.base import Scenario

@@ -9,8 +9,8 @@ from typing import Any
 from core.domain.ids import digest_of
 from core.store import simulations
 from core.store.database import Database
-from datasets import playing
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
+from datasets.versions import scenario_folder
 
 PREFIX = "plays/"
 
@@ -32,7 +32,7 @@ class Parcels:
         """Return the key, digest and size (bytes) of a folder's parcel; the same name is for the same content."""
         month = self._month()
         if (month, name) not in self._made:
-            data = playing.pack(folder)
+            data = scenario_folder.pack(folder)
             digest = digest_of(data)
             key = f"{PREFIX}{month}/{digest.removeprefix('sha256:')}"
             self._objects.put(key, (data,))

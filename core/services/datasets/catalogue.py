@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import Dataset, datasets
-from datasets.scenarios import extended
+from datasets.versions.scenarios import extended
 from errors import UnknownDataset
 from runtimes import catalogue, environments
 

@@ -29,16 +29,16 @@ from core.services.datasets.manifest_index import Wanted
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
-from datasets import ledger, names, scenarios, sorting
-from datasets.archives import Blob, files_of
-from datasets.manifest import Entry, decode, encode, lines
-from datasets.packing import File, pack
-from datasets.sorting import Sorter
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
+from datasets.versions import external_sort, file_names, manifest_object, scenarios
+from datasets.versions.archives import Blob, files_of
+from datasets.versions.external_sort import Sorter
+from datasets.versions.manifest import Entry, decode, encode, lines
+from datasets.versions.packs import File, pack
 from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
 if TYPE_CHECKING:
-    from datasets.stores.s3 import Listed, Reader
+    from datasets.objectstore.s3 import Listed, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Registering:
         versions: Datasets,
         scratch: Path,
         *,
-        sort_memory: int = sorting.HELD,
+        sort_memory: int = external_sort.HELD,
     ) -> None:
         self._database = database
         self._objects = objects
@@ -166,8 +166,8 @@ class _Attempt:
         with self._sorted(self._entries(row, source)) as entries:
             manifest = f"manifests/{self._id}/{secrets.token_hex(8)}"
             self._refer(manifest)
-            self._refer(ledger.index_of(manifest))
-            written = ledger.write(self._objects, manifest, entries)
+            self._refer(manifest_object.index_of(manifest))
+            written = manifest_object.write(self._objects, manifest, entries)
         if written.files == 0:
             raise Invalid("There is not one file in it.")
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
@@ -243,7 +243,7 @@ class _Attempt:
         reader = self._job._sources.reader(connection)
         with self._database.read() as c:
             before = store.before(c, row)
-        known = ledger.read(self._objects, before.manifest) if before is not None else iter(())
+        known = manifest_object.read(self._objects, before.manifest) if before is not None else iter(())
         last = next(known, None)
 
         def read(path: str, key: str, size: int, etag: str | None) -> Entry:
@@ -254,7 +254,7 @@ class _Attempt:
         with ThreadPoolExecutor(READERS, "hash") as readers:
             waiting: list[Entry | Future[Entry]] = []
             for path, found in _within(reader, bucket, prefix):
-                path = names.checked(path)
+                path = file_names.checked(path)
                 while last is not None and last.path.encode() < path.encode():
                     last = next(known, None)
                 if _unchanged(last, path, found):
@@ -317,7 +317,7 @@ class _Attempt:
     def _borrow(self, other: Any, wanted: "Wanted") -> None:
         """Take over what another version has; its objects are ours too before anything is said of them."""
         found: list[Entry] = []
-        for entry in chain(ledger.read(self._objects, other.manifest), [None]):
+        for entry in chain(manifest_object.read(self._objects, other.manifest), [None]):
             if entry is not None and wanted.misses(entry.digest):
                 found.append(entry)
             if found and (entry is None or len(found) >= 10_000):
@@ -358,23 +358,23 @@ class _Attempt:
         with Sorter(scratch, held=memory) as by_path, Sorter(scratch, held=memory) as by_folded:
             for entry in entries:
                 by_path.add(entry.path.encode(), encode(entry).rstrip(b"\n"))
-                by_folded.add(names.folded(entry.path), entry.path.encode())
-            neighbours = names.Neighbours()
+                by_folded.add(file_names.folded(entry.path), entry.path.encode())
+            neighbours = file_names.Neighbours()
             for key, path in by_folded:
                 neighbours.add(key, path.decode())
             yield (decode(line) for _, line in by_path)
 
     def _described(self, manifest: str) -> str | None:
         """Read and check what makes files a dataset to be played, where there is one."""
-        entry = ledger.find(self._objects, manifest, scenarios.DESCRIPTION)
+        entry = manifest_object.find(self._objects, manifest, scenarios.DESCRIPTION)
         if entry is None:
             return None
         if entry.size > scenarios.LONGEST:
             raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
         said = scenarios.describe(b"".join(self._job._sources.read(entry)))
-        listed = ledger.find(self._objects, manifest, said.scenarios)
+        listed = manifest_object.find(self._objects, manifest, said.scenarios)
         if listed is None:
-            raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {names.shown(said.scenarios)}.")
+            raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.shown(said.scenarios)}.")
         given = scenarios.written(lines(self._job._sources.read(listed), scenarios.LINE))
         tasks = sum(1 for _ in scenarios.checked(given, said.extends))
         if tasks == 0:

@@ -8,7 +8,7 @@ from core.services.datasets.file_sources import Sources
 from core.services.uploads.uploads import Uploads
 from core.store import uploads as store
 from core.store.database import Connection
-from datasets import names
+from datasets.versions import file_names
 from errors import Invalid, UnknownUpload
 
 _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)
@@ -33,7 +33,7 @@ def normal(source: Mapping[str, Any], uploads: Uploads, sources: Sources) -> dic
     if kind == "uploads":
         for one in given:
             _finished(uploads, one["upload"])
-        return {"uploads": [{"path": names.checked(one["path"]), "upload": one["upload"]} for one in given]}
+        return {"uploads": [{"path": file_names.checked(one["path"]), "upload": one["upload"]} for one in given]}
     if kind == "manifest":
         return _normal_manifest(given, uploads)
     bucket, prefix = split(given)
@@ -86,11 +86,11 @@ def checked_line(line: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
     if not isinstance(path, str) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise Invalid(f"A manifest's line has a path and a digest (sha256:<hex>); this has not: {str(line)[:200]}.")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**53:
-        raise Invalid(f"The size of {names.shown(path)} is a whole number of bytes.")
+        raise Invalid(f"The size of {file_names.shown(path)} is a whole number of bytes.")
     if line.keys() - {"path", "digest", "size", "source", "connection"}:
-        raise Invalid(f"The manifest's line of {names.shown(path)} has members that are not known.")
+        raise Invalid(f"The manifest's line of {file_names.shown(path)} has members that are not known.")
     if not isinstance(line.get("connection"), str | None):
-        raise Invalid(f"The connection of {names.shown(path)} is a name.")
+        raise Invalid(f"The connection of {file_names.shown(path)} is a name.")
     if source is not None:
         split(source) if isinstance(source, str) else split("")
-    return names.checked(path), digest, size, source
+    return file_names.checked(path), digest, size, source

@@ -1,4 +1,4 @@
-"""Registered datasets: asked for, looked at, compared, tagged, deleted. How one is made is registering.py."""
+"""Registered datasets: asked for, looked at, compared, tagged, deleted. `dataset_registration` makes them."""
 
 import difflib
 import json
@@ -19,11 +19,11 @@ from core.services.uploads.checksum_stream import verified
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
-from datasets import ledger, names
 from datasets.catalogue import Dataset, datasets
-from datasets.manifest import Entry, lines
-from datasets.scenarios import extended, written
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
+from datasets.versions import file_names, manifest_object
+from datasets.versions.manifest import Entry, lines
+from datasets.versions.scenarios import extended, written
 from errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 
 PROJECT = "default"
@@ -169,7 +169,7 @@ class Datasets:
         return rows[:limit], after + limit if len(rows) > limit else None
 
     def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
-        entry = ledger.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
+        entry = manifest_object.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
         assert entry is not None, "a version is ready only if its scenarios are there"
         for number, line in enumerate(written(lines(self._sources.read(entry)))):
             if number >= after + limit:
@@ -180,20 +180,20 @@ class Datasets:
     def entry(self, ref: str, path: str) -> Entry:
         """Return one file of a version."""
         row = self._ready(ref)
-        found = ledger.find(self._objects, row.manifest, names.normal(path))
+        found = manifest_object.find(self._objects, row.manifest, file_names.normal(path))
         if found is None:
-            raise UnknownFile(f"There is no file {names.shown(path)} in {row.name}@{row.version}.")
+            raise UnknownFile(f"There is no file {file_names.shown(path)} in {row.name}@{row.version}.")
         return found
 
     def entries(self, ref: str) -> Iterator[Entry]:
         """Yield the files of a version."""
-        return ledger.read(self._objects, self._ready(ref).manifest)
+        return manifest_object.read(self._objects, self._ready(ref).manifest)
 
     def files(self, ref: str, *, after: str | None = None, limit: int = 100) -> tuple[list[dict[str, Any]], str | None]:
         """Return a page of a version's files, by path."""
         row = self._ready(ref)
         found: list[dict[str, Any]] = []
-        for entry in ledger.read(self._objects, row.manifest, after and names.normal(after)):
+        for entry in manifest_object.read(self._objects, row.manifest, after and file_names.normal(after)):
             found.append(
                 {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.place(entry)}
             )
@@ -218,7 +218,7 @@ class Datasets:
         """Yield what was added, removed and changed between two versions of a name, by path, in constant memory."""
         before, now = self._ready(f"{name}@{old}"), self._ready(f"{name}@{new}")
         return descriptions.differences(
-            ledger.read(self._objects, before.manifest), ledger.read(self._objects, now.manifest)
+            manifest_object.read(self._objects, before.manifest), manifest_object.read(self._objects, now.manifest)
         )
 
     # -- look up

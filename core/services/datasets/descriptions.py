@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datasets.catalogue import Dataset, datasets
-from datasets.manifest import Entry
+from datasets.versions.manifest import Entry
 
 
 def full(dataset: Dataset) -> dict[str, Any]:

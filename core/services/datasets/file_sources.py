@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from datasets.connections import Connection, check, find
-from datasets.manifest import Entry
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
+from datasets.objectstore.connections import Connection, check, find
+from datasets.versions.manifest import Entry
 from errors import Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from datasets.stores.s3 import Reader
+    from datasets.objectstore.s3 import Reader
 
 
 @runtime_checkable
@@ -62,7 +62,7 @@ class Sources:
 
     def reader(self, connection: Connection) -> "Reader":
         """Return what reads through a connection; it keeps its lines open."""
-        from datasets.stores.s3 import Reader  # its client is large, and most have no bucket to read
+        from datasets.objectstore.s3 import Reader  # its client is large, and most have no bucket to read
 
         if (found := self._readers.get(connection.name)) is None:
             found = self._readers[connection.name] = Reader(connection)

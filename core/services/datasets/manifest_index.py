@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from datasets.manifest import Entry
+from datasets.versions.manifest import Entry
 from errors import Invalid
 
 

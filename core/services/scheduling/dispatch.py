@@ -19,7 +19,7 @@ from core.services.uploads.models import key_of
 from core.store import executors, launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
-from datasets import playing
+from datasets.versions import scenario_folder
 from errors import Conflict
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ class Dispatch:
             format=provenance["model"]["format"],
             dataset=shipped["name"],
             version=shipped["version"],
-            play=playing.named(dataset),
+            play=scenario_folder.named(dataset),
             model_digest=provenance["model"]["digest"],
             model_key=key_of(provenance["model"]["digest"]),
             model_size=packed.get("model_size", 0),

@@ -20,7 +20,7 @@ from core.services.uploads.models import key_of
 from core.store import launches, ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Driver, Place, Segment
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
 
 #: For how long a process believes what it knows of a launch.

@@ -19,9 +19,9 @@ from core.services.uploads.models import key_of
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Connection, Database
-from datasets import playing
-from datasets.staging import NodeCache, Progress, silent
-from datasets.stores.base import ObjectStore
+from datasets.nodecache.node_cache import NodeCache, Progress, silent
+from datasets.objectstore.base import ObjectStore
+from datasets.versions import scenario_folder
 from errors import Conflict, OriginFailed, PlatformError, StoreUnavailable
 from runtimes import catalogue, environments
 
@@ -66,20 +66,20 @@ class Staging:
         if executor in self._apart:
             return False
         dataset = provenance["dataset"]
-        if (name := playing.named(dataset)) and not playing.ready(self._plays, name):
+        if (name := scenario_folder.named(dataset)) and not scenario_folder.ready(self._plays, name):
             return False
         return all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance))
 
     def folder(self, dataset: Mapping[str, Any], holder: str, say: Callable[[Progress], None] = silent) -> Path:
         """Return the folder that a player sees of what a provenance names; its files are here first, all of them."""
         shipped = built_in(dataset)
-        if not (name := playing.named(dataset)):
+        if not (name := scenario_folder.named(dataset)):
             return shipped.folder
         digest = dataset["digest"]
-        if not playing.ready(self._plays, name):
+        if not scenario_folder.ready(self._plays, name):
             tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, say=say)
-            playing.lay_out(self._plays, name, shipped, tree / dataset["said"]["scenarios"])
-        return playing.place(self._plays, name)
+            scenario_folder.lay_out(self._plays, name, shipped, tree / dataset["said"]["scenarios"])
+        return scenario_folder.place(self._plays, name)
 
     def prefetch(self, id: str) -> None:
         """Bring a version of a dataset to this node, before anybody plays it."""
@@ -129,7 +129,7 @@ class Staging:
             self._comb_at = time.monotonic() + COMBING
             self._datasets.comb()
             self._parcels.comb()
-        playing.sweep(self._plays, lambda: map(playing.named, self._datasets.in_use()))
+        scenario_folder.sweep(self._plays, lambda: map(scenario_folder.named, self._datasets.in_use()))
         self._cache.sweep(self._alive)
         self._cache.scrub()
 
@@ -175,7 +175,7 @@ class Staging:
 
     def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
         """Make one object of what a player sees, and note it and the model's size for the couriers to ask for."""
-        play = self._parcels.of(playing.named(dataset) or dataset["digest"], folder)
+        play = self._parcels.of(scenario_folder.named(dataset) or dataset["digest"], folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
         self._database.write(lambda c: simulations.pack(c, id, packed))
 

@@ -19,7 +19,7 @@ from core.services.scheduling.progress import too_many
 from core.services.simulations.results import Results
 from core.store import ranges, results, simulations
 from core.store.database import Connection, Database
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import Conflict
 
 logger = logging.getLogger(__name__)

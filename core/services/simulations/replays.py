@@ -15,7 +15,7 @@ from core.services.simulations.results import Results
 from core.store import datasets, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
 
 #: The artifact that players leave: float32 actions, zlib-compressed.

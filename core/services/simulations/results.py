@@ -17,7 +17,7 @@ from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
 from core.store.ranges import Segment
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFinished, NotFound, UnknownArtifact
 
 #: Seconds in which the download of a linked artifact must begin.

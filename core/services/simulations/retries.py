@@ -9,7 +9,7 @@ import msgspec
 from core.store import ranges, results, simulations
 from core.store.database import Connection, Database
 from core.store.ranges import Segment
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import Conflict
 
 

@@ -23,7 +23,7 @@ from core.services.uploads.models import PROJECT, Models
 from core.store import executors, ranges
 from core.store import simulations as store
 from core.store.database import Connection, Database
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
 from runtimes.harness.tasks import count
 

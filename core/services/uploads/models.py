@@ -15,7 +15,7 @@ from core.domain.records import Model
 from core.services.uploads.checksum_stream import verified
 from core.store import models as store
 from core.store.database import Database
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import DigestMismatch, InUse, Invalid, UnknownFormat, UnknownModel
 from runtimes import catalogue
 

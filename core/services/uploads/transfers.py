@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
 
 FOLDER = "incoming"

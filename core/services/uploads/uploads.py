@@ -21,7 +21,7 @@ from core.domain.ids import new_id
 from core.domain.uploads import PART, Checksum, Intake, Upload
 from core.store import uploads as store
 from core.store.database import Connection, Database
-from datasets.stores.base import ObjectStore
+from datasets.objectstore.base import ObjectStore
 from errors import (
     ChecksumMismatch,
     FinalUpload,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from datasets.wire import Token
+from datasets.scs_client.http_pool import Token
 
 #: Where Kubernetes puts what a pod needs to speak to its API server.
 POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")

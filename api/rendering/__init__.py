@@ -1,0 +1,1 @@
+"""Replays as pictures: SVG that animates itself."""

@@ -1,0 +1,1 @@
+"""Client of the cache service: membership, consistent hashing, pooled connections."""

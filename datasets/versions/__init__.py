@@ -1,0 +1,1 @@
+"""Dataset versions: manifests, packs, archives people upload, scenarios of their own."""
