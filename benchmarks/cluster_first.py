@@ -29,10 +29,10 @@ PRINT = "import time; print(time.clock_gettime(time.CLOCK_BOOTTIME))"
 #: What tells a pod's processes apart, looked for in their command lines.
 PROCESSES = {
     "courier's program begins": r"workers\.courier",
-    "player's post begins": r"harness\.post\x00player",
-    "host's post begins": r"harness\.post\x00host",
-    "player is born": r"harness\.player import",
-    "host is born": r"harness\.host import",
+    "player's post begins": r"harness\.runner\.container_init\x00player",
+    "host's post begins": r"harness\.runner\.container_init\x00host",
+    "player is born": r"harness\.evaluator\.evaluator import",
+    "host is born": r"harness\.model_server\.model_server import",
 }
 #: What containers are given: as much of two cores as a pair is meant to have. One that asks for little is starved
 #: by whatever else is busy on the machine, and says nothing about pods.

@@ -25,7 +25,8 @@ REPEAT = 2
 RUNS = 3
 WORKERS = (1, 2)
 LOOP = (
-    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; from harness.simulators.sumo.bare import main; main()"
+    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
+    "from harness.simulators.sumo.standalone import main; main()"
 )
 
 

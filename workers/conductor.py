@@ -3,10 +3,10 @@
 ``python -m workers.conductor --launch FILE --posts FOLDER``
 
 It reads the document that workers/courier.py does, and its ``format``. It listens on ``gang.sock`` in FOLDER for the
-leader (runtimes/harness/gang.py), in the container beside it, and leases nothing before all replicas are there: no
-lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges a program
-but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its task is
-played again by the next gang until it has cost three.
+leader (`runtimes.harness.gang.replica`), in the container beside it, and leases nothing before all replicas are there:
+no lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges a
+program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its
+task is played again by the next gang until it has cost three.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runtimes.harness.courier import BROKEN, DONE, LAST_WORD, STOPPED, TASK_PATIENCE, UNREACHABLE
-from runtimes.harness.gang import LATE, RESULT
-from runtimes.harness.lines import Lines, Played
-from runtimes.harness.peers import Line, Lost
-from runtimes.harness.surface import Answer, Credentials, Lease, Over, Surface, Unreachable, Unreadable
-from runtimes.harness.tasks import Plan
+from runtimes.harness.evaluator.result_batch import Lines, Played
+from runtimes.harness.evaluator.tasks import Plan
+from runtimes.harness.gang.gang_transport import Line, Lost
+from runtimes.harness.gang.replica import LATE, RESULT
+from runtimes.harness.runner.runner import BROKEN, DONE, LAST_WORD, STOPPED, TASK_PATIENCE, UNREACHABLE
+from runtimes.harness.runner.runner_api_client import Answer, Credentials, Lease, Over, Surface, Unreachable, Unreadable
 from workers.courier import CACHE_TOKEN, FILES, POSTS, near, say
 from workers.deliveries import Deliveries
 

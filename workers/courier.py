@@ -5,8 +5,8 @@ It reads one JSON document (``--launch FILE``):
 - ``id``, ``url``: the launch, and where the drivers' surface answers. ``token_file``: where its token lies; a token of
   the pod for the cache service may lie beside it as ``scs``.
 - ``workers``: pairs of player and host of this courier; a launch may have several couriers.
-- ``kit``: what ``runtimes.harness.processes.Kit`` is made of. What is left out the drivers' surface knows (format,
-  isolation) or is fetched (the dataset's folder); without ``sandbox``, the best level that there is.
+- ``kit``: what ``runtimes.harness.runner.processes.Kit`` is made of. What is left out the drivers' surface
+  knows (format, isolation) or is fetched (the dataset's folder); without ``sandbox``, the best level that there is.
 - ``model``: the model's file; fetched where it is null or left out.
 - ``files``: the folder for what is fetched; in a pod the shared one, else a temporary one where it is left out.
 - ``posts``: ``{"player": uid, "host": uid}``, the users of the containers that start processes (with ``--posts``, the
@@ -15,7 +15,7 @@ It reads one JSON document (``--launch FILE``):
   cannot say yet (format, isolation, world), and then it is waited for, for ever.
 - ``name``: tells this courier from others of its launch; this machine's name where it is left out.
 
-Exit codes are those of ``runtimes.harness.courier``; the last words go to ``/dev/termination-log`` too.
+Exit codes are those of ``runtimes.harness.runner.runner``; the last words go to ``/dev/termination-log`` too.
 """
 
 import argparse
@@ -36,19 +36,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtimes.harness.courier import (
-    BROKEN,
-    DONE,
-    HOPELESS,
-    PR_SET_DUMPABLE,
-    STOPPED,
-    UNREACHABLE,
-    Courier,
-    Told,
-)
-from runtimes.harness.posts import Posts
-from runtimes.harness.processes import Here, Kit, Spawner
-from runtimes.harness.surface import Credentials, Over, Surface, Unreachable, Unreadable
+from runtimes.harness.runner.processes import Here, Kit, Spawner
+from runtimes.harness.runner.remote_spawner import Posts
+from runtimes.harness.runner.runner import BROKEN, DONE, HOPELESS, PR_SET_DUMPABLE, STOPPED, UNREACHABLE, Courier, Told
+from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface, Unreachable, Unreadable
 from workers.deliveries import PLAY, Deliveries
 
 if TYPE_CHECKING:

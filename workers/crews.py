@@ -17,8 +17,8 @@ from typing import Any
 
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments, harness
-from runtimes.harness.births import BOOT, ENVIRON, FLAGS, ending
-from runtimes.harness.processes import Kit
+from runtimes.harness.runner.process_spec import BOOT, ENTRIES, ENVIRON, FLAGS, ending
+from runtimes.harness.runner.processes import Kit
 
 HARNESS = Path(harness.__file__).parent
 
@@ -78,7 +78,15 @@ class Crew:
         paths = f"{HARNESS.parent}:{sysconfig.get_path('purelib')}"
         with open(log, "wb") as output:
             self._popen = subprocess.Popen(
-                [kit.python, *FLAGS, "-c", BOOT.format(module="courier"), str(os.getpid()), paths, json.dumps(told)],
+                [
+                    kit.python,
+                    *FLAGS,
+                    "-c",
+                    BOOT.format(entry=ENTRIES["courier"]),
+                    str(os.getpid()),
+                    paths,
+                    json.dumps(told),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -17,8 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from runtimes.harness.seats import Hopeless
-from runtimes.harness.surface import LONGEST, PATIENCE, SHORTEST, TIMEOUT, Credentials, Over, Unreachable, connection
+from runtimes.harness.runner.runner_api_client import (
+    LONGEST,
+    PATIENCE,
+    SHORTEST,
+    TIMEOUT,
+    Credentials,
+    Over,
+    Unreachable,
+    connection,
+)
+from runtimes.harness.runner.worker import Hopeless
 
 if TYPE_CHECKING:
     from datasets.scs_client.client import Near

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.services.platform import Platform
 from runtimes import catalogue, environments
-from runtimes.harness.processes import Kit
+from runtimes.harness.runner.processes import Kit
 from workers import replays
 from workers.crews import HARNESS, base_interpreter
 

@@ -4,8 +4,8 @@ import selectors
 from collections.abc import Mapping
 from typing import Any
 
-from runtimes.harness.channel import Closed, Ready, Replay
-from runtimes.harness.processes import Kit, Player, spawn_player
+from runtimes.harness.runner.framed_socket import Closed, Ready, Replay
+from runtimes.harness.runner.processes import Kit, Player, spawn_player
 
 #: Seconds a player may take to be set up, and to play one scenario again.
 SETUP, PLAY = 120.0, 120.0

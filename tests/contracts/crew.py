@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import datasets
-from runtimes.harness import channel, processes
-from runtimes.harness.processes import Host, Kit, Player
+from runtimes import harness
+from runtimes.harness.runner import framed_socket, processes
+from runtimes.harness.runner.processes import Host, Kit, Player
 
-HARNESS = Path(processes.__file__).parent
+HARNESS = Path(harness.__file__).parent
 #: The server's own packages have all that the python format and the noop world need.
 SITE = sysconfig.get_paths()["purelib"]
 PYTHON = os.path.realpath(sys.executable)
@@ -75,12 +76,12 @@ class Crew:
         self.sketches: list[Mapping[str, Any]] = []
         self.artifacts: dict[int, bytes] = {}
 
-    def set_up(self, play: Mapping[str, Any]) -> channel.Message:
+    def set_up(self, play: Mapping[str, Any]) -> framed_socket.Message:
         """Give the player its simulation."""
         self.player.channel.send({"type": "setup", "play": play})
         return self.player.channel.receive(30)
 
-    def give_host(self) -> channel.Message:
+    def give_host(self) -> framed_socket.Message:
         """Give the player a new host with the model."""
         host = processes.spawn_host(self.kit, f"host-{len(self.hosts)}")
         self.hosts.append(host)
@@ -100,8 +101,8 @@ class Crew:
         channel_.send(order)
         lines = b""
         mark = start
-        while not isinstance(message := channel_.receive(60), channel.Idle):
-            if isinstance(message, channel.Batch):
+        while not isinstance(message := channel_.receive(60), framed_socket.Idle):
+            if isinstance(message, framed_socket.Batch):
                 assert message.since == mark
                 mark = message.to
                 lines += bytes(message.lines)
@@ -110,9 +111,9 @@ class Crew:
                 for task, _, _, size in message.artifacts:
                     self.artifacts[task] = bytes(message.blobs[at : at + size])
                     at += size
-            elif isinstance(message, channel.NeedHost):
+            elif isinstance(message, framed_socket.NeedHost):
                 self.needs.append(message.reason)
-                assert isinstance(self.give_host(), channel.Loaded)
+                assert isinstance(self.give_host(), framed_socket.Loaded)
             else:
                 raise AssertionError(message)
         return lines
@@ -143,11 +144,11 @@ def crew(kit: Kit, model: bytes | str, play: Mapping[str, Any]) -> Iterator[Crew
     made = Crew(kit, model.encode() if isinstance(model, str) else model)
     try:
         ready = made.set_up(play)
-        assert isinstance(ready, channel.Ready), ready
+        assert isinstance(ready, framed_socket.Ready), ready
         loaded = made.give_host()
-        assert isinstance(loaded, channel.Loaded), loaded
+        assert isinstance(loaded, framed_socket.Loaded), loaded
         yield made
-    except (AssertionError, channel.Closed) as error:
+    except (AssertionError, framed_socket.Closed) as error:
         error.add_note(made.output())
         raise
     finally:

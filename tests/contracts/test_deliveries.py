@@ -11,7 +11,7 @@ import pytest
 
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
-from runtimes.harness.surface import Credentials, Over
+from runtimes.harness.runner.runner_api_client import Credentials, Over
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from workers.deliveries import Damaged, Deliveries
 

@@ -18,7 +18,8 @@ import pytest
 import uv
 
 from runtimes import catalogue, environments
-from runtimes.harness import faults, frames, processes
+from runtimes.harness.model_server import model_faults, model_protocol
+from runtimes.harness.runner import processes
 from runtimes.harness.simulators.base import Interface, Space
 from tests.cached import ENVIRONMENTS
 from tests.contracts import graphs
@@ -135,9 +136,9 @@ def file_of(content: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def loaded(kind: Kind, *, batch: int = 1, deadline: float = 20.0) -> Iterator[tuple[frames.Host, Process]]:
+def loaded(kind: Kind, *, batch: int = 1, deadline: float = 20.0) -> Iterator[tuple[model_protocol.Host, Process]]:
     with started(kind) as process, file_of(kind.model()) as model:
-        host = frames.Host(
+        host = model_protocol.Host(
             process.socket, interface(), batch=batch, deadline=deadline, tell_done=kind.isolation == "scenario"
         )
         host.hello()
@@ -207,23 +208,23 @@ def test_frames_may_come_in_pieces_or_together(kind: Kind) -> None:
         receive(process.socket)
         act = ["act", 3, 1, observations().tobytes()]
         together = b"".join(
-            frames.framed(frame)
+            model_protocol.framed(frame)
             for frame in (["reset", 2, {"seed": 1}], act, ["done", 4], ["reset", 5, {"seed": 2}], act)
         )
         process.socket.sendall(together)
         heard = [receive(process.socket) for _ in range(4)]
         assert [frame[:2] for frame in heard] == [["ready", 2], ["action", 3], ["ready", 5], ["action", 3]]
-        for at in range(len(frames.framed(act))):
-            process.socket.send(frames.framed(act)[at : at + 1])
+        for at in range(len(model_protocol.framed(act))):
+            process.socket.send(model_protocol.framed(act)[at : at + 1])
         assert np.array_equal(np.frombuffer(receive(process.socket)[2], np.float32), 2 * observations()[0] + 1)
 
 
 def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
     with started(declared) as process, file_of(declared.model(width=3)) as model:
         seen, done = (4, 5) if declared.name == "c" else (4, 4)
-        host = frames.Host(process.socket, interface(seen, done), batch=1, deadline=20.0)
+        host = model_protocol.Host(process.socket, interface(seen, done), batch=1, deadline=20.0)
         host.hello()
-        with pytest.raises(faults.WrongAnswer) as refusal:
+        with pytest.raises(model_faults.WrongAnswer) as refusal:
             host.load("any", {}, model)
     said = {
         "onnx": "the model's input is float32[n,3]; the dataset observes float32[4]",
@@ -235,7 +236,7 @@ def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
 
 def test_a_graph_that_wants_more_than_the_observation_is_refused(request: pytest.FixtureRequest) -> None:
     kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("Add", ["observation", "hidden"]))
-    with pytest.raises(faults.WrongAnswer, match=r"2 inputs \(observation, hidden\)"), loaded(kind):
+    with pytest.raises(model_faults.WrongAnswer, match=r"2 inputs \(observation, hidden\)"), loaded(kind):
         pass
 
 
@@ -255,9 +256,9 @@ def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.Fi
 
 def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
     with started(kind) as process, file_of(b"\x00 no model at all") as model:
-        host = frames.Host(process.socket, interface(), batch=1, deadline=20.0)
+        host = model_protocol.Host(process.socket, interface(), batch=1, deadline=20.0)
         host.hello()
-        with pytest.raises((faults.WrongAnswer, faults.Failed)) as refusal:
+        with pytest.raises((model_faults.WrongAnswer, model_faults.Failed)) as refusal:
             host.load("any", {}, model)
     assert len(str(refusal.value)) > 10
 
@@ -275,13 +276,13 @@ def test_it_ends_with_code_0_when_it_is_told_to_or_when_the_player_is_gone(kind:
 
 
 def load_request() -> dict[str, Any]:
-    described = frames.describe(replace(space(4)))
+    described = model_protocol.describe(replace(space(4)))
     request = {"format": "any", "model": None, "batch": 1, "params": {}}
     return request | {"observation": described, "action": described}
 
 
 def send(end: socket.socket, message: list[Any], descriptor: int | None = None) -> None:
-    frame = frames.framed(message)
+    frame = model_protocol.framed(message)
     if descriptor is None:
         end.sendall(frame)
     else:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtimes.harness import channel
+from runtimes.harness.evaluator.tasks import Plan
+from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
-from runtimes.harness.tasks import Plan
 from tests.contracts import graphs
 from tests.contracts.crew import Crew, crew, kit, play_of
 
@@ -188,11 +188,11 @@ def test_a_stop_that_moves_is_heeded_before_the_next_task() -> None:
         page.stop = 1000
         link.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
         first = link.receive(30)
-        assert isinstance(first, channel.Batch)
+        assert isinstance(first, framed_socket.Batch)
         page.stop = stolen = first.to + 3
         last = first.to
-        while not isinstance(message := link.receive(30), channel.Idle):
-            assert isinstance(message, channel.Batch)
+        while not isinstance(message := link.receive(30), framed_socket.Idle):
+            assert isinstance(message, framed_socket.Batch)
             last = message.to
     assert first.to < last <= stolen
     assert last < 100
@@ -210,7 +210,7 @@ def test_the_page_tells_which_task_is_at_work() -> None:
     play = play_of(params={"crash_at": 7})
     with crew(kit(), ZERO, play) as played:
         assert played.player.page.task == -1
-        with pytest.raises(channel.Closed):
+        with pytest.raises(framed_socket.Closed):
             played.play(0, 20, careful_until=20)
         assert played.player.page.task == 7
         assert "code 1" in played.player.process.reap()
@@ -249,7 +249,7 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
                 refused = made.give_host()
             finally:
                 made.end()
-            assert isinstance(refused, channel.Refused)
+            assert isinstance(refused, framed_socket.Refused)
             assert refused.reason == reason
 
 
@@ -334,7 +334,7 @@ def test_a_zip_that_is_no_model_is_refused_by_its_host(files: dict[str, str], wo
         refused = made.give_host()
     finally:
         made.end()
-    assert isinstance(refused, channel.Refused)
+    assert isinstance(refused, framed_socket.Refused)
     assert words in refused.reason
 
 
@@ -346,7 +346,7 @@ def test_a_player_that_cannot_be_set_up_says_why() -> None:
         broken = made.set_up(play)
     finally:
         made.end()
-    assert isinstance(broken, channel.Broken)
+    assert isinstance(broken, framed_socket.Broken)
     assert "TooMany" in broken.reason
 
 
@@ -355,7 +355,7 @@ def test_a_world_without_pictures_says_so_when_asked_for_a_replay() -> None:
         link = played.player.channel
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
         answer = link.receive(30)
-    assert isinstance(answer, channel.Replay)
+    assert isinstance(answer, framed_socket.Replay)
     assert answer.error == "simulator: ValueError: the noop world has nothing to show"
 
 

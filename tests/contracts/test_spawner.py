@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.posts import Posts
-from runtimes.harness.processes import Here, Host, Kit, Process, Spawner, spawn_host
+from runtimes.harness.runner.processes import Here, Host, Kit, Process, Spawner, spawn_host
+from runtimes.harness.runner.remote_spawner import Posts
 from tests.contracts.crew import SITE, kit
 from tests.waiting import until
 
@@ -47,7 +47,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         return
     posts = Posts.open(tmp_path)
     posts.expect({os.geteuid(): "host"}, kit())
-    command = [sys.executable, "-m", "runtimes.harness.post", "host", "--posts", str(tmp_path), "--site", SITE]
+    init = [sys.executable, "-m", "runtimes.harness.runner.container_init"]
+    command = [
+        *init,
+        "host",
+        "--posts",
+        str(tmp_path),
+        "--site",
+        SITE,
+    ]
     post = subprocess.Popen(command, cwd=ROOT)
     made = Place(posts, post)
     try:

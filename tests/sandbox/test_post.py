@@ -19,9 +19,9 @@ from theatre import HARNESS, USERS, Ground, Outcome, Theatre
 from tests.waiting import until
 
 sys.path.insert(0, str(HARNESS.parents[1]))
-births = importlib.import_module("runtimes.harness.births")
-posts = importlib.import_module("runtimes.harness.posts")
-processes = importlib.import_module("runtimes.harness.processes")
+births = importlib.import_module("runtimes.harness.runner.process_spec")
+posts = importlib.import_module("runtimes.harness.runner.remote_spawner")
+processes = importlib.import_module("runtimes.harness.runner.processes")
 
 #: The attacker in the host's place: told by the post what a host is told, it confines itself by that.
 HOST = """
@@ -42,7 +42,7 @@ class Place:
         self._theatre = theatre
         harness = folder / "runtimes" / "harness"
         shutil.copytree(HARNESS, harness, ignore=shutil.ignore_patterns("__pycache__"))
-        (harness / "host.py").write_text(f"def main():\n    exec({HOST!r}, {{}})\n")
+        (harness / "model_server" / "model_server.py").write_text(f"def main():\n    exec({HOST!r}, {{}})\n")
         (folder / "site").mkdir()
         self._posts = posts.Posts.open(folder)
         kit = processes.Kit(dataset="", format="", isolation="launch", sandbox=0)
@@ -51,7 +51,7 @@ class Place:
         self._posts.register(self._selector, self._lost)
         told = ["post", "host", "--posts", str(folder), "--site", str(folder / "site")]
         code = f"import sys; sys.path[:0] = [{str(folder)!r}]; sys.argv = {told!r}; "
-        code += "from runtimes.harness.post import main; main()"
+        code += "from runtimes.harness.runner.container_init import main; main()"
         command = [*as_in_a_pod(folder, USERS[theatre.user]), str(ground.python), "-I", "-S", "-B", "-c", code]
         self.process = subprocess.Popen(command, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
         until(self._ready, message="the post does not come", every=0.0)

@@ -29,7 +29,7 @@ ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "scs", "courie
 READY = 60.0
 #: Seconds until a simulation must have ended.
 ENDING = 120.0
-_HARNESS = re.compile(r"from harness\.(courier|player|host) import")
+_HARNESS = re.compile(r"from harness\.(?:runner|evaluator|model_server)\.(runner|evaluator|model_server) import")
 
 
 class Platform:
@@ -279,7 +279,7 @@ def role_of(pid: int) -> str | None:
         return "valkey"
     for word in words:
         if found := _HARNESS.search(word):
-            return found[1]
+            return {"runner": "courier", "evaluator": "player", "model_server": "host"}[found[1]]
     return None
 
 

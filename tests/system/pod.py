@@ -117,7 +117,7 @@ class Pod:
             Container(
                 image,
                 name,
-                ["-m", "runtimes.harness.post", name, "--posts", str(self.posts), "--site", SITE],
+                ["-m", "runtimes.harness.runner.container_init", name, "--posts", str(self.posts), "--site", SITE],
                 fixed=[self.posts, self.files],
                 hidden=[self.secret],
             )

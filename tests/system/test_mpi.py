@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.peers import Line
+from runtimes.harness.gang.gang_transport import Line
 from tests import processes
 from tests.cached import tool
 from tests.ports import free_ports

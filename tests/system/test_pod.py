@@ -207,7 +207,11 @@ def test_posts_whose_courier_has_gone_before_they_came_do_not_wait(image: Image,
     for parent in (tmp_path, *list(tmp_path.parents)[:3]):
         if len(parent.parts) > 2:
             parent.chmod(0o755)
-    post = Container(image, "host", ["-m", "runtimes.harness.post", "host", "--posts", str(tmp_path), "--site", SITE])
+    post = Container(
+        image,
+        "host",
+        ["-m", "runtimes.harness.runner.container_init", "host", "--posts", str(tmp_path), "--site", SITE],
+    )
     assert post.wait() == 0
 
 

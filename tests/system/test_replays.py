@@ -8,7 +8,7 @@ import pytest
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from runtimes.harness import sandbox
-from runtimes.harness.processes import Kit
+from runtimes.harness.runner.processes import Kit
 from tests.cached import ENVIRONMENTS
 from workers import replays
 from workers.crews import HARNESS, base_interpreter

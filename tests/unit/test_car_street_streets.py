@@ -12,7 +12,7 @@ from datasets.catalogue import datasets
 from datasets.catalogue.car_street.definition import ACTION, OBSERVATION
 from runtimes.harness.simulators.base import Interface
 from runtimes.harness.simulators.sumo.geometry import meetings, project, shared, stripes
-from runtimes.harness.simulators.sumo.passages import Passage
+from runtimes.harness.simulators.sumo.post_encroachment import Passage
 from runtimes.harness.simulators.sumo.street import Street, bits, link_of, read
 
 FOLDER = Path(__file__).parents[2] / "datasets/catalogue/car_street"

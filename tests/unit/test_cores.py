@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runtimes.harness.cores import Meter, choose
+from runtimes.harness.runner.cpu_pinning import Meter, choose
 
 
 def test_who_is_nowhere_yet_goes_where_it_is_calm() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtimes.harness import frames
-from runtimes.harness.faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
-from runtimes.harness.frames import Host, framed
+from runtimes.harness.model_server import model_protocol
+from runtimes.harness.model_server.model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
+from runtimes.harness.model_server.model_protocol import Host, framed
 from runtimes.harness.simulators.base import Interface, Space
 from tests.waiting import until
 
@@ -75,11 +75,11 @@ def reply(host: Host) -> bytes:
     return framed(("action", host.seq + 1, ACTION.tobytes()))
 
 
-@pytest.mark.parametrize("seq", [frames.FIRST, frames.LAST - 1, frames.LAST])
+@pytest.mark.parametrize("seq", [model_protocol.FIRST, model_protocol.LAST - 1, model_protocol.LAST])
 def test_the_right_answer_is_taken_as_it_comes(seq: int) -> None:
     ours, theirs = socket.socketpair()
     host = Host(ours, INTERFACE, batch=1, deadline=60.0, seq=seq)
-    following = frames.FIRST if seq == frames.LAST else seq + 1
+    following = model_protocol.FIRST if seq == model_protocol.LAST else seq + 1
     with answering(theirs, partial(tell, framed(("action", following, ACTION.tobytes())))) as asked:
         actions, took = host.act(SEEN)
     assert np.array_equal(actions, ACTION)
@@ -116,7 +116,7 @@ WRONG: dict[str, tuple[Callable[[Host], bytes], type[ModelFault], str]] = {
     "another frame": (lambda host: framed(("ready", host.seq + 1)), Garbage, "no reply"),
     "no msgpack": (lambda host: b"\x05\x00\x00\x00hello", Garbage, "no reply"),
     "a huge length": (lambda host: b"\xff\xff\xff\x7f", Garbage, "no reply"),
-    "deep nesting": (lambda host: frames.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
+    "deep nesting": (lambda host: model_protocol.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
     "an error": (lambda host: framed(("error", host.seq + 1, "oh no")), Failed, "oh no"),
     "an answer that is none": (lambda host: framed(("error", host.seq + 1, "(3,)", "invalid")), WrongAnswer, "(3,)"),
     "an error of another request": (lambda host: framed(("error", 5, "oh no")), Garbage, "another request"),
@@ -222,13 +222,13 @@ def test_only_faults_after_which_the_host_cannot_be_spoken_to_are_fatal() -> Non
 @pytest.mark.parametrize("values", [[0.0, float("nan")], [float("inf"), 0.0], [float("-inf")] * 2, [float("nan")] * 99])
 def test_no_number_is_not_finite(values: list[float]) -> None:
     for dtype in (np.float32, np.float64):
-        assert not frames.finite(np.array(values, dtype))
+        assert not model_protocol.finite(np.array(values, dtype))
 
 
 def test_large_numbers_are_finite() -> None:
     largest: Any = np.finfo(np.float64).max
-    assert frames.finite(np.array([largest, largest]))
-    assert frames.finite(np.array([1, 2], np.int64))
+    assert model_protocol.finite(np.array([largest, largest]))
+    assert model_protocol.finite(np.array([1, 2], np.int64))
 
 
 class Hasty(socket.socket):

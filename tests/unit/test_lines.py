@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from runtimes.harness.lines import Lines, Played, inference, sketch, unworldly
-from runtimes.harness.tasks import Located
+from runtimes.harness.evaluator.result_batch import Lines, Played, inference, sketch, unworldly
+from runtimes.harness.evaluator.tasks import Located
 
 WHERE = Located(3, 0, 99, {"a": 1, "b": 2}, {"b": 2})
 

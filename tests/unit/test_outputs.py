@@ -1,8 +1,8 @@
 """What models print is held to a rate and a cap, and what is left out is said."""
 
-from runtimes.harness.births import ending
-from runtimes.harness.outputs import Outputs
-from runtimes.harness.seats import blend, flush_after
+from runtimes.harness.runner.captured_output import Outputs
+from runtimes.harness.runner.process_spec import ending
+from runtimes.harness.runner.worker import blend, flush_after
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtimes.harness.tasks import BITS_63, LARGEST, Permutation, Plan, TooMany, count, locate
+from runtimes.harness.evaluator.tasks import BITS_63, LARGEST, Permutation, Plan, TooMany, count, locate
 
 
 def plan(**changes: Any) -> dict[str, Any]:

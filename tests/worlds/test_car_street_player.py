@@ -10,7 +10,7 @@ import pytest
 from api.rendering.replay import svg
 from datasets.catalogue import datasets
 from runtimes import catalogue
-from runtimes.harness import channel
+from runtimes.harness.runner import framed_socket
 from runtimes.harness.simulators.base import Scenario
 from tests.contracts.crew import crew, play_of
 from tests.worlds.street_world import BASELINES, SPECS, model, world
@@ -61,7 +61,7 @@ def test_a_recorded_drive_is_drawn_from_its_actions() -> None:
         trace = played.artifacts[2]
         played.player.channel.send({"type": "replay", "task": 2, "trace": trace})
         answer = played.player.channel.receive(60)
-    assert isinstance(answer, channel.Replay)
+    assert isinstance(answer, framed_socket.Replay)
     assert answer.error is None
     assert answer.replay is not None
     picture = svg({"title": result["scenario"]["name"], "outcome": result["metrics"]["outcome"], **answer.replay})

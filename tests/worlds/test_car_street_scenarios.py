@@ -246,7 +246,7 @@ def test_the_bare_loop_tells_episodes_seconds_and_score() -> None:
         [
             sys.executable,
             "-m",
-            "runtimes.harness.simulators.sumo.bare",
+            "runtimes.harness.simulators.sumo.standalone",
             str(DATASET),
             str(ROOT / "runtimes/baselines/car_street/idm.py"),
             "--scenarios",

@@ -12,8 +12,8 @@ import pytest
 
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
-from runtimes.harness import channel
-from runtimes.harness.processes import Kit
+from runtimes.harness.runner import framed_socket
+from runtimes.harness.runner.processes import Kit
 from runtimes.harness.sandbox import level
 from tests.cached import ENVIRONMENTS
 from tests.contracts.crew import Crew, crew, kit, play_of
@@ -107,11 +107,11 @@ def test_a_world_without_pictures_says_so() -> None:
         link = played.player.channel
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
         answer = link.receive(60)
-    assert isinstance(answer, channel.Replay)
+    assert isinstance(answer, framed_socket.Replay)
     assert answer.error == "simulator: ValueError: environments of Gymnasium have no replay that can be drawn"
 
 
-def set_up(definition: dict[str, Any], folder: Path) -> channel.Message:
+def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
     """Set a player up for a dataset of somebody's."""
     folder.chmod(0o755)
     (folder / "dataset.json").write_text(json.dumps(definition))
@@ -135,16 +135,16 @@ def test_a_dataset_that_is_not_what_it_says_cannot_be_set_up(
     changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     broken = set_up(dict(datasets()["cartpole"].definition) | changes, tmp_path)
-    assert isinstance(broken, channel.Broken)
+    assert isinstance(broken, framed_socket.Broken)
     assert words in broken.reason
 
 
 def test_a_dataset_may_not_have_just_any_package_imported(tmp_path: Path) -> None:
-    with pytest.raises(channel.Closed):
+    with pytest.raises(framed_socket.Closed):
         set_up(dict(datasets()["cartpole"].definition) | {"package": "antigravity"}, tmp_path)
 
 
 def test_a_dataset_may_leave_its_interface_to_the_environment(tmp_path: Path) -> None:
     definition = dict(datasets()["cartpole"].definition)
     definition |= {"env": "MountainCarContinuous-v0", "interface": None}
-    assert isinstance(set_up(definition, tmp_path), channel.Ready)
+    assert isinstance(set_up(definition, tmp_path), framed_socket.Ready)

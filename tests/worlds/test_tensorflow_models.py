@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtimes import catalogue
-from runtimes.harness import channel
+from runtimes.harness.runner import framed_socket
 from tests.contracts.crew import Crew, crew, play_of
 from tests.worlds.test_small_worlds import kit_of, site
 
@@ -61,5 +61,5 @@ def test_a_model_of_tensorflows_drives_and_one_that_does_not_fit_is_refused(
         refused = made.give_host()
     finally:
         made.end()
-    assert isinstance(refused, channel.Refused)
+    assert isinstance(refused, framed_socket.Refused)
     assert "the model's input is float32[n,3]; the dataset observes float32[4]" in refused.reason

@@ -4,8 +4,8 @@ from core.domain.ranges import Ended, Later
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import Report
 from errors import Gone
-from runtimes.harness.lines import Lines, Played
-from runtimes.harness.tasks import Plan
+from runtimes.harness.evaluator.result_batch import Lines, Played
+from runtimes.harness.evaluator.tasks import Plan
 
 #: What the dispatcher is called as a driver.
 DRIVER = "dispatch"

@@ -8,7 +8,7 @@ import msgspec
 
 from core.domain.ranges import STRIKES
 from errors import BadRequest
-from runtimes.harness.tasks import locate
+from runtimes.harness.evaluator.tasks import locate
 
 
 class _Head(msgspec.Struct):

@@ -17,7 +17,7 @@ from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
 from errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
 from runtimes import catalogue
-from runtimes.harness.tasks import count
+from runtimes.harness.evaluator.tasks import count
 
 VERSION = "0.1.0"
 RECORDS = ("none", "failures", "all")

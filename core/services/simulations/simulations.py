@@ -25,7 +25,7 @@ from core.store import simulations as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
-from runtimes.harness.tasks import count
+from runtimes.harness.evaluator.tasks import count
 
 #: For how long an Idempotency-Key is remembered, in seconds.
 REMEMBERED = 86_400.0

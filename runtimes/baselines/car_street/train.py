@@ -21,7 +21,7 @@ import numpy as np
 from runtimes.harness.simulators.sumo.world import World  # isort: skip
 from runtimes.baselines.car_street.network import HIDDEN, Array, Network, keras_model, taken, write_onnx, write_tflite
 from runtimes.harness.simulators.base import Metric, Scenario
-from runtimes.harness.simulators.sumo.bare import scenarios
+from runtimes.harness.simulators.sumo.standalone import scenarios
 
 HERE = Path(__file__).parent
 DATASET = HERE.parents[2] / "datasets/catalogue/car_street"

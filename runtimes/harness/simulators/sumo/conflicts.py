@@ -5,7 +5,7 @@ from math import cos, hypot, inf, radians, sin
 
 from .engine import EGO, sumo
 from .geometry import Meeting, Stripe, meetings, project, stripes
-from .passages import Passage
+from .post_encroachment import Passage
 from .street import Shape, Street, Way
 
 #: Metres before a junction at which others are looked for, as the observation publishes.

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .across import FailingToYield, HurriedMajor, LatePedestrian, RedRunner
-from .ahead import CutIn, LeadBrake, SlowTruck, Stalled, Standing
 from .conflicts import Ways
+from .crossing_events import FailingToYield, HurriedMajor, LatePedestrian, RedRunner
 from .event import Event, Plan
+from .lead_events import CutIn, LeadBrake, SlowTruck, Stalled, Standing
 from .traffic import Traffic
 
 EVENTS: Mapping[str, Callable[[Traffic, Ways, Plan], Event]] = {

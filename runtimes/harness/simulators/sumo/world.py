@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import Interface, Metric, Scenario, WorldBroken
-from . import picture
+from . import replay_frames
 from .clock import DT
 from .conflicts import EGO_LENGTH, RED, Watch, Ways
 from .engine import EGO, load, options, sumo
@@ -17,7 +17,7 @@ from .event import ACTOR, Ego, Event, Plan
 from .events import event
 from .fault import Crash, at_fault
 from .metrics import Drive, Ending, metrics
-from .senses import Senses, Situation
+from .observation import Senses, Situation
 from .street import Lane, Street, Way, read
 from .traffic import Traffic, shift_lights
 
@@ -329,11 +329,11 @@ class World:
 
     def scene(self) -> dict[str, Any]:
         """Return the street as a replay draws it."""
-        return picture.scene(self.street)
+        return replay_frames.scene(self.street)
 
     def frame(self) -> dict[str, Any]:
         """Return who is where."""
-        return picture.frame(self.street, self._traffic.persons) | {
+        return replay_frames.frame(self.street, self._traffic.persons) | {
             "time": round(self._steps * DT, 1),
             "limit": round(self._limit, 2),
             "outcome": self._outcome,

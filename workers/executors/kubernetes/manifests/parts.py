@@ -49,10 +49,15 @@ COURIER = Part(
 PLAYER = Part(
     name="player",
     user=10002,
-    command=("python", "-m", "runtimes.harness.post", "player"),
+    command=("python", "-m", "runtimes.harness.runner.container_init", "player"),
     mounts=(_POSTS, _FILES),
 )
-HOST = Part(name="host", user=10003, command=("python", "-m", "runtimes.harness.post", "host"), mounts=(_POSTS, _FILES))
+HOST = Part(
+    name="host",
+    user=10003,
+    command=("python", "-m", "runtimes.harness.runner.container_init", "host"),
+    mounts=(_POSTS, _FILES),
+)
 #: A gang's program: the user's own, so it holds nothing of ours.
 PROGRAM = Part(name="main", user=10003, command=())
 #: What the MPI operator starts, by the user and the home that its own images have.

@@ -23,7 +23,7 @@ TMP = "1Gi"
 #: What leading a gang takes.
 LIGHT = Share(cpu="100m", memory="512Mi")
 #: How the pods of a gang are led, and follow, where our own harness is in the image.
-GANG = ("python", "-m", "runtimes.harness.gang")
+GANG = ("python", "-m", "runtimes.harness.gang.replica")
 LEAD, FOLLOW = (*GANG, "--tasks", f"{table.RUN}/posts/gang.sock", "lead"), (*GANG, "follow")
 #: The same in an image that is not ours, for what ends with 5 while nobody listens yet.
 WAIT = (

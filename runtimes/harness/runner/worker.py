@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .channel import Batch, Broken, Closed, Idle, Loaded, Message, NeedHost, Ready, Refused
-from .outputs import Outputs
+from .captured_output import Outputs
+from .framed_socket import Batch, Broken, Closed, Idle, Loaded, Message, NeedHost, Ready, Refused
 from .processes import Host, Player
-from .surface import Answer, Lease, Standing, Surface, Unreadable
+from .runner_api_client import Answer, Lease, Standing, Surface, Unreadable
 
 #: Seconds a player may take to be set up, and a host to load its model.
 SETUP = 180.0

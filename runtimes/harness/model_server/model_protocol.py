@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
-from .simulators.base import Interface, Space
+from ..simulators.base import Interface, Space
+from .model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
 
 LENGTH = struct.Struct("<I")
 COUNTER = struct.Struct(">I")

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from .births import Birth
-from .channel import receive_with_rights
+from .framed_socket import receive_with_rights
+from .process_spec import Birth
 from .processes import Kit, Process
 
 #: The courier's socket in the folder that all containers see.

@@ -161,7 +161,7 @@ def lay_out(packed: Path, folder: Path, name: str) -> None:
     if not zipped:
         packed.rename(folder / Path(name).name)
         return
-    from .models.unpacking import unpack  # what is not sent needs no unpacking
+    from ..models.unpacking import unpack  # what is not sent needs no unpacking
 
     unpack(packed.read_bytes(), folder)
     with zipfile.ZipFile(packed) as archive:

@@ -26,10 +26,10 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 
-from . import frames
-from .frames import Act, Close, Done, Load, Reset
-from .models.base import Assignment, Misfit, Model, NoAction
-from .simulators.base import Interface
+from ..models.base import Assignment, Misfit, Model, NoAction
+from ..simulators.base import Interface
+from . import model_protocol
+from .model_protocol import Act, Close, Done, Load, Reset
 
 #: A confined host's own; the machine's is not touched.
 TMP = Path("/tmp")
@@ -49,12 +49,12 @@ class Line:
         self._view = memoryview(self._buffer)
         self._have = 0
         self._used = 0
-        self._decoder = msgspec.msgpack.Decoder(frames.Request)
+        self._decoder = msgspec.msgpack.Decoder(model_protocol.Request)
         self._encoder = msgspec.msgpack.Encoder()
         self._out = bytearray(1 << 16)
         self.rights: list[int] = []
 
-    def next(self) -> frames.Request | None:
+    def next(self) -> model_protocol.Request | None:
         """Return the next request, good until the one after it; None once the player is gone."""
         have, used = self._have, self._used
         if used < have:
@@ -62,7 +62,7 @@ class Line:
         self._have, self._used = have - used, 0
         if self._have < 4 and not self._fill(4):
             return None
-        total: int = 4 + frames.LENGTH.unpack_from(self._buffer)[0]
+        total: int = 4 + model_protocol.LENGTH.unpack_from(self._buffer)[0]
         if self._have < total and (total > LARGEST or not self._fill(total)):
             return None
         self._used = total
@@ -96,7 +96,7 @@ class Line:
         """Answer."""
         out = self._out
         self._encoder.encode_into(message, out, 4)
-        frames.LENGTH.pack_into(out, 0, len(out) - 4)
+        model_protocol.LENGTH.pack_into(out, 0, len(out) - 4)
         sent = self._socket.send(out)
         if sent < len(out):
             self._socket.sendall(memoryview(out)[sent:])
@@ -114,15 +114,15 @@ def main() -> None:
     name = told["format"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise SystemExit(f"no such format: {name!r}")
-    format = importlib.import_module(f".models.{name}", __package__)
+    format = importlib.import_module(f"..models.{name}", __package__)
     format.preload()
     if sealed:
-        from .sandbox import seal
+        from ..sandbox import seal
 
         seal(may_fork=fork)
     end = socket.socket(fileno=told["socket"])
     line = Line(end, exact=fork)
-    line.say("hello", frames.PROTOCOL, {"host": "python", "version": platform.python_version(), "format": name})
+    line.say("hello", model_protocol.PROTOCOL, {"host": "python", "version": platform.python_version(), "format": name})
     request = line.load()
     if request is None:
         return
@@ -149,7 +149,7 @@ def _confine(told: dict[str, Any] | None, *, fork: bool) -> tuple[Path | None, b
     if told is None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         return Path(tempfile.gettempdir()) / f"model-{os.getpid()}-{secrets.token_hex(4)}", False
-    from .sandbox import Confinement, confine
+    from ..sandbox import Confinement, confine
 
     fields = dict(told)
     fields["readonly"] = tuple(fields.get("readonly", ()))
@@ -271,7 +271,7 @@ def _scenario(server: Server, heard: mmap.mmap, *, sealed: bool, zygote: int, qu
     code = 1
     try:
         if sealed:
-            from .sandbox import seal
+            from ..sandbox import seal
 
             seal()
         else:
@@ -324,11 +324,11 @@ def told_of(error: BaseException) -> str:
             name = os.path.basename(step.filename)
             if name == "model.py" or "/model/" in step.filename:
                 place = f" ({name}, line {step.lineno})"
-        return tellable(f"{type(error).__name__}: {error}"[: frames.WORDS] + place)
+        return tellable(f"{type(error).__name__}: {error}"[: model_protocol.WORDS] + place)
     except BaseException:  # an exception of the model's may raise another when it is looked at, and so may its stderr
         return tellable(f"{type(error).__name__}, which cannot be told")
 
 
 def tellable(text: str) -> str:
     """Return a text that can be written as UTF-8, and is not too long."""
-    return text.encode(errors="replace").decode()[: frames.WORDS]
+    return text.encode(errors="replace").decode()[: model_protocol.WORDS]

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from runtimes.harness.channel import Channel
+from runtimes.harness.runner.framed_socket import Channel
 
 
 class Understudy:

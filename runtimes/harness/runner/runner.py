@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from .channel import receive_with_rights
-from .cores import ROUND, Meter, choose
-from .outputs import Outputs
+from .captured_output import Outputs
+from .cpu_pinning import ROUND, Meter, choose
+from .framed_socket import receive_with_rights
 from .processes import Here, Host, Kit, Player, Process, Spawner, spawn_host, spawn_player
-from .seats import ATTEMPTS, Engagement, Hopeless, Refusal, Seat, Staff
-from .surface import Credentials, Over, Surface, Unreachable, Unreadable
+from .runner_api_client import Credentials, Over, Surface, Unreachable, Unreadable
+from .worker import ATTEMPTS, Engagement, Hopeless, Refusal, Seat, Staff
 
 #: Exit codes: the launch was seen to its end; no player can be set up; nobody answers; a fault of our own; where
 #: processes come from, there are no more; we were told to stop (128 + SIGTERM).

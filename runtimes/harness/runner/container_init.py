@@ -1,6 +1,6 @@
 """The post: the first process of a player's or host's container; it starts processes as its courier orders.
 
-``python -m runtimes.harness.post player|host [--posts FOLDER] [--site FOLDER]``
+``python -m runtimes.harness.runner.container_init player|host [--posts FOLDER] [--site FOLDER]``
 
 It connects to the courier's socket in the first folder, says how well it can confine, and for each order starts a
 process with the descriptors that came along, confined (see births.py); it writes on the process's leash how that ended,
@@ -25,8 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .births import Birth, Ground, bear, ending
-from .cores import pin
+from .cpu_pinning import pin
+from .process_spec import Birth, Ground, bear, ending
 
 #: The courier's socket, as posts.py names it; that module is not for containers that lack its libraries.
 SOCKET = "courier.sock"
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--site", default=SITE, help="the packages of what is started")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
-    from .sandbox import level
+    from ..sandbox import level
 
     best = level()
     # Not before: what is not dumpable may not adjust itself in /proc, and no level could be tried.
@@ -204,7 +204,7 @@ def main() -> None:
     courier.send(json.dumps({"level": best.number, "missing": best.missing, "refusal": best.refusal}).encode())
     ground = Ground(
         python=os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
-        harness=str(Path(__file__).resolve().parent),
+        harness=str(Path(__file__).resolve().parents[1]),
         site=given.site,
         level=best.number,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from .simulators.base import Metric
+from ..simulators.base import Metric
 from .tasks import Located
 
 TRACE = "trace.f32.zz"

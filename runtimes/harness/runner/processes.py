@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from .births import Birth, Ground, bear, ending
-from .channel import Channel
-from .cores import pin
+from .cpu_pinning import pin
+from .framed_socket import Channel
+from .process_spec import Birth, Ground, bear, ending
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """The street without the platform: one process, one loop, the model called directly; the benchmark's peer.
 
-python -m runtimes.harness.simulators.sumo.bare DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
+python -m runtimes.harness.simulators.sumo.standalone DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
 """
 
 import argparse

@@ -16,11 +16,12 @@ from typing import Any
 
 import msgspec
 
-from . import episodes, frames
+from ..model_server import model_protocol
+from ..model_server.model_faults import ModelFault
+from ..simulators.base import Scenario, World, WorldBroken
+from . import episodes
 from .episodes import Rules, blame, play, play_together
-from .faults import ModelFault
-from .lines import Lines, unworldly
-from .simulators.base import Scenario, World, WorldBroken
+from .result_batch import Lines, unworldly
 from .tasks import Located, Plan
 
 #: The code with which a player ends whose simulator cannot be trusted any more.
@@ -94,10 +95,10 @@ class Link:
     def next(self) -> Order:
         """Wait for an order; descriptors that came with it are in ``rights``."""
         try:
-            head, self.rights, _, _ = socket.recv_fds(self._socket, frames.LENGTH.size, 2)
+            head, self.rights, _, _ = socket.recv_fds(self._socket, model_protocol.LENGTH.size, 2)
             if not head:
                 raise Gone
-            (length,) = frames.LENGTH.unpack(head + self._exactly(frames.LENGTH.size - len(head)))
+            (length,) = model_protocol.LENGTH.unpack(head + self._exactly(model_protocol.LENGTH.size - len(head)))
             if length > LARGEST:
                 raise Gone
             return self._decoder.decode(self._exactly(length))  # type: ignore[no-any-return]
@@ -122,7 +123,7 @@ class Link:
         """Send a whole message."""
         payload = self._encoder.encode(message)
         try:
-            self._socket.sendall(frames.LENGTH.pack(len(payload)) + payload)
+            self._socket.sendall(model_protocol.LENGTH.pack(len(payload)) + payload)
         except OSError:
             raise Gone from None
 
@@ -136,11 +137,11 @@ def main() -> None:
     kind = definition["simulator"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"no such simulator: {kind!r}")
-    module = importlib.import_module(f".simulators.{kind}", __package__)
+    module = importlib.import_module(f"..simulators.{kind}", __package__)
     if hasattr(module, "preload"):
         module.preload(definition)
     if sealed:
-        from .sandbox import seal
+        from ..sandbox import seal
 
         seal()
     page = memoryview(mmap.mmap(told["page"], 16)).cast("q")
@@ -157,7 +158,7 @@ def main() -> None:
 def _confine(told: dict[str, Any] | None) -> bool:
     if told is None:
         return False
-    from .sandbox import Confinement, confine
+    from ..sandbox import Confinement, confine
 
     fields = dict(told)
     fields["readonly"] = tuple(fields.get("readonly", ()))
@@ -182,7 +183,7 @@ class Player:
         self._worlds: list[World] = []
         self._specs: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any]] = []
-        self._host: frames.Host | None = None
+        self._host: model_protocol.Host | None = None
         self._foreseen = (-1, 0)
         self._flushed_at = 0.0
         self._pace = 0.0
@@ -242,7 +243,7 @@ class Player:
             self._host.close()
             self._host = None
         play = self._play
-        host = frames.Host(
+        host = model_protocol.Host(
             socket.socket(fileno=end),
             self._worlds[0].interface,
             batch=len(self._worlds),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .faults import ModelFault, WrongAnswer
-from .frames import Host, finite
-from .lines import Played, unworldly
-from .simulators.base import Interface, Scenario, World, WorldBroken
+from ..model_server.model_faults import ModelFault, WrongAnswer
+from ..model_server.model_protocol import Host, finite
+from ..simulators.base import Interface, Scenario, World, WorldBroken
+from .result_batch import Played, unworldly
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

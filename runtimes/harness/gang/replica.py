@@ -1,6 +1,6 @@
 """A gang's pods: one leads, the others follow; together they run a program, once for each task.
 
-``python -m runtimes.harness.gang follow|lead [COMMAND...]``
+``python -m runtimes.harness.gang.replica follow|lead [COMMAND...]``
 
 A replica follows: it looks for its leader by name, says where it stands, and runs COMMAND when told to. The leader
 waits until all are there, has them run, runs its own COMMAND meanwhile if it has one (what starts an MPI program), and
@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .peers import Line, Lost, Message, Program, adopt_orphans, lay_out, proof, unstarted
+from .gang_transport import Line, Lost, Message, Program, adopt_orphans, lay_out, proof, unstarted
 
 #: Exit codes: all went well; a replica failed or was lost; somebody never came; told to stop.
 DONE, FAILED, ALONE, STOPPED = 0, 1, 75, 143

@@ -11,8 +11,14 @@ from typing import Any
 #: Dies with its parent, also when the parent was gone before it could ask; then becomes the named module.
 BOOT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.getppid() == int(sys.argv[1]) or os._exit(1); "
-    "sys.path[:0] = sys.argv[2].split(':'); del sys.argv[1:3]; from harness.{module} import main; main()"
+    "sys.path[:0] = sys.argv[2].split(':'); del sys.argv[1:3]; from harness.{entry} import main; main()"
 )
+#: The module with `main` of each kind of process.
+ENTRIES: Mapping[str, str] = {
+    "courier": "runner.runner",
+    "player": "evaluator.evaluator",
+    "host": "model_server.model_server",
+}
 #: Nothing of the machine's environment; hashes are not salted, or a model that walks a set would differ between runs.
 ENVIRON: Mapping[str, str] = {
     "HOME": "/tmp",
@@ -67,7 +73,7 @@ def bear(birth: Birth, ground: Ground, descriptors: Mapping[str, int], output: i
         confinement |= {"level": ground.level, "may_fork": birth.may_fork}
     told = {**birth.told, **descriptors, "confinement": confinement}
     paths = f"{os.path.dirname(ground.harness)}:{ground.site}"
-    boot = BOOT.format(module=birth.module)
+    boot = BOOT.format(entry=ENTRIES[birth.module])
     return subprocess.Popen(
         [ground.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(told)],
         stdin=subprocess.DEVNULL,

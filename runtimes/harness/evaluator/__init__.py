@@ -1,0 +1,1 @@
+"""Evaluator: the sandboxed process that owns simulator, clock and score."""
