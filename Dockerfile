@@ -50,4 +50,4 @@ ENTRYPOINT ["/opt/windtunnel/python/bin/python"]
 
 FROM environment AS server
 ENV WINDTUNNEL_HOME=/var/lib/windtunnel
-ENTRYPOINT ["/opt/windtunnel/python/bin/python", "-m", "workers"]
+ENTRYPOINT ["/opt/windtunnel/python/bin/python", "-m", "server"]

@@ -18,7 +18,7 @@ demo: setup  ## Set up, start the platform, send the promise, show what came of 
 	@$(PY) -m scripts.demo
 
 run: setup  ## Serve on port 5000 until Ctrl-C: all roles, with embedded parts.
-	@$(PY) -m workers run
+	@$(PY) -m server run
 
 run-s3: setup  ## The same on a real S3 server (MinIO, built on first use).
 	@$(PY) -m scripts.run_s3

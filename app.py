@@ -27,7 +27,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
     from core.notifications.redis_notifier import RedisBell, embedded
     from core.services.platform import build
-    from workers.executors.contexts import apart, contexts_of, gangs
+    from workers.executors.registry import apart, contexts_of, gangs
 
     contexts = contexts_of(settings.executors, settings.cores)
     store, known = store_of(settings), connections_of(settings)
@@ -139,7 +139,7 @@ def create_drivers(at_end: "Callable[[Callable[[], None]], None]" = lambda _: No
 
     ``at_end`` is told what to do once the process is to end.
     """
-    from api import launches
+    from api import runner_api
     from core.notifications.redis_notifier import RedisBell, embedded
     from core.services.scheduling.leases import Leases
 
@@ -148,4 +148,4 @@ def create_drivers(at_end: "Callable[[Callable[[], None]], None]" = lambda _: No
     ttl = settings.lease_ttl.total_seconds()
     leases = Leases(Database(settings.database), store_of(settings), bell, ttl=ttl)
     at_end(leases.dismiss)
-    return launches.create(leases)
+    return runner_api.create(leases)

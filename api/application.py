@@ -9,8 +9,8 @@ from api import compat, converters, docs
 from api.blueprint import Api
 from api.body import Request
 from api.context import EXTENSION, Context
-from api.gate import Gate
-from api.observation import observe
+from api.metrics import observe
+from api.request_guard import Gate
 from api.tus import Tus
 from api.v1 import (
     artifacts,

@@ -11,7 +11,7 @@ from flask import Request as FlaskRequest
 from flask import request
 from werkzeug.formparser import FormDataParser
 
-from api.gate import needs_length
+from api.request_guard import needs_length
 from errors import BadRequest, UnsupportedMedia
 
 CHUNK = 1 << 20

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from flask import Response, request
 
 from api.blueprint import header, nothing
-from api.ranges import serve
+from api.byte_ranges import serve
 from core.domain.downloads import Download
 
 #: What a stranger's file may do in a browser: nothing.

@@ -11,7 +11,7 @@ from flask import Response, request
 from marshmallow import ValidationError, fields
 from werkzeug.datastructures import FileStorage
 
-from api import arrivals
+from api import model_sources
 from api.blueprint import reply
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body, read_form
 from api.context import context, services
@@ -90,7 +90,7 @@ def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
         raise invalid(error.messages) from None
     reference = asked.pop("upload")
     submission = Submission(**asked)
-    return submission, arrivals.of_upload(reference, runtime=submission.runtime)
+    return submission, model_sources.of_upload(reference, runtime=submission.runtime)
 
 
 def upload(file: FileStorage, submission: Submission) -> Model:

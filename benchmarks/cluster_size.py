@@ -17,9 +17,9 @@ from datasets.catalogue import datasets
 from tests.cluster import kwok
 from tests.cluster.cluster import Cluster
 from workers.executors import kubernetes
-from workers.executors.contexts import Here
 from workers.executors.kubernetes import KubernetesExecutor, manifests
 from workers.executors.kubernetes.options import parse
+from workers.executors.registry import Here
 
 NAMESPACE = "played"
 #: Pods a job, and pods a JobSet: one rack a job, one node a pod.

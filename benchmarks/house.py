@@ -41,7 +41,7 @@ class House:
         began = time.perf_counter()
         with open(home / "bench.log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "workers", "run"], env=environ, stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-m", "server", "run"], env=environ, stdout=log, stderr=log, start_new_session=True
             )
         self._await_readiness()
         #: Seconds from the start of the first process to the first answer that says it is ready.

@@ -61,7 +61,7 @@ def resident() -> int:
 
 def one(kind: str, count: int, home: Path) -> dict[str, float]:
     """Register and page, in this process."""
-    from core.domain.contexts import Context
+    from core.domain.executor_config import Context
     from core.notifications.notifier import LocalBell
     from core.services.platform import build
     from core.store.database import Database

@@ -27,7 +27,7 @@ console = Console()
 def main() -> int:
     """Run the demo; 0 if the promise was kept."""
     began = time.monotonic()
-    server = None if _answers() else subprocess.Popen([sys.executable, "-m", "workers", "run"])
+    server = None if _answers() else subprocess.Popen([sys.executable, "-m", "server", "run"])
     try:
         if server is not None and not _wait_for(server):
             return 1

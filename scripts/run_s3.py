@@ -103,7 +103,7 @@ def main() -> int:
         }
         print(f"Objects lie in MinIO at {endpoint}, bucket {BUCKET}; its keys are in {folder / 'keys'}.", flush=True)
         platform = subprocess.Popen(
-            [sys.executable, "-m", "workers", "run"],
+            [sys.executable, "-m", "server", "run"],
             cwd=ROOT,
             env={**os.environ, **told},
             start_new_session=True,  # a terminal's Ctrl-C reaches it once, through us

@@ -20,7 +20,7 @@ from tests import processes
 from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
 from tests.waiting import until
-from workers.executors.contexts import Here
+from workers.executors.registry import Here
 from workers.executors.slurm import SlurmExecutor
 from workers.executors.slurm import open as open_executor
 

@@ -22,9 +22,9 @@ from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import Busy, Lent, Snapshot
 from core.store import leaders
 from errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
-from workers import heart
+from workers import liveness
 from workers.executors.base import Missed, Taken, Warm, Watched
-from workers.site import Site
+from workers.managed_executor import Site
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Dispatcher:
 
     def _beat(self) -> None:
         """Leave a sign of life for whoever watches this process."""
-        heart.beat(self._run_dir / "dispatch.beat")
+        liveness.beat(self._run_dir / "dispatch.beat")
 
     def _take(self) -> bool:
         database = self._platform.database

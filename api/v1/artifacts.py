@@ -8,11 +8,11 @@ from flask import Response
 from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, header, nothing
+from api.byte_ranges import serve
 from api.context import services
 from api.downloads import HARMLESS, MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
 from api.negotiation import choose
 from api.paging import LINK, page
-from api.ranges import serve
 from api.schemas.fields import Open
 from api.schemas.results import ArtifactPageSchema, ArtifactQuery, ArtifactSchema, RangeHeaders, ReplayQuery
 from api.schemas.transfers import RedirectQuery

@@ -6,7 +6,7 @@ from flask import Response, request
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api import arrivals
+from api import model_sources
 from api.blueprint import BINARY, Blueprint, header, reply
 from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
 from api.context import services
@@ -83,8 +83,8 @@ def from_upload() -> Model:
     except ValidationError as error:
         raise invalid(error.messages) from None
     if (key := given.pop("transfer", None)) is not None:
-        return arrivals.of_transfer(key, **given)
-    return arrivals.of_upload(given.pop("upload"), **given)
+        return model_sources.of_transfer(key, **given)
+    return model_sources.of_upload(given.pop("upload"), **given)
 
 
 @blueprint.at("")

@@ -7,11 +7,11 @@ from flask import Response
 from flask.views import MethodView
 
 from api.blueprint import BINARY, EVENT, TEXT, Blueprint, nothing
+from api.byte_ranges import begun, serve
 from api.context import context, services
 from api.downloads import PART, UNCHANGED
 from api.escaping import escaped
 from api.negotiation import choose
-from api.ranges import begun, serve
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, ResultSchema, ResultsHeaders, ResultsQuery
 from api.streams import LIVE, NDJSON, SSE, alive, as_events, honest, room, stream, told
 from api.tables import PARQUET, as_csv

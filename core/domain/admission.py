@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Ranges of task numbers: how much to lend, where to cut; pure decisions, the SQL is core/store/ranges.py."""
+"""Ranges of task numbers: how much to lend, where to cut; pure decisions, the SQL is core/store/leases.py."""
 
 from dataclasses import dataclass
 

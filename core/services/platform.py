@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.notifications.change_notifier import Hub
 from core.notifications.notifier import Bell
 from core.services.datasets.catalogue import Catalogue

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, text
 
-from core.store.ranges import Segment
+from core.store.leases import Segment
 from core.store.tables import artifacts, logs, segments, stages
 
 _COLUMNS = (

@@ -59,7 +59,7 @@ envFrom:
 
 {{/* A probe of a role without HTTP: its loop has turned within a minute. */}}
 {{- define "windtunnel.heart" -}}
-exec: {command: [{{ .root.Values.image.python | quote }}, -m, workers.heart, {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}/run/{{ .role }}.beat, "60"]}
+exec: {command: [{{ .root.Values.image.python | quote }}, -m, workers.liveness, {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}/run/{{ .role }}.beat, "60"]}
 {{- end }}
 
 {{/*
@@ -116,7 +116,7 @@ spec:
             - -c
             - |
               import subprocess, sys, time
-              while subprocess.run([sys.executable, "-m", "workers", "migrate"]).returncode:
+              while subprocess.run([sys.executable, "-m", "server", "migrate"]).returncode:
                   time.sleep(1)
           {{- include "windtunnel.environment" .root | nindent 10 }}
           securityContext: {{- include "windtunnel.confined" . | nindent 12 }}
@@ -130,7 +130,7 @@ spec:
           image: {{ include "windtunnel.image" .root }}
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
           workingDir: {{ .root.Values.image.workingDir }}
-          command: [{{ .root.Values.image.python | quote }}, -m, workers, {{ .role }}]
+          command: [{{ .root.Values.image.python | quote }}, -m, server, {{ .role }}]
           {{- include "windtunnel.environment" .root | nindent 10 }}
           env:
             - name: POD_IP

@@ -73,7 +73,7 @@ def config(image: Image, tag: str) -> dict[str, Any]:
     return {
         "User": USER,
         "Env": [f"{key}={value}" for key, value in environ.items()],
-        "Entrypoint": [PYTHON, "-m", "workers"] if server else [PYTHON],
+        "Entrypoint": [PYTHON, "-m", "server"] if server else [PYTHON],
         "WorkingDir": "/opt/windtunnel/src",
         "Labels": {
             "org.opencontainers.image.title": f"{names.PREFIX}{image.name}",

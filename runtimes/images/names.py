@@ -15,7 +15,7 @@ from runtimes.environments import Environment
 #: Where our code lies: a checkout, or /opt/windtunnel/src in an image.
 ROOT = Path(__file__).parents[2]
 #: What every role of the server needs of ours.
-SERVER = ("app.py", "api", "cli", "core", "datasets", "errors.py", "runtimes", "workers")
+SERVER = ("app.py", "api", "cli", "core", "datasets", "errors.py", "runtimes", "server", "workers")
 #: What a player and a host need of ours.
 HARNESS = ("runtimes/__init__.py", "runtimes/harness")
 DATASETS = "datasets/catalogue"

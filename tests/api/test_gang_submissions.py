@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.domain.launches import Gang
 from core.notifications.notifier import LocalBell
 from core.services.platform import Platform, build

@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from api.gate import AnnouncedBody, Gate, host_of, judge
+from api.request_guard import AnnouncedBody, Gate, host_of, judge
 from errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
 

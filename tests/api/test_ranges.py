@@ -7,7 +7,7 @@ from flask import Flask, Response
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.ranges import parse, serve
+from api.byte_ranges import parse, serve
 from errors import RangeNotSatisfiable
 
 CONTENT = bytes(range(256)) * 4

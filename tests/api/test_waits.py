@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from api import launches as surface
+from api import runner_api as surface
 from core.domain.ids import hashed
 from core.domain.launches import Launch
 from core.notifications.launch_waiters import Arrivals

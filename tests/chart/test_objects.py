@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.domain.contexts import parsed
+from core.domain.executor_config import parsed
 from core.settings import Settings
 from datasets.scs import config as scs_config
 from scripts import chart as schema

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.chart.rendering import SAID, Object, named, of_kind, render, rendered
-from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS
+from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS
 
 Rights = set[tuple[str, str, str]]
 ACCOUNT = {"kind": "ServiceAccount", "name": "windtunnel-dispatch", "namespace": "sim"}

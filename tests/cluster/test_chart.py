@@ -12,7 +12,7 @@ from tests.cached import tool
 from tests.chart.rendering import CHART, PREVIOUS
 from tests.cluster.client import Client
 from tests.cluster.machines import ENVIRON
-from workers.executors.kubernetes.rights import RIGHTS
+from workers.executors.kubernetes.rbac import RIGHTS
 
 RELEASE = "windtunnel"
 

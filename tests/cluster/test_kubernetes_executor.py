@@ -32,10 +32,10 @@ from tests.contracts.test_executor import (
 from tests.system.drivers import LAUNCH, Drivers
 from tests.waiting import until
 from workers.executors import kubernetes
-from workers.executors.contexts import Here
 from workers.executors.kubernetes import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOBSET, Kind
-from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS, rules
+from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
+from workers.executors.registry import Here
 
 #: The port's contract: the very functions that every other executor is held to.
 CONTRACT = (

@@ -27,7 +27,7 @@ from tests.unit.launch_samples import gang
 from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor, manifests
 from workers.executors.kubernetes.manifests import Served
-from workers.executors.kubernetes.rights import RIGHTS, rules
+from workers.executors.kubernetes.rbac import RIGHTS, rules
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 #: The name of every LocalQueue here, and the second launch where there are two.

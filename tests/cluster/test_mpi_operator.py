@@ -13,8 +13,8 @@ from tests.cluster.cluster import Cluster
 from tests.contracts.test_executor import launch_of
 from tests.system.drivers import LAUNCH
 from workers.executors import kubernetes
-from workers.executors.contexts import Here
 from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.registry import Here
 
 #: Everything that is made of such a launch; of configuration, all but what every namespace has.
 MADE = "mpijobs,jobs,pods,secrets,services,networkpolicies"

@@ -9,8 +9,8 @@ from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
 from tests.contracts.crew import SITE
 from tests.waiting import TIMEOUT
-from workers.agent import Agent, WarmTimings
-from workers.crews import Kind
+from workers.node_agent import Agent, WarmTimings
+from workers.warm_runners import Kind
 
 
 def test_a_crew_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path) -> None:

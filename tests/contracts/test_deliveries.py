@@ -13,7 +13,7 @@ from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from runtimes.harness.runner.runner_api_client import Credentials, Over
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
-from workers.deliveries import Damaged, Deliveries
+from workers.launch_inputs import Damaged, Deliveries
 
 MODEL = hashlib.sha256(b"weights").digest() * 40_000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.domain.launches import Launch, Note, Phase, Sighting
 from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
@@ -27,7 +27,7 @@ from tests.databases import sqlite_database
 from tests.waiting import until
 from workers.dispatcher import Dispatcher
 from workers.executors.fake import FakeExecutor
-from workers.site import Site
+from workers.managed_executor import Site
 
 
 class Wilful(FakeExecutor):

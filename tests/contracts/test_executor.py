@@ -54,7 +54,7 @@ class Agent:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "workers", "agent"]
+        command = [sys.executable, "-m", "server", "agent"]
         self.process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environ})
         self.executor = LocalExecutor(self.home / "run/agent.sock")
         until(self.answers)
@@ -251,7 +251,7 @@ def test_the_socket_is_for_this_user_alone(agent: Agent) -> None:
 def test_where_the_sandbox_is_too_weak_nothing_runs(tmp_path: Path) -> None:
     import asyncio
 
-    from workers.agent import Agent as Inside
+    from workers.node_agent import Agent as Inside
 
     weak = Inside(
         home=tmp_path,

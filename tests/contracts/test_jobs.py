@@ -11,7 +11,7 @@ from core.services.simulations.results import Results
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.contracts.test_dispatcher import House
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
-from workers.jobs import Jobs
+from workers.background_jobs import Jobs
 
 
 class Held(FilesystemStore):

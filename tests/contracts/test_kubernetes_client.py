@@ -15,7 +15,7 @@ import yaml
 from tests.contracts.kubernetes_server import Answer, Server, breaks_off, hangs_up, says
 from workers.executors.kubernetes.access import of_kubeconfig, of_pod
 from workers.executors.kubernetes.client import Client, Refused
-from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.metrics import Measures
 from workers.executors.kubernetes.objects import Owner, Owners
 
 

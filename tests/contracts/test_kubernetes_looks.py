@@ -15,10 +15,10 @@ from errors import ClusterFull, PlatformError
 from tests.contracts.kubernetes_server import Server, hangs_up, says
 from tests.contracts.test_executor import launch_of
 from workers.executors.kubernetes.access import of_kubeconfig
+from workers.executors.kubernetes.api_queries import Look
 from workers.executors.kubernetes.client import Client
 from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.look import Look
-from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.metrics import Measures
 from workers.executors.kubernetes.options import parse
 from workers.executors.kubernetes.watch import Watch
 

@@ -12,9 +12,9 @@ from tests.contracts.test_executor import launch_of
 from tests.contracts.test_kubernetes_looks import Cluster, jobset
 from tests.contracts.test_kubernetes_looks import cluster as cluster  # a fixture is found by its name in here
 from workers.executors.base import Missed, Taken, Waiting, Warm
-from workers.executors.kubernetes import warm
+from workers.executors.kubernetes import warm_pool
 from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.metrics import Measures
 from workers.executors.kubernetes.options import Options, parse
 
 KIND = {"project": "default", "runtime": "python", "dataset": "noop"}
@@ -37,7 +37,7 @@ def opened(cluster: Cluster, chosen: Options) -> KubernetesExecutor:
 
 def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
     """Return what waits in the cluster, made from what this executor is told."""
-    wanted = warm.wishes(executor.options, executor.served(), "http://drivers:1")
+    wanted = warm_pool.wishes(executor.options, executor.served(), "http://drivers:1")
     (digest,) = wanted
     found = [jobset(id, ready=ready) for id in ids]
     for one in found:

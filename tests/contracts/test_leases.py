@@ -21,9 +21,9 @@ from hypothesis.stateful import (
 from sqlalchemy import insert, text
 
 from core.domain.ranges import STRIKES, Lease
-from core.store import ranges
+from core.store import leases as ranges
 from core.store.database import Database
-from core.store.ranges import Driver, Segment
+from core.store.leases import Driver, Segment
 from core.store.tables import metadata, simulations, stages
 
 STAGE, SIMULATION = "stage", "simulation"

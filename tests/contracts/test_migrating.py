@@ -27,7 +27,7 @@ def test_whoever_comes_first_makes_the_tables_and_the_others_find_them(
     environments = [
         {"WINDTUNNEL_HOME": str(tmp_path / str(number)), "WINDTUNNEL_DATABASE_URL": url} for number in range(TOGETHER)
     ]
-    command = [sys.executable, "-m", "workers", "migrate"]
+    command = [sys.executable, "-m", "server", "migrate"]
     running = [subprocess.Popen(command, env=one, stderr=subprocess.PIPE, text=True) for one in environments]
     for one in running:
         _, said = one.communicate(timeout=120)
@@ -51,7 +51,7 @@ def refused(url: str, home: Path) -> str:
     """Bring up a schema that cannot be; return what is said of it."""
     environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_DATABASE_URL": url}
     done = subprocess.run(
-        [sys.executable, "-m", "workers", "migrate"], env=environ, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "server", "migrate"], env=environ, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 1 and "secret" not in done.stderr
     [line] = done.stderr.splitlines()

@@ -275,7 +275,7 @@ def test_the_token_and_our_environment_are_nowhere_to_be_seen(
     shown += slurm.ask("scontrol", "write", "batch_script", shown.partition("JobId=")[2].split()[0], "-")
     shown += slurm.ask("squeue", "--json") + (tmp_path / "environment").read_text()
     shown += Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/cmdline").read_text()
-    assert "workers.courier" in shown and "not-to-be-seen" not in shown
+    assert "workers.standalone_runner" in shown and "not-to-be-seen" not in shown
     token = tmp_path / "home/slurm/slurm" / ID / "token"
     assert token.read_text() == "not-to-be-seen" and token.stat().st_mode & 0o777 == 0o600
     assert token.parent.stat().st_mode & 0o777 == 0o700

@@ -10,7 +10,7 @@ from tests.conftest import Clock
 from tests.contracts.test_dispatcher import House, Wilful
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
 from workers.executors.base import Missed, Taken, Waiting, Warm
-from workers.site import Site
+from workers.managed_executor import Site
 
 TOKEN = "minted before"
 

@@ -14,13 +14,13 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import msgspec
 from sqlalchemy import text
 
-from api import launches as surface
+from api import runner_api as surface
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
 from core.notifications.notifier import LocalBell
 from core.services.scheduling.leases import BELIEF, Known, Leases
 from core.services.uploads.models import key_of
-from core.store import launches, ranges, simulations
+from core.store import launches, leases, simulations
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import NotFound
 from tests.databases import sqlite_database
@@ -193,14 +193,14 @@ class Drivers:
     def held(self) -> int:
         """Count the leases that are out."""
         with self.database.read() as c:
-            return len(ranges.of_launch(c, SIMULATION, LAUNCH))
+            return len(leases.of_launch(c, SIMULATION, LAUNCH))
 
     def give_back(self) -> None:
         """Do what the dispatcher does once a launch has ended: its leases return."""
 
         def back(c: Any) -> None:
-            for stage, start, fence in ranges.of_launch(c, SIMULATION, LAUNCH):
-                ranges.give_back(c, stage, start, fence, witness=False, blame=False)
+            for stage, start, fence in leases.of_launch(c, SIMULATION, LAUNCH):
+                leases.give_back(c, stage, start, fence, witness=False, blame=False)
 
         self.database.write(back)
 

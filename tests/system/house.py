@@ -69,7 +69,7 @@ class Platform:
         environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in told.items()}
         with open(self.printed, "ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "workers", "run"],
+                [sys.executable, "-m", "server", "run"],
                 cwd=ROOT,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -273,7 +273,7 @@ def role_of(pid: int) -> str | None:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return None
-    if words[1:3] == ["-m", "workers"]:
+    if words[1:3] == ["-m", "server"]:
         return words[3]
     if "valkey" in Path(words[0]).name:
         return "valkey"

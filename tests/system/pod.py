@@ -108,11 +108,8 @@ class Pod:
         (self.secret / "launch.json").write_text(json.dumps(given | dict(document)))
         for path in self.secret.iterdir():
             os.chown(path, USERS["courier"], USERS["courier"])
-        self.courier = Container(
-            image,
-            "courier",
-            ["-m", "workers.courier", "--launch", str(self.secret / "launch.json"), "--posts", str(self.posts)],
-        )
+        launch = ["--launch", str(self.secret / "launch.json"), "--posts", str(self.posts)]
+        self.courier = Container(image, "courier", ["-m", "workers.standalone_runner", *launch])
         self.player, self.host = (
             Container(
                 image,

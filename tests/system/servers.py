@@ -34,9 +34,7 @@ class Api:
     def migrate(self) -> "Api":
         """Make the database's schema, once for all that share it."""
         self.home.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [sys.executable, "-m", "workers", "migrate"], cwd=ROOT, env=self._environ, check=True, timeout=60
-        )
+        subprocess.run([sys.executable, "-m", "server", "migrate"], cwd=ROOT, env=self._environ, check=True, timeout=60)
         return self
 
     def start(self) -> "Api":
@@ -44,7 +42,7 @@ class Api:
         parent = os.getpid()
         with open(self.home / f"api-{self.port}.log", "ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "workers", "api"],
+                [sys.executable, "-m", "server", "api"],
                 cwd=ROOT,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,

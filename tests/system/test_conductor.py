@@ -71,7 +71,7 @@ class Company:
         document |= {"files": str(folder / "files"), "posts": {"player": -1, "host": os.getuid()}, "name": folder.name}
         (folder / "launch.json").write_text(json.dumps(document))
         socket = str(folder / "gang.sock")
-        self.courier = self._start("courier", ["-m", "workers.conductor", "--launch", str(folder / "launch.json")])
+        self.courier = self._start("courier", ["-m", "workers.gang_runner", "--launch", str(folder / "launch.json")])
         self.leader = self._start("leader", ["lead"], "--tasks", socket)
         command = [sys.executable, "program.py"]
         self.replicas = [self._start(f"replica-{n}", ["follow", *command], number=n) for n in range(2)]
@@ -80,7 +80,7 @@ class Company:
         if name == "courier":
             arguments = [*arguments, "--posts", str(self.folder)]
         else:
-            code = "import pathlib, signal, sys; from runtimes.harness import gang; "
+            code = "import pathlib, signal, sys; from runtimes.harness.gang import replica as gang; "
             code += "signal.signal(15, gang.stop); "
             code += "sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
             arguments = ["-c", code, str(self.folder / name), *options, *arguments]

@@ -49,7 +49,7 @@ def courier(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         given = {"id": LAUNCH, "url": url, "token_file": str(tmp_path / "token"), "workers": 2, "kit": alone}
         given["files"] = str(tmp_path / "files")
         (tmp_path / "launch.json").write_text(json.dumps(given | document))
-        command = [sys.executable, "-m", "workers.courier", "--launch", str(tmp_path / "launch.json")]
+        command = [sys.executable, "-m", "workers.standalone_runner", "--launch", str(tmp_path / "launch.json")]
         made.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
         return made[-1]
 

@@ -53,7 +53,8 @@ class Gang:
 
     def start(self, role: str, index: int, command: Sequence[str], **more: str) -> "subprocess.Popen[str]":
         """Start one."""
-        code = "import pathlib, signal, sys; from runtimes.harness import gang; signal.signal(15, gang.stop); "
+        code = "import pathlib, signal, sys; from runtimes.harness.gang import replica as gang; "
+        code += "signal.signal(15, gang.stop); "
         code += "sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
         environ = {"WINDTUNNEL_GANG_KEY": self.key, "WINDTUNNEL_GANG_INDEX": str(index)}
         return subprocess.Popen(

@@ -36,7 +36,7 @@ if world.rank == 0:
 #: As a container runs it, but in a folder of its own.
 BOOT = """
 import pathlib, signal, sys
-from runtimes.harness import gang
+from runtimes.harness.gang import replica as gang
 signal.signal(signal.SIGTERM, gang.stop)
 sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))
 """

@@ -10,8 +10,8 @@ from runtimes import catalogue, environments
 from runtimes.harness import sandbox
 from runtimes.harness.runner.processes import Kit
 from tests.cached import ENVIRONMENTS
-from workers import replays
-from workers.crews import HARNESS, base_interpreter
+from workers import replay_job
+from workers.warm_runners import HARNESS, base_interpreter
 
 
 def kit(dataset: str) -> Kit:
@@ -41,29 +41,29 @@ def trace(*steps: tuple[float, ...]) -> bytes:
 
 
 def test_a_street_is_played_again_and_can_be_drawn() -> None:
-    seen = replays.make(kit("car_street"), play("car_street"), 3, trace(*[(1.0, 0.0)] * 20))
+    seen = replay_job.make(kit("car_street"), play("car_street"), 3, trace(*[(1.0, 0.0)] * 20))
     assert len(seen["frames"]) >= 20
     assert seen["scene"]["lanes"]
 
 
 def test_playing_again_twice_shows_the_same() -> None:
     steps = trace(*[(0.5, 0.1)] * 10)
-    first, second = (replays.make(kit("car_street"), play("car_street"), 5, steps) for _ in range(2))
+    first, second = (replay_job.make(kit("car_street"), play("car_street"), 5, steps) for _ in range(2))
     assert first == second
 
 
 def test_a_world_that_has_nothing_to_show_says_so() -> None:
-    with pytest.raises(replays.NothingToShow, match="nothing to show"):
-        replays.make(kit("noop"), play("noop"), 0, trace((0.0,) * 4))
+    with pytest.raises(replay_job.NothingToShow, match="nothing to show"):
+        replay_job.make(kit("noop"), play("noop"), 0, trace((0.0,) * 4))
 
 
 def test_a_trace_that_is_none_is_refused() -> None:
-    with pytest.raises(replays.CannotReplay):
-        replays.make(kit("noop"), play("noop"), 0, b"not a trace")
+    with pytest.raises(replay_job.CannotReplay):
+        replay_job.make(kit("noop"), play("noop"), 0, b"not a trace")
 
 
 def test_a_player_that_cannot_start_is_told_with_its_own_words() -> None:
     from dataclasses import replace
 
-    with pytest.raises(replays.CannotReplay, match="No module named"):
-        replays.make(replace(kit("noop"), player_site="/nonexistent", sandbox=None), play("noop"), 0, b"")
+    with pytest.raises(replay_job.CannotReplay, match="No module named"):
+        replay_job.make(replace(kit("noop"), player_site="/nonexistent", sandbox=None), play("noop"), 0, b"")

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from server.logs import LogFile, worth_telling
+from server.supervisor import PATIENCE
 from tests.ports import free_ports
 from tests.waiting import until
-from workers.logs import LogFile, worth_telling
-from workers.supervisor import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 #: Keeps four roles: one that lives, one that dies at once, one that ignores SIGTERM, one that runs once.
 SCRIPT = """
 import sys
 from pathlib import Path
-from workers import supervisor as module
-from workers.supervisor import AlreadyRunning, Role, Supervisor, tell
+from server import supervisor as module
+from server.supervisor import AlreadyRunning, Role, Supervisor, tell
 home = Path(sys.argv[1])
 module.PATIENCE = float(sys.argv[2])
 py = [sys.executable, "-c"]
@@ -227,7 +227,7 @@ def test_what_no_role_could_start_with_is_said_once(
     (tmp_path / name).chmod(mode)
     told = {"WINDTUNNEL_HOME": str(tmp_path)}
     told |= {"WINDTUNNEL_SCS_CONFIG": str(tmp_path / name)} if name == "scs.json" else {}
-    command = [sys.executable, "-m", "workers", "run"]
+    command = [sys.executable, "-m", "server", "run"]
     ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
 
@@ -240,6 +240,6 @@ def test_a_setting_that_cannot_be_is_said_instead_of_dying_of_it_again_and_again
         told = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_SCS_PORT": "0"}
         told |= {f"WINDTUNNEL_{one}": str(free_ports(1)[0]) for one in ("PORT", "DRIVERS_PORT")}
         told[f"WINDTUNNEL_{name}"] = value
-        command = [sys.executable, "-m", "workers", "run"]
+        command = [sys.executable, "-m", "server", "run"]
         ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended

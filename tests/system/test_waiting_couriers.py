@@ -35,7 +35,7 @@ def test_those_that_wait_are_sent_away_when_their_process_ends(tmp_path: Path) -
     (port,) = free_ports(1)
     settings = {"HOME": str(tmp_path), "DRIVERS_PORT": str(port), "REDIS_URL": "redis://127.0.0.1:1/0"}
     environ = dict(os.environ) | {f"WINDTUNNEL_{name}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "workers"]
+    command = [sys.executable, "-m", "server"]
     subprocess.run([*command, "migrate"], env=environ, cwd=ROOT, check=True, timeout=120, capture_output=True)
     serving = subprocess.Popen([*command, "drivers"], env=environ, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.admission import Room, Waiting, admit, why_waiting
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 
 
 def room(name: str, free: int, total: int = 4, *, well: bool = True, width: int = 0) -> Room:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runtimes.harness.simulators.sumo.clock import DT
+from runtimes.harness.simulators.sumo.drive_metrics import Drive, Ending, metrics, penalty, rss_distance
 from runtimes.harness.simulators.sumo.fault import Crash, at_fault
-from runtimes.harness.simulators.sumo.metrics import Drive, Ending, metrics, penalty, rss_distance
 
 DATASET = Path(__file__).parents[2] / "datasets/catalogue/car_street/dataset.json"
 

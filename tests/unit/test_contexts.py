@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.contexts import Context, parsed
+from core.domain.executor_config import Context, parsed
 
 WEST = {"name": "west", "kind": "kubernetes", "cores": 64, "width": 8, "grace": 30, "options": {"context": "w"}}
 

@@ -3,8 +3,8 @@
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.executors.kubernetes.measures import Measures
-from workers.figures import Figures
+from server.metrics_server import Figures
+from workers.executors.kubernetes.metrics import Measures
 
 
 def test_a_family_that_two_places_have_is_told_once_with_the_samples_of_both() -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workers.heart import beat, beats
+from workers.liveness import beat, beats
 
 
 def test_a_role_that_has_not_begun_is_judged_by_its_process_alone(tmp_path: Path) -> None:
@@ -22,4 +22,4 @@ def test_a_probe_tells_by_its_exit_status(tmp_path: Path) -> None:
     heart = tmp_path / "dispatch.beat"
     beat(heart)
     for seconds, status in (("3600", 0), ("-1", 1)):
-        assert subprocess.run([sys.executable, "-m", "workers.heart", heart, seconds]).returncode == status
+        assert subprocess.run([sys.executable, "-m", "workers.liveness", heart, seconds]).returncode == status

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from workers.executors.kubernetes.api_errors import error_of
 from workers.executors.kubernetes.client import Refused, path_of
 from workers.executors.kubernetes.objects import quantity
 from workers.executors.kubernetes.options import Share, parse
-from workers.executors.kubernetes.refusals import error_of
-from workers.executors.kubernetes.rights import NAMESPACES, RIGHTS, rules
+from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
 
 def test_options_have_defaults_and_are_read_at_every_depth() -> None:

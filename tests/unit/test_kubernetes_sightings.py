@@ -11,8 +11,8 @@ import pytest
 
 from core.domain.launches import Phase, Sighting
 from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
-from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
-from workers.executors.kubernetes.sightings import grouped, phase_of, settled, sighting
+from workers.executors.kubernetes.status_mapping import grouped, phase_of, settled, sighting
+from workers.executors.kubernetes.status_messages import SAYINGS, clean, lacking, note, of_failure
 
 RECORDED = Path(__file__).parents[1] / "recorded/kubernetes"
 PATIENCE = 120.0

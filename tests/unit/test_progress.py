@@ -6,7 +6,7 @@ import pytest
 
 from core.domain.statistics import Tally
 from core.services.scheduling.progress import Progress, too_many
-from core.store.ranges import Segment
+from core.store.leases import Segment
 
 
 def segment(start: int, stop: int, *, of: str = "new", failed: int = 0) -> Segment:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from core.domain.launches import Launch, Phase, Placement
-from workers.executors.slurm.facts import AWAY, ENDINGS, REASONS, STATES
 from workers.executors.slurm.jobs import (
     Job,
     Options,
@@ -18,6 +17,7 @@ from workers.executors.slurm.jobs import (
     read_room,
     sight,
 )
+from workers.executors.slurm.status_tables import AWAY, ENDINGS, REASONS, STATES
 
 
 def launch_of(**changes: Any) -> Launch:

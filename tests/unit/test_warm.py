@@ -13,7 +13,7 @@ from core.domain.ids import hashed
 from core.domain.launches import Gang, Launch, Phase, Placement
 from tests.unit.crds import complaints
 from tests.unit.launch_samples import ALL, BARE, launch
-from workers.executors.kubernetes import manifests, names, warm
+from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.objects import JOBSET, TOKEN_HASH, WARM, Metadata, Owner, Reference
 from workers.executors.kubernetes.options import Options, parse
 
@@ -26,25 +26,28 @@ def options(*asked: dict[str, Any], **others: Any) -> Options:
     return parse({"images": {"tag": "abc"}, "warm": list(asked or [ASKED]), **others})
 
 
-def wanted(*asked: dict[str, Any], **others: Any) -> dict[str, warm.Wish]:
-    return warm.wishes(options(*asked, **others), ALL, URL)
+def wanted(*asked: dict[str, Any], **others: Any) -> dict[str, warm_pool.Wish]:
+    return warm_pool.wishes(options(*asked, **others), ALL, URL)
 
 
 def noop(**changes: Any) -> Launch:
     return launch(**{"runtime": "python", "format": "python", "dataset": "noop", "project": "default", **changes})
 
 
-def one(id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h") -> warm.Seen:
-    return warm.Seen(id, digest, token_hash, JOBSET, "ns", NOW - timedelta(seconds=age), phase)
+def one(id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h") -> warm_pool.Seen:
+    return warm_pool.Seen(id, digest, token_hash, JOBSET, "ns", NOW - timedelta(seconds=age), phase)
 
 
 def planned(
-    there: list[warm.Seen], wishes: dict[str, warm.Wish], taken: Collection[str] = (), given: Collection[str] = ()
-) -> warm.Plan:
-    return warm.plan(there, wishes, taken=taken, given=given)
+    there: list[warm_pool.Seen],
+    wishes: dict[str, warm_pool.Wish],
+    taken: Collection[str] = (),
+    given: Collection[str] = (),
+) -> warm_pool.Plan:
+    return warm_pool.plan(there, wishes, taken=taken, given=given)
 
 
-def ids(some: Collection[warm.Seen]) -> list[str]:
+def ids(some: Collection[warm_pool.Seen]) -> list[str]:
     return [each.id for each in some]
 
 
@@ -91,7 +94,7 @@ def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
     wishes = wanted()
     (digest,) = wishes
     there = [one("a", digest), one("b", digest)]
-    reserve = warm.Reserve()
+    reserve = warm_pool.Reserve()
     assert reserve.take(noop()) is None, "nobody has looked yet"
     reserve.fill(planned(there, wishes), wishes, there)
     for unfit in ({"project": "red"}, {"dataset": "car_street"}, {"version": "0"}, {"runtime": "onnx"}):
@@ -109,7 +112,7 @@ def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_want
     wishes = wanted()
     (digest,) = wishes
     there = [replace(one("a", digest), queued=True)]
-    reserve = warm.Reserve()
+    reserve = warm_pool.Reserve()
     reserve.fill(planned(there, wishes), wishes, there)
     assert reserve.take(noop(workers=2)) is None
     assert reserve.take(noop(workers=1)) is not None
@@ -131,7 +134,7 @@ def test_the_same_asked_for_twice_is_asked_for_in_sum() -> None:
 
 @pytest.mark.parametrize("served", [ALL, BARE])
 def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: manifests.Served) -> None:
-    (wish,) = warm.wishes(options(), served, URL).values()
+    (wish,) = warm_pool.wishes(options(), served, URL).values()
     made, token_hash = wish.one()
     other, _ = wish.one()
     assert made.id != other.id and made.token != other.token and token_hash == hashed(made.token)
@@ -157,11 +160,11 @@ def test_only_what_carries_the_label_waits_and_what_leaves_does_not() -> None:
         given = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
         return Owner(metadata=Metadata(**{**given, **changes}))
 
-    (found,) = warm.seen([(JOBSET, owner())])
+    (found,) = warm_pool.seen([(JOBSET, owner())])
     assert (found.id, found.digest, found.token_hash, found.made) == ("a", "d", "h", NOW)
-    assert warm.seen([(JOBSET, owner(labels={"windtunnel/launch": "a"}))]) == []
-    assert warm.seen([(JOBSET, owner(deletion_timestamp=NOW))]) == []
-    assert warm.seen([(JOBSET, owner(owner_references=(Reference(kind="Node"),)))])
+    assert warm_pool.seen([(JOBSET, owner(labels={"windtunnel/launch": "a"}))]) == []
+    assert warm_pool.seen([(JOBSET, owner(deletion_timestamp=NOW))]) == []
+    assert warm_pool.seen([(JOBSET, owner(owner_references=(Reference(kind="Node"),)))])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from core.domain.launches import Launch, Phase, Sighting
 from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 
 if TYPE_CHECKING:
-    from workers.executors.contexts import Here
+    from workers.executors.registry import Here
 
 #: A launch runs in what lies prepared on this machine.
 OWN_ENVIRONMENTS = False

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, replicas
 from core.domain.states import LIVE, State
@@ -16,7 +16,7 @@ from core.notifications.notifier import Bell
 from core.services.scheduling.progress import Progress, too_many
 from core.services.scheduling.snapshots import Busy, Lent, Snapshot
 from core.services.uploads.models import key_of
-from core.store import executors, launches, ranges, results, simulations
+from core.store import executors, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.versions import scenario_folder
@@ -224,7 +224,7 @@ class Dispatch:
     def beating(self, launch: Lent) -> bool:
         """Tell whether a courier of a launch holds a lease that lives, whatever its executor says."""
         with self._database.read() as c:
-            return ranges.beating(c, launch.simulation, launch.id, self._database.now(c))
+            return leases.beating(c, launch.simulation, launch.id, self._database.now(c))
 
     def living(self, executor: str) -> set[str]:
         """Return the launches of one executor that are not over, as of now."""
@@ -293,7 +293,7 @@ class Dispatch:
             _, done, _ = simulations.counts(c, launch.simulation)
             barren = launches.barren(c, launch.simulation, done)
             if barren >= HOPELESS:
-                ranges.close_early(c, launch.simulation)
+                leases.close_early(c, launch.simulation)
                 words = f"{barren} attempts in a row came to nothing; the last: {reason}"
                 simulations.move(c, launch.simulation, state, State.ERRORED, now, reason=words)
             else:
@@ -308,7 +308,7 @@ class Dispatch:
 
         def requeue(c: Connection) -> bool:
             running = simulations.find(c, one.id).state == State.RUNNING
-            if not running or launches.at_work(c, one.id) or ranges.open_stage(c, one.id) is None:
+            if not running or launches.at_work(c, one.id) or leases.open_stage(c, one.id) is None:
                 return False
             now = self._database.now(c)
             simulations.move(c, one.id, State.RUNNING, State.QUEUED, now, reason="its launch is over")
@@ -321,10 +321,10 @@ class Dispatch:
     def close(self, id: str) -> bool:
         """Close the open stage if every task has a result; tell whether the simulation is ready to be collected."""
         with self._database.read() as c:
-            stage = ranges.open_stage(c, id)
+            stage = leases.open_stage(c, id)
         if stage is None:
             return True
-        return self._write(lambda c: ranges.close(c, stage.id))
+        return self._write(lambda c: leases.close(c, stage.id))
 
     def stage(self, id: str) -> None:
         """Ring for the stager."""
@@ -343,7 +343,7 @@ class Dispatch:
             state = State(simulations.find(c, one.id).state)
             if state not in LIVE or one.state not in LIVE:
                 state = one.state
-            ranges.close_early(c, one.id)
+            leases.close_early(c, one.id)
             simulations.move(c, one.id, state, following, self._database.now(c), reason=reason)
 
         try:
@@ -402,6 +402,6 @@ def _end(c: Connection, launch: Lent) -> bool:
     """End a launch and take its leases back, nobody to blame; tell whether it was not over before."""
     if not launches.end(c, launch.id):
         return False
-    for stage, start, fence in ranges.of_launch(c, launch.simulation, launch.id):
-        ranges.give_back(c, stage, start, fence, witness=False, blame=False)
+    for stage, start, fence in leases.of_launch(c, launch.simulation, launch.id):
+        leases.give_back(c, stage, start, fence, witness=False, blame=False)
     return True

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.store import executors
 from core.store.database import Database
 

@@ -1,4 +1,4 @@
-"""What drivers may do: lease, report, beat, say who died. The statements are core/store/ranges.py."""
+"""What drivers may do: lease, report, beat, say who died. The statements are core/store/leases.py."""
 
 import json
 import secrets
@@ -17,9 +17,9 @@ from core.notifications.notifier import Bell
 from core.services.datasets.catalogue import played
 from core.services.scheduling.reports import Report, checked, crashed, first
 from core.services.uploads.models import key_of
-from core.store import launches, ranges, results, simulations
+from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
-from core.store.ranges import Driver, Place, Segment
+from core.store.leases import Driver, Place, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
 
@@ -187,10 +187,10 @@ class Leases:
         now = self._database.now(c)
         if not launch.running:
             self._run(c, launch, now)
-        stage = ranges.open_stage(c, launch.simulation)
+        stage = leases.open_stage(c, launch.simulation)
         if stage is None:
             return Ended()
-        lease = ranges.lend(c, stage, Driver(launch.id, driver, rate, launch.peers, self._ttl), now)
+        lease = leases.lend(c, stage, Driver(launch.id, driver, rate, launch.peers, self._ttl), now)
         # Jitter, lest all idle drivers come back at once.
         return lease or Later(0.05 + secrets.randbelow(200) / 1000)
 
@@ -227,20 +227,20 @@ class Leases:
     def _take(self, c: Connection, launch: Known, report: Report, key: str, failures: list[int]) -> Answer:
         now = self._database.now(c)
         to = report.to
-        place = ranges.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
+        place = leases.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
         if place is None:
-            seen = ranges.look(c, report.stage, report.start, report.fence)
+            seen = leases.look(c, report.stage, report.start, report.fence)
             if seen is None or seen.mark != report.since or not seen.mark < seen.stop < to:
                 return Answer(seen, False)
             to = seen.stop  # a thief took the rest: what lies before the new end counts
-            place = ranges.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
+            place = leases.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
             if place is None:
-                return Answer(ranges.look(c, report.stage, report.start, report.fence), False)
+                return Answer(leases.look(c, report.stage, report.start, report.fence), False)
         lines = report.lines if to == report.to else first(report.lines, to - report.since)
         failed = sum(1 for task in failures if task < to)
         # A stolen tail makes the sketch one of too many tasks; live metrics are approximate, and say so.
         sketch = json.dumps(report.sketch) if report.sketch else None
-        ranges.record(
+        leases.record(
             c,
             report.stage,
             Segment(report.since, to, key, 0, len(lines), zlib.crc32(lines), failed, sketch),
@@ -262,7 +262,7 @@ class Leases:
 
         def beats(c: Connection) -> list[Place | None]:
             now = self._database.now(c)
-            return [ranges.beat(c, stage, start, fence, task, now) for stage, start, fence, task in held]
+            return [leases.beat(c, stage, start, fence, task, now) for stage, start, fence, task in held]
 
         return self._database.write(beats, durable=False)
 
@@ -271,14 +271,14 @@ class Leases:
 
         def take(c: Connection) -> None:
             for stage, start, fence, _ in held:
-                ranges.give_back(c, stage, start, fence, witness=False, blame=False)
+                leases.give_back(c, stage, start, fence, witness=False, blame=False)
 
         self._database.write(take, durable=False)
 
     def death(self, launch: Known, stage: str, start: int, fence: str, task: int, reason: str) -> None:
         """A supervisor saw a driver die by itself: return its lease; the third strike makes the task `crashed`."""
         back = self._database.write(
-            lambda c: ranges.give_back(c, stage, start, fence, task=task, witness=True), durable=False
+            lambda c: leases.give_back(c, stage, start, fence, task=task, witness=True), durable=False
         )
         if back is not None and back.strikes >= STRIKES:
             self.settle(reason)
@@ -290,7 +290,7 @@ class Leases:
             now = self._database.now(c)
             state = State(simulations.find(c, launch.simulation).state)
             if state in LIVE:
-                ranges.close_early(c, launch.simulation)
+                leases.close_early(c, launch.simulation)
                 simulations.move(c, launch.simulation, state, State.FAILED, now, reason=reason[:2000])
                 launches.end(c, launch.id)
 
@@ -313,17 +313,17 @@ class Leases:
     def settle(self, reason: str = "its process ended again and again") -> int:
         """Give every condemned task its result `crashed`; safe to repeat."""
         with self._database.read() as c:
-            found = ranges.condemned(c)
+            found = leases.condemned(c)
         settled = 0
         for stage, start, stop in found:
             with self._database.read() as c:
-                simulation = ranges.simulation_of(c, stage)
+                simulation = leases.simulation_of(c, stage)
                 play = json.loads(simulations.find(c, simulation).provenance)["play"]
             line = crashed(play, start, reason)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._store.put(key, (line,))
             segment = Segment(start, start + 1, key, 0, len(line), zlib.crc32(line), 1)
-            settled += self._database.write(lambda c: ranges.settle(c, stage, stop, segment))  # noqa: B023 - run at once
+            settled += self._database.write(lambda c: leases.settle(c, stage, stop, segment))  # noqa: B023 - run at once
             self._bell.announce(simulation)
         return settled
 
@@ -332,10 +332,10 @@ class Leases:
 
         def pass_(c: Connection) -> list[str]:
             hopeless = []
-            for stage, start, fence in ranges.lapsed(c, self._database.now(c)):
-                back = ranges.give_back(c, stage, start, fence, witness=False)
+            for stage, start, fence in leases.lapsed(c, self._database.now(c)):
+                back = leases.give_back(c, stage, start, fence, witness=False)
                 if back is not None and back.silences > SILENCES:
-                    hopeless.append(ranges.simulation_of(c, stage))
+                    hopeless.append(leases.simulation_of(c, stage))
             return hopeless
 
         return self._database.write(pass_, durable=False)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.domain.statistics import merged, sketched
-from core.store.ranges import Segment
+from core.store.leases import Segment
 
 
 def too_many(spec: Mapping[str, Any], failed: int) -> str | None:

@@ -17,7 +17,7 @@ from core.services.claims import claimed
 from core.services.datasets.catalogue import played
 from core.services.scheduling.progress import too_many
 from core.services.simulations.results import Results
-from core.store import ranges, results, simulations
+from core.store import leases, results, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from errors import Conflict
@@ -67,7 +67,7 @@ class Collecting:
         with self._database.read() as c:
             row = simulations.find(c, id)
             stage = results.stage_ids(c, id)[-1]
-            if ranges.open_stage(c, id) is not None:
+            if leases.open_stage(c, id) is not None:
                 return
         summary = self._sum_up(row, stage)
         total = summary["tasks"]["total"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.domain.launches import Gang, Placement, replicas
 from core.domain.records import Model, Submission
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep

@@ -16,7 +16,7 @@ from core.notifications.change_notifier import Hub
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
-from core.store.ranges import Segment
+from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFinished, NotFound, UnknownArtifact
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from core.store import ranges, results, simulations
+from core.store import leases, results, simulations
 from core.store.database import Connection, Database
-from core.store.ranges import Segment
+from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Conflict
 
@@ -39,15 +39,15 @@ class Inheritance:
         at = 0
         for start, stop in _runs(self.kept):
             if at < start:
-                ranges.lay(c, stage, at, start, done=False)
-            ranges.lay(c, stage, start, stop, done=True)
+                leases.lay(c, stage, at, start, done=False)
+            leases.lay(c, stage, start, stop, done=True)
             results.inherit_artifacts(c, self.source, simulation, start, stop)
             at = stop
         if at < total:
-            ranges.lay(c, stage, at, total, done=False)
+            leases.lay(c, stage, at, total, done=False)
         for segment in self.kept:
-            ranges.record(c, stage, segment)
-        ranges.all_cut(c, stage)
+            leases.record(c, stage, segment)
+        leases.all_cut(c, stage)
 
 
 def inherit(database: Database, store: ObjectStore, simulation: str) -> Inheritance:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from core.domain.admission import why_waiting
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
@@ -20,7 +20,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.retries import Inheritance, inherit
 from core.services.uploads.models import PROJECT, Models
-from core.store import executors, ranges
+from core.store import executors, leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
@@ -251,7 +251,7 @@ class Simulations:
                     f"The simulation has {state} already; there is nothing to cancel.", state=str(state)
                 )
             following = State.CANCELLED if state is State.QUEUED else State.CANCELLING
-            ranges.close_early(c, id)
+            leases.close_early(c, id)
             store.move(c, id, state, following, now, reason="cancelled by its owner")
 
         self._database.write(ask)

@@ -8,8 +8,8 @@ counts the whole as failed as soon as one fails or is lost: then the others are 
 ever. The program runs in the folder of the model, unpacked; it finds its scenario, a JSON document, in the file that
 WINDTUNNEL_SCENARIO names, and the first replica leaves its result in the one that WINDTUNNEL_RESULT names.
 
-With a courier beside it (``--tasks SOCKET``, see workers/conductor.py) the leader is told what to run, and for how long
-at most, until the courier hangs up; without one, all run once, and how that ended is how the leader does.
+With a courier beside it (``--tasks SOCKET``, see workers/gang_runner.py) the leader is told what to run, and for how
+long at most, until the courier hangs up; without one, all run once, and how that ended is how the leader does.
 
 All that follow prove that they know the gang's key, and so does the leader; it opens nothing else. Lines of JSON, one
 thread, and no library.

@@ -3,9 +3,9 @@
 ``python -m runtimes.harness.runner.container_init player|host [--posts FOLDER] [--site FOLDER]``
 
 It connects to the courier's socket in the first folder, says how well it can confine, and for each order starts a
-process with the descriptors that came along, confined (see births.py); it writes on the process's leash how that ended,
-and ends it when the courier lets go of the leash. When the courier hangs up it ends all it has started and exits 0:
-containers that end in a chain let a pod complete. SIGTERM alone does not end it while it has a courier: the kubelet
+process with the descriptors that came along, confined (see process_spec.py); it writes on the process's leash how that
+ended, and ends it when the courier lets go of the leash. When the courier hangs up it ends all it has started and exits
+0: containers that end in a chain let a pod complete. SIGTERM alone does not end it while it has a courier: the kubelet
 signals all containers at once, and a host must not die first and look like a crash of the model's. As the container's
 first process it reaps whatever is orphaned there.
 """
@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from .cpu_pinning import pin
 from .process_spec import Birth, Ground, bear, ending
 
-#: The courier's socket, as posts.py names it; that module is not for containers that lack its libraries.
+#: The courier's socket, as remote_spawner.py names it; that module is not for containers that lack its libraries.
 SOCKET = "courier.sock"
 #: Where all containers of a pod meet, and where an image has its environment's packages.
 FOLDER, SITE = Path("/run/windtunnel/posts"), "/opt/windtunnel/site"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from workers.executors.kubernetes.access import open_access
 from workers.executors.kubernetes.client import Client
 from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.metrics import Measures
 from workers.executors.kubernetes.options import parse
 
 #: Images bring what a launch runs in.
@@ -15,7 +15,7 @@ OWN_ENVIRONMENTS = True
 GANGS = True
 
 if TYPE_CHECKING:
-    from workers.executors.contexts import Here
+    from workers.executors.registry import Here
 
 
 def open(name: str, options: Mapping[str, Any], here: "Here") -> KubernetesExecutor:

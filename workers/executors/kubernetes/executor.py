@@ -17,13 +17,13 @@ from prometheus_client import CollectorRegistry
 from core.domain.launches import Launch, Phase, Sighting
 from errors import PlatformError, Unsupported
 from workers.executors.base import Missed, Taken, Waiting
-from workers.executors.kubernetes import manifests, names, warm
+from workers.executors.kubernetes import manifests, names, warm_pool
+from workers.executors.kubernetes.api_errors import error_of, missing_namespace
+from workers.executors.kubernetes.api_queries import Look
 from workers.executors.kubernetes.client import Client, Refused, path_of
 from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
-from workers.executors.kubernetes.glance import Glance
-from workers.executors.kubernetes.look import Look
 from workers.executors.kubernetes.manifests import Served
-from workers.executors.kubernetes.measures import Measures
+from workers.executors.kubernetes.metrics import Measures
 from workers.executors.kubernetes.objects import (
     ATTEMPT,
     CPU,
@@ -50,8 +50,8 @@ from workers.executors.kubernetes.objects import (
     quantity,
 )
 from workers.executors.kubernetes.options import Options
-from workers.executors.kubernetes.refusals import error_of, missing_namespace
-from workers.executors.kubernetes.sightings import COURIER, phase_of
+from workers.executors.kubernetes.status_cache import Glance
+from workers.executors.kubernetes.status_mapping import COURIER, phase_of
 from workers.executors.kubernetes.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class KubernetesExecutor:
 
     def __init__(self, name: str, client: Client, options: Options, measures: Measures, *, url: str = "") -> None:
         self.name, self.measures = name, measures
-        self._url, self._reserve = url, warm.Reserve()
+        self._url, self._reserve = url, warm_pool.Reserve()
         self._client, self._options, self._look = client, options, Look(client, options)
         self._gone: OrderedDict[str, None] = OrderedDict()
         #: What was submitted or seen, and where, so that it need not be looked for; and when, if just submitted.
@@ -106,7 +106,7 @@ class KubernetesExecutor:
         """Make its objects: what shields it first, what runs it last, so that half of it runs nothing."""
         if launch.id in self._gone:
             return
-        if launch.id.startswith(warm.PREFIX):
+        if launch.id.startswith(warm_pool.PREFIX):
             try:
                 self._occupy(launch.id, Taken(launch.simulation_id, launch.attempt, launch.workers))
             except OSError as error:  # its couriers are at work all the same, and `keep` marks it later
@@ -146,9 +146,9 @@ class KubernetesExecutor:
 
     def keep(self, taken: Mapping[str, Taken]) -> bool:
         """Look at what waits, mark what was taken, take away what is of no use, make what lacks."""
-        wanted = warm.wishes(self._options, self._look.served(), self._url) if self._options.warm else {}
-        there = warm.seen(self._look.owners(recent=True, label=WARM).values())
-        plan = warm.plan(there, wanted, taken=taken.keys(), given=self._reserve.given.keys())
+        wanted = warm_pool.wishes(self._options, self._look.served(), self._url) if self._options.warm else {}
+        there = warm_pool.seen(self._look.owners(recent=True, label=WARM).values())
+        plan = warm_pool.plan(there, wanted, taken=taken.keys(), given=self._reserve.given.keys())
         self._reserve.fill(plan, wanted, there)
         for one in there:
             self._places[one.id] = (one.kind, one.namespace)
@@ -166,7 +166,7 @@ class KubernetesExecutor:
         self.measures.waits(len(plan.ready), sum(wish.pods for wish in wanted.values()))
         return plan.whole
 
-    def _await(self, wish: warm.Wish) -> None:
+    def _await(self, wish: warm_pool.Wish) -> None:
         """Make a launch that waits."""
         launch, token_hash = wish.one()
         objects = manifests.of(launch, self._options, self._look.served(), kit=wish.kit)
@@ -280,7 +280,7 @@ class KubernetesExecutor:
         found = self._look.owners(recent=True)
         owners = {id for id, (_, one) in found.items() if not one.metadata.deletion_timestamp}
         shields = {one.metadata.launch for one in self._look.policies() if not one.metadata.deletion_timestamp}
-        waiting = {one.id for one in warm.seen(found.values())}  # `keep` knows which of them are of use
+        waiting = {one.id for one in warm_pool.seen(found.values())}  # `keep` knows which of them are of use
         return sorted((owners | shields) - waiting - set(known) - {""})
 
     def capacity(self) -> Mapping[str, int]:

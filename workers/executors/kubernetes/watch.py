@@ -4,8 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from workers.executors.kubernetes.api_queries import Look
 from workers.executors.kubernetes.client import Client, Refused, path_of
-from workers.executors.kubernetes.look import Look
 from workers.executors.kubernetes.objects import INSTALLATION
 from workers.executors.kubernetes.options import Options
 

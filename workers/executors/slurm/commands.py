@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from errors import PlatformError
-from workers.executors.slurm.facts import AWAY
 from workers.executors.slurm.jobs import JOBS, NODES, Job, read_jobs, read_room
+from workers.executors.slurm.status_tables import AWAY
 
 #: Taken along from our environment. sbatch hands a job all that it has itself, and secrets have no business there.
 KEPT = ("HOME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TZ", "USER")

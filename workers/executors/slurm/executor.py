@@ -11,11 +11,11 @@ from typing import Any
 
 from core.domain.launches import Launch, Phase, Sighting
 from errors import PlatformError, Unsupported
-from workers.crews import Kind, kit_for
-from workers.executors.contexts import Here
+from workers.executors.registry import Here
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, Options, arguments, array_of, sight
+from workers.warm_runners import Kind, kit_for
 
 SOURCE = Path(__file__).parents[3]
 #: Stands for the number of a courier in what all of a launch read.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.domain.launches import Launch, Note, Phase, Sighting
-from workers.executors.slurm.facts import ENDINGS, FORGOTTEN, REASONS, STATES, Wait
+from workers.executors.slurm.status_tables import ENDINGS, FORGOTTEN, REASONS, STATES, Wait
 
 #: Jobs of ours begin with this; where they run says whose they are, if several platforms share a cluster.
 PREFIX = "wt-"

@@ -12,11 +12,11 @@ from ..base import Interface, Metric, Scenario, WorldBroken
 from . import replay_frames
 from .clock import DT
 from .conflicts import EGO_LENGTH, RED, Watch, Ways
+from .drive_metrics import Drive, Ending, metrics
 from .engine import EGO, load, options, sumo
 from .event import ACTOR, Ego, Event, Plan
 from .events import event
 from .fault import Crash, at_fault
-from .metrics import Drive, Ending, metrics
 from .observation import Senses, Situation
 from .street import Lane, Street, Way, read
 from .traffic import Traffic, shift_lights

@@ -11,7 +11,7 @@ from typing import Any
 from core.domain.launches import Launch
 from errors import Unsupported
 from workers.executors.kubernetes import gangs, names
-from workers.executors.kubernetes.manifests import job, jobset, mpijob, parts, pods, policy, trainjob
+from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, pods, policy, trainjob
 from workers.executors.kubernetes.options import Options
 
 Object = dict[str, Any]
@@ -78,7 +78,7 @@ def _secret(launch: Launch, options: Options, kit: Mapping[str, Any] | None) -> 
         "url": options.drivers_url or launch.url,
         "workers": options.seats,
         "format": launch.format,
-        "token_file": f"{parts.RUN}/token/token",
+        "token_file": f"{containers.RUN}/token/token",
     }
     if kit is not None:
         told |= {"warm": True, "kit": kit}

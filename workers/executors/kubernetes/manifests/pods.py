@@ -9,7 +9,7 @@ from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.images.names import image_of
 from workers.executors.kubernetes import gangs, names
-from workers.executors.kubernetes.manifests import parts as table
+from workers.executors.kubernetes.manifests import containers as table
 from workers.executors.kubernetes.options import Options, Share
 
 Object = dict[str, Any]

@@ -22,7 +22,7 @@ from typing import Any
 from core.domain.launches import Phase, Sighting
 from datasets.nodecache.node_cache import NodeCache
 from errors import PlatformError, Unsafe
-from workers.crews import Crew, Kind, kit_for
+from workers.warm_runners import Crew, Kind, kit_for
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from workers.executors.kubernetes.objects import (
     Workloads,
 )
 from workers.executors.kubernetes.options import Options
-from workers.executors.kubernetes.sayings import clean
+from workers.executors.kubernetes.status_messages import clean
 
 L = TypeVar("L", bound=ListOf)
 

@@ -16,7 +16,7 @@ from workers.executors.base import Waiting
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.objects import LONG_AGO, QUEUE, TOKEN_HASH, WARM, Kind, Owner
 from workers.executors.kubernetes.options import Options
-from workers.executors.kubernetes.sightings import phase_of
+from workers.executors.kubernetes.status_mapping import phase_of
 
 #: What the ids of such launches begin with; those of all others begin with a digit.
 PREFIX = "warm"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Later
 
-from core.domain.contexts import Context
+from core.domain.executor_config import Context
 from workers.executors.base import Executor, Warm
 
 logger = logging.getLogger(__name__)

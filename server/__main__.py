@@ -39,9 +39,9 @@ def run(settings: Settings) -> int:
     from datasets.objectstore import connections, open_store
     from runtimes import harness
     from runtimes.harness import sandbox
-    from workers.executors.contexts import contexts_of
-    from workers.ports import free
-    from workers.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
+    from server.ports import free
+    from server.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
+    from workers.executors.registry import contexts_of
 
     home, run_dir = settings.home.resolve(), settings.run_dir
     try:
@@ -108,19 +108,19 @@ def run(settings: Settings) -> int:
 
 def _cache_here(settings: Settings, environ: dict[str, str]) -> str | None:
     """Return where this machine's cache service will answer, and tell the other roles; None if there is to be none."""
-    from workers import scs
+    from server import cache_service
 
     if not settings.scs_port:
         return None
-    config = scs.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
-    if not scs.free(config):
+    config = cache_service.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
+    if not cache_service.free(config):
         return None
     url = f"http://127.0.0.1:{config.port}"
     # What is read from a folder of this machine would only be kept twice.
     far = not settings.objects.startswith("file://")
     if far and not settings.scs_nodes and not settings.scs_config:
         environ["WINDTUNNEL_SCS_NODES"] = url
-        environ["WINDTUNNEL_SCS_TOKEN_FILE"] = str(scs.token_file(settings.run_dir))
+        environ["WINDTUNNEL_SCS_TOKEN_FILE"] = str(cache_service.token_file(settings.run_dir))
     return url
 
 
@@ -138,7 +138,7 @@ def once_true(check: Callable[[], bool]) -> Callable[[], bool]:
 
 def role(name: str) -> list[str]:
     """Return the command of a role."""
-    return [sys.executable, "-m", "workers", name]
+    return [sys.executable, "-m", "server", name]
 
 
 def fingerprint(settings: Settings) -> Callable[[], bool]:
@@ -183,19 +183,19 @@ def migrate(settings: Settings) -> int:
 
 def api(settings: Settings) -> int:
     """Serve people and their clients."""
-    from workers.servers import serve
+    from server.granian_server import serve
 
     threads = settings.streams + 64  # streams block theirs, and everybody else wants one too
-    serve("workers.__main__:create_api", address=settings.host, port=settings.port, threads=threads)
+    serve("server.__main__:create_api", address=settings.host, port=settings.port, threads=threads)
     return 0
 
 
 def drivers(settings: Settings) -> int:
     """Serve couriers."""
     from core.notifications.launch_waiters import SLOTS
-    from workers.servers import serve
+    from server.granian_server import serve
 
-    target = "workers.__main__:create_drivers"
+    target = "server.__main__:create_drivers"
     serve(target, address=settings.drivers_host, port=settings.drivers_port, threads=DRIVERS_THREADS + SLOTS)
     return 0
 
@@ -212,15 +212,15 @@ def create_drivers() -> "WSGIApplication":
     """Build the couriers' surface in granian's worker."""
     _settle("drivers")
     import app
-    from workers.servers import at_end
+    from server.granian_server import at_end
 
     return app.create_drivers(at_end)
 
 
 def _settle(name: str) -> None:
-    from workers.logs import configure
-    from workers.servers import ask_the_silent
-    from workers.supervisor import die_with
+    from server.granian_server import ask_the_silent
+    from server.logs import configure
+    from server.supervisor import die_with
 
     # Granian's worker, orphaned, would keep the port. Who its parent is was noted when it was spawned: asking now would
     # name whoever took it in, if granian itself is gone already.
@@ -237,8 +237,8 @@ def dispatch(settings: Settings) -> int:
     from core.services.scheduling.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
     from workers.executors.base import Measured
-    from workers.executors.contexts import Here, contexts_of, gangs, open_executors
-    from workers.site import Site
+    from workers.executors.registry import Here, contexts_of, gangs, open_executors
+    from workers.managed_executor import Site
 
     stop = _told_to_stop()
     contexts = contexts_of(settings.executors, settings.cores)
@@ -250,7 +250,7 @@ def dispatch(settings: Settings) -> int:
     )
     executors = open_executors(contexts, here)
     if settings.metrics_port:
-        from workers.figures import tell
+        from server.metrics_server import tell
 
         tell(settings.metrics_port, [one.registry for one in executors.values() if isinstance(one, Measured)])
     platform = open_platform(settings, confinement_here(settings))
@@ -275,8 +275,8 @@ def jobs(settings: Settings) -> int:
     """Do what waits: downloads, sums, replays."""
     from app import confinement_here, open_platform
     from core.notifications.redis_notifier import embedded, work
-    from workers import heart
-    from workers.jobs import Jobs
+    from workers import liveness
+    from workers.background_jobs import Jobs
 
     confinement = confinement_here(settings)
     stop = _told_to_stop()
@@ -284,7 +284,7 @@ def jobs(settings: Settings) -> int:
     table = Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     life = settings.run_dir / "jobs.beat"
-    work(settings.redis_url or embedded(settings.run_dir), table, stop, lambda: heart.beat(life))
+    work(settings.redis_url or embedded(settings.run_dir), table, stop, lambda: liveness.beat(life))
     return 0
 
 
@@ -293,8 +293,8 @@ def agent(settings: Settings) -> int:
     from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
     from runtimes.harness import sandbox
-    from workers.agent import Agent
-    from workers.crews import Kind
+    from workers.node_agent import Agent
+    from workers.warm_runners import Kind
 
     level = sandbox.level() if settings.sandbox == "auto" else None
     promised = datasets().get(PROMISED[-1])
@@ -320,9 +320,9 @@ def agent(settings: Settings) -> int:
 def scs(settings: Settings) -> int:
     """Keep objects near."""
     from datasets.scs import __main__ as service
-    from workers import scs
+    from server import cache_service
 
-    config = scs.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
+    config = cache_service.configure(settings.home.resolve(), settings.run_dir, settings.scs_port, settings.scs_config)
     return service.serve(config)
 
 
@@ -353,7 +353,7 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
 def main() -> int:
     """Read the settings and be the role that was named."""
     if len(sys.argv) != 2 or sys.argv[1] not in ROLES:
-        print(f"usage: python -m workers {{{'|'.join(ROLES)}}}", file=sys.stderr)
+        print(f"usage: python -m server {{{'|'.join(ROLES)}}}", file=sys.stderr)
         return 2
     try:
         settings = Settings.from_env(os.environ)
@@ -361,7 +361,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     if sys.argv[1] != "run":
-        from workers.logs import configure
+        from server.logs import configure
 
         configure(sys.argv[1], settings.log_level)
     return ROLES[sys.argv[1]](settings)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workers.logs import LogFile, worth_telling
+from server.logs import LogFile, worth_telling
 
 #: Seconds before what died is started again: first, and at most; and how long it must live to begin at the first again.
 SOON, LATE, SOUND = 0.1, 15.0, 10.0

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from core.domain.launches import Phase, Sighting
-from workers.executors.kubernetes.look import ASKED, Look
+from workers.executors.kubernetes.api_queries import ASKED, Look
 from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
-from workers.executors.kubernetes.sightings import grouped, phase_of, settled, sighting
+from workers.executors.kubernetes.status_mapping import grouped, phase_of, settled, sighting
 
 #: Seconds between two looks at pods, and at warnings: these are many, and nobody waits for them.
 PODS, WARNINGS = 1.0, 5.0

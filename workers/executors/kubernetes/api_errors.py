@@ -4,7 +4,7 @@ import re
 
 from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from workers.executors.kubernetes.client import Refused
-from workers.executors.kubernetes.sayings import clean
+from workers.executors.kubernetes.status_messages import clean
 
 _RIGHT = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
 

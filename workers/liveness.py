@@ -1,6 +1,6 @@
 """A role without HTTP shows that its loop turns: it touches a file, and a probe asks how old that is.
 
-`python -m workers.heart FILE SECONDS` exits with 0 if the file was touched that recently, or never: before its first
+`python -m workers.liveness FILE SECONDS` exits with 0 if the file was touched that recently, or never: before its first
 turn a role is judged by its process alone.
 """
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from core.services.platform import Platform
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import Kit
-from workers import replays
-from workers.crews import HARNESS, base_interpreter
+from workers import replay_job
+from workers.warm_runners import HARNESS, base_interpreter
 
 logger = logging.getLogger(__name__)
 
@@ -114,8 +114,8 @@ class Jobs:
             sandbox=self._sandbox,
         )
         try:
-            self._platform.replays.keep(id, int(task), replays.make(kit, play, int(task), trace))
-        except replays.NothingToShow as error:
+            self._platform.replays.keep(id, int(task), replay_job.make(kit, play, int(task), trace))
+        except replay_job.NothingToShow as error:
             self._platform.replays.refuse(id, int(task), str(error))
-        except replays.CannotReplay as error:
+        except replay_job.CannotReplay as error:
             logger.warning("no replay of task %s: %s", task, error, extra={"simulation": id})

@@ -1,11 +1,11 @@
 """The conductor: the courier of a gang. It leases tasks and has the gang's leader play them, one after the other.
 
-``python -m workers.conductor --launch FILE --posts FOLDER``
+``python -m workers.gang_runner --launch FILE --posts FOLDER``
 
-It reads the document that workers/courier.py does, and its ``format``. It listens on ``gang.sock`` in FOLDER for the
-leader (`runtimes.harness.gang.replica`), in the container beside it, and leases nothing before all replicas are there:
-no lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges a
-program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its
+It reads the document that workers/standalone_runner.py does, and its ``format``. It listens on ``gang.sock`` in FOLDER
+for the leader (`runtimes.harness.gang.replica`), in the container beside it, and leases nothing before all replicas are
+there: no lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges
+a program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its
 task is played again by the next gang until it has cost three.
 """
 
@@ -30,8 +30,8 @@ from runtimes.harness.gang.gang_transport import Line, Lost
 from runtimes.harness.gang.replica import LATE, RESULT
 from runtimes.harness.runner.runner import BROKEN, DONE, LAST_WORD, STOPPED, TASK_PATIENCE, UNREACHABLE
 from runtimes.harness.runner.runner_api_client import Answer, Credentials, Lease, Over, Surface, Unreachable, Unreadable
-from workers.courier import CACHE_TOKEN, FILES, POSTS, near, say
-from workers.deliveries import Deliveries
+from workers.launch_inputs import Deliveries
+from workers.standalone_runner import CACHE_TOKEN, FILES, POSTS, near, say
 
 SOCKET = "gang.sock"
 #: Exit code: the gang lost a replica, or its leader; all of it begins again, or ends.
@@ -256,7 +256,7 @@ def stop(*_: object) -> None:
 
 def main() -> None:
     """See one launch through."""
-    parser = argparse.ArgumentParser(prog="workers.conductor", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="workers.gang_runner", description=__doc__.split("\n")[0])
     parser.add_argument("--launch", type=Path, required=True, help="the JSON document that describes the launch")
     parser.add_argument("--posts", type=Path, required=True, help="the folder where the leader looks for us")
     given = parser.parse_args()

@@ -40,7 +40,7 @@ from runtimes.harness.runner.processes import Here, Kit, Spawner
 from runtimes.harness.runner.remote_spawner import Posts
 from runtimes.harness.runner.runner import BROKEN, DONE, HOPELESS, PR_SET_DUMPABLE, STOPPED, UNREACHABLE, Courier, Told
 from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface, Unreachable, Unreadable
-from workers.deliveries import PLAY, Deliveries
+from workers.launch_inputs import PLAY, Deliveries
 
 if TYPE_CHECKING:
     from datasets.scs_client.client import Near
@@ -55,7 +55,7 @@ FILES, POSTS = "/run/windtunnel/files", {"player": 10002, "host": 10003}
 
 def main() -> None:
     """See one launch through."""
-    parser = argparse.ArgumentParser(prog="workers.courier", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="workers.standalone_runner", description=__doc__.split("\n")[0])
     parser.add_argument("--launch", type=Path, required=True, help="the JSON document that describes the launch")
     parser.add_argument("--posts", type=Path, help="the folder where posts look for this courier's socket")
     given = parser.parse_args()

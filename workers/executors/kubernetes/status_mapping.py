@@ -17,7 +17,7 @@ from workers.executors.kubernetes.objects import (
     Terminated,
     Workload,
 )
-from workers.executors.kubernetes.sayings import SAYINGS, clean, lacking, note, of_failure
+from workers.executors.kubernetes.status_messages import SAYINGS, clean, lacking, note, of_failure
 
 #: Conditions by which the four kinds of owners say how they ended.
 DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)

@@ -35,11 +35,13 @@ class Part:
 _POSTS = Mount(volume="posts", path=f"{RUN}/posts")
 _FILES = Mount(volume="files", path=f"{RUN}/files")
 
+_LAUNCH = ("--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path)
+
 #: The only one that holds the token, and the only one that writes into what is shared.
 COURIER = Part(
     name="courier",
     user=10001,
-    command=("python", "-m", "workers.courier", "--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path),
+    command=("python", "-m", "workers.standalone_runner", *_LAUNCH),
     mounts=(
         Mount(volume="posts", path=_POSTS.path, read_only=False),
         Mount(volume="files", path=_FILES.path, read_only=False),
@@ -66,5 +68,5 @@ MPI = Part(name="main", user=1000, command=())
 LEADER = Part(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
 CONDUCTOR = replace(
     COURIER,
-    command=("python", "-m", "workers.conductor", "--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path),
+    command=("python", "-m", "workers.gang_runner", *_LAUNCH),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from core.domain.contexts import Context, parsed
+from core.domain.executor_config import Context, parsed
 from workers.executors.base import Executor
 
 
