@@ -134,8 +134,8 @@ def create_api() -> "Flask":
     return create_flask(open_platform(settings, confinement), settings, confinement)
 
 
-def create_drivers(at_end: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":
-    """Build the couriers' surface, ``granian --interface wsgi --factory app:create_drivers``.
+def create_runner_api(at_end: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":
+    """Build the runners' surface, ``granian --interface wsgi --factory app:create_runner_api``.
 
     ``at_end`` is told what to do once the process is to end.
     """

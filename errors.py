@@ -269,7 +269,7 @@ class TooManyStreams(PlatformError):
 
 
 class TooManyWaits(PlatformError):
-    """Too many couriers wait for a launch already. Ask again shortly."""
+    """Too many runners wait for a launch already. Ask again shortly."""
 
     slug = "too-many-waits"
     status = HTTPStatus.TOO_MANY_REQUESTS

@@ -1,6 +1,6 @@
-"""The drivers' surface: raw WSGI, msgspec, no framework, for these are the requests that cost grows with.
+"""The runner API: raw WSGI, msgspec, no framework, for these are the requests that cost grows with.
 
-Couriers hold a launch's token and may do nothing else; those that were started before there is a launch wait for it,
+Runners hold a launch's token and may do nothing else; those that were started before there is a launch wait for it,
 and then are told of it as all others are. 410 means: the launch is over, drop everything and exit.
 """
 
@@ -27,7 +27,7 @@ _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
 _FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play)")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 _LENGTH = struct.Struct("<I")
-#: Seconds for which a courier is let wait before it is told to ask again; less than it waits for any answer.
+#: Seconds for which a runner is let wait before it is told to ask again; less than it waits for any answer.
 WAIT = 20.0
 #: Seconds for which a link into the object store is good.
 VALID = 600
@@ -86,9 +86,9 @@ Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
 def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callable[[Environ, Start], Iterable[bytes]]:
-    """Make the WSGI application; with ``links``, couriers fetch files from the object store where it can be reached.
+    """Make the WSGI application; with ``links``, runners fetch files from the object store where it can be reached.
 
-    ``wait`` is how many seconds a courier waits for its launch before it is told to ask again.
+    ``wait`` is how many seconds a runner waits for its launch before it is told to ask again.
     """
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
@@ -138,24 +138,24 @@ def _known(leases: Leases, id: str, environ: Environ) -> Known:
 
 def _file(leases: Leases, launch: Known, name: str, environ: Environ, start: Start, *, links: bool) -> Iterable[bytes]:
     """Give a file, or the rest of it from a byte on, as it comes from the store."""
-    parcel = leases.parcel(launch, name)
-    if links and (link := leases.link(parcel, VALID)) is not None:
+    bundle = leases.bundle(launch, name)
+    if links and (link := leases.link(bundle, VALID)) is not None:
         start("307 Temporary Redirect", [("Location", link), ("Cache-Control", "no-store"), ("Content-Length", "0")])
         return []
     asked = _RANGE.fullmatch(environ.get("HTTP_RANGE", ""))
     first = int(asked[1]) if asked else 0
-    stop = min(parcel.size, int(asked[2]) + 1) if asked and asked[2] else parcel.size
+    stop = min(bundle.size, int(asked[2]) + 1) if asked and asked[2] else bundle.size
     headers = [("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes")]
     if asked and not first < stop:
         start(
             "416 Range Not Satisfiable",
-            [*headers, ("Content-Range", f"bytes */{parcel.size}"), ("Content-Length", "0")],
+            [*headers, ("Content-Range", f"bytes */{bundle.size}"), ("Content-Length", "0")],
         )
         return []
-    pieces = leases.read(parcel, first, stop)
+    pieces = leases.read(bundle, first, stop)
     begun = next(pieces, b"")  # a store that does not answer is told of before the head is sent
     if asked:
-        headers.append(("Content-Range", f"bytes {first}-{stop - 1}/{parcel.size}"))
+        headers.append(("Content-Range", f"bytes {first}-{stop - 1}/{bundle.size}"))
     status = HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK
     start(f"{status} {status.phrase}", [*headers, ("Content-Length", str(stop - first))])
     return chain((begun,), pieces)

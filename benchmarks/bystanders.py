@@ -26,7 +26,7 @@ PEERS = (
     ("Dask", "dask", ()),
 )
 TASKS = 10_000
-#: What the sandbox makes players and hosts: on a busy machine a peer must not be better off.
+#: What the sandbox makes evaluators and hosts: on a busy machine a peer must not be better off.
 NICE = "5"
 
 

@@ -28,18 +28,18 @@ ASKED = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}
 PRINT = "import time; print(time.clock_gettime(time.CLOCK_BOOTTIME))"
 #: What tells a pod's processes apart, looked for in their command lines.
 PROCESSES = {
-    "courier's program begins": r"workers\.courier",
-    "player's post begins": r"harness\.runner\.container_init\x00player",
-    "host's post begins": r"harness\.runner\.container_init\x00host",
-    "player is born": r"harness\.evaluator\.evaluator import",
-    "host is born": r"harness\.model_server\.model_server import",
+    "runner's program begins": r"workers\.runner",
+    "evaluator's post begins": r"harness\.runner\.container_init\x00evaluator",
+    "model server's post begins": r"harness\.runner\.container_init\x00model_server",
+    "evaluator is born": r"harness\.evaluator\.evaluator import",
+    "model server is born": r"harness\.model_server\.model_server import",
 }
 #: What containers are given: as much of two cores as a pair is meant to have. One that asks for little is starved
 #: by whatever else is busy on the machine, and says nothing about pods.
 SHARES = {
-    "courier": {"cpu": "200m", "memory": "256Mi"},
-    "player": {"cpu": "650m", "memory": "1Gi"},
-    "host": {"cpu": "650m", "memory": "1Gi"},
+    "runner": {"cpu": "200m", "memory": "256Mi"},
+    "evaluator": {"cpu": "650m", "memory": "1Gi"},
+    "model_server": {"cpu": "650m", "memory": "1Gi"},
 }
 #: Seconds between two looks for processes.
 GLANCE = 0.02
@@ -141,7 +141,7 @@ JOB, VOID, JOBSET = "job", "void", "jobset"
 def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
     """Make something bare; return seconds until all of it has begun."""
     given = {
-        "images": {"courier": server},
+        "images": {"runner": server},
         "pull_policy": "Never",
         "namespace": PROJECT,
         "installation": "bare",

@@ -44,7 +44,7 @@ def options(cluster: Cluster) -> dict[str, Any]:
         "node_selector": kwok.LABELS,
         "tolerations": [kwok.TAINT],
         "time_out": 60.0,
-        **{name: _SMALL for name in ("courier", "player", "host")},
+        **{name: _SMALL for name in ("runner", "evaluator", "model_server")},
     }
 
 
@@ -52,7 +52,7 @@ def options(cluster: Cluster) -> dict[str, Any]:
 def opened(cluster: Cluster) -> Iterator[KubernetesExecutor]:
     """Open an executor, as the dispatcher does."""
     nowhere = Path(tempfile.gettempdir())
-    here = Here(home=nowhere, run_dir=nowhere, environments=nowhere, drivers_url="")
+    here = Here(home=nowhere, run_dir=nowhere, environments=nowhere, runner_api_url="")
     executor = kubernetes.open("played", options(cluster), here)
     try:
         yield executor

@@ -33,7 +33,7 @@ LOOP = (
 def bare(repeat: int, model: Path = IDM) -> dict[str, Any]:
     """Drive without the platform, in the simulator's own environment; the clock stands while libraries load.
 
-    As nice to others as the sandbox makes players, or a busy machine would favour the loop.
+    As nice to others as the sandbox makes evaluators, or a busy machine would favour the loop.
     """
     site = prepare(simulators()["sumo"], ENVIRONMENTS.resolve(), lambda *_: None)
     command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]

@@ -13,7 +13,7 @@ from benchmarks.wire import Wire
 TASKS = 200_000
 RUNS = 3
 BATCHES = (1, 16)
-#: Seconds before each run, in which the next crew is made.
+#: Seconds before each run, in which the next warm runner is made.
 PAUSE = 4
 
 

@@ -119,7 +119,7 @@ def measure() -> dict[str, Any]:
             wire.until(wire.submit(asked)["id"])
         time.sleep(SETTLE)
         figures["idle"] = memory(platform.process.pid)
-        print(f"idle, crews warm: {total(figures['idle']):.0f} MiB {figures['idle']}", flush=True)
+        print(f"idle, warm runners warm: {total(figures['idle']):.0f} MiB {figures['idle']}", flush=True)
         figures["streams"] = streams(platform)
         print(f"streams: {figures['streams']}", flush=True)
     figures["submissions"] = []

@@ -37,7 +37,7 @@ class House:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("WINDTUNNEL_")}
         environ |= {f"WINDTUNNEL_{name.upper()}": value for name, value in settings.items()}
         environ |= {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_PORT": str(self.port)}
-        environ |= {"WINDTUNNEL_DRIVERS_PORT": str(free_port()), "WINDTUNNEL_SCS_PORT": str(free_port())}
+        environ |= {"WINDTUNNEL_RUNNER_API_PORT": str(free_port()), "WINDTUNNEL_SCS_PORT": str(free_port())}
         began = time.perf_counter()
         with open(home / "bench.log", "ab") as log:
             self.process = subprocess.Popen(

@@ -9,7 +9,8 @@ from benchmarks.house import house
 from benchmarks.wire import Wire
 
 POSTS = 100
-#: Seconds between the end of one simulation and the next POST: a crew is made meanwhile, as it is between a person's.
+#: Seconds between the end of one simulation and the next POST: a warm runner is made meanwhile, as it is between a
+#: person's.
 PAUSE = 1.5
 ASKED: dict[str, dict[str, Any]] = {
     "noop, 10 tasks": {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}},

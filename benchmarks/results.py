@@ -58,8 +58,8 @@ def fanout(found: Figures) -> str:
     ]
     base = batches["1"]["done"]["median"]
     parts = [
-        f"{found['tasks']:,} tasks in one request, {found['workers']} workers (each a sandboxed player and a sandboxed "
-        "host with the model), every result durable. *Done*: from the POST until the API counts a result for every "
+        f"{found['tasks']:,} tasks in one request, {found['workers']} workers (each a sandboxed evaluator and a "
+        "sandboxed model server), every result durable. *Done*: from the POST until the API counts a result for every "
         "task. *Succeeded*: until they are summed up as well. *Read back*: all lines fetched as NDJSON and checked "
         "for order and completeness.",
         table(["tasks/s", "done", "succeeded", "read back"], own),
@@ -105,8 +105,8 @@ def latency(found: Figures) -> str:
     return "\n\n".join(
         [
             "One POST with `Accept: application/x-ndjson` on a kept-alive connection, from sending it to the first "
-            f"line of results. Between the end of one and the next lie {found['pause']} s, in which the next crew is "
-            "made; *no pause* posts again at once, so that several in a row have to wait for processes.",
+            f"line of results. Between the end of one and the next lie {found['pause']} s, in which the next warm "
+            "runner is made; *no pause* posts again at once, so that several in a row have to wait for processes.",
             table(["", "p50", "p90", "p99", "max", "posts"], rows),
             aim("p50 under 100 ms, p99 under 300 ms", met),
         ]
@@ -130,7 +130,7 @@ def driving(found: Figures) -> str:
     return "\n\n".join(
         [
             f"All {found['scenarios']} scenarios of `car_street`, {found['repeat']} times over, with the yardstick "
-            f"`{found['model']}`: from the POST to the last durable result (sandboxed player, sandboxed Python host, "
+            f"`{found['model']}`: from the POST to the last durable result (sandboxed evaluator and model server, "
             "lock-step, deadlines, latencies measured), against one process that calls the same model as a function. "
             "Taken in turn; a ratio is of neighbours in time. Task seeds differ between the two: "
             f"{found['simulated']['platform']:.1f} simulated seconds an episode through the platform, "
@@ -162,7 +162,7 @@ def footprint(found: Figures) -> str:
             f"{spanned(found['start']['fresh'])} s in a fresh home, {spanned(found['start']['again'])} s in one that "
             "exists.",
             "**Idle memory** in MiB of PSS (shared pages counted once), processes in brackets; *fresh*: nothing asked "
-            "yet; *warm*: a simulation of each of two kinds has run, and their crews are kept.",
+            "yet; *warm*: a simulation of each of two kinds has run, and their warm runners are kept.",
             table(["", "fresh", "warm"], rows),
             f"**Submissions**: {number(rates[len(rates) // 2])} a second ({number(rates[0])} to {number(rates[-1])}), "
             f"one-task simulations from {runs[0]['clients']} threads that wait for none, durable when answered, while "

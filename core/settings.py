@@ -32,12 +32,12 @@ class Settings:
     host: str = "127.0.0.1"
     #: Where people and their clients ask.
     port: int = 5000
-    #: Where couriers lease and report; a listener of its own, so that streams cannot starve it.
-    drivers_port: int = 5001
-    #: The address couriers are listened to at; any other than loopback only where a network policy keeps others away.
-    drivers_host: str = "127.0.0.1"
-    #: What couriers are told to ask; empty: the two above.
-    drivers_url: str = ""
+    #: Where runners lease and report; a listener of its own, so that streams cannot starve it.
+    runner_api_port: int = 5001
+    #: The address runners are listened to at; any other than loopback only where a network policy keeps others away.
+    runner_api_host: str = "127.0.0.1"
+    #: What runners are told to ask; empty: the two above.
+    runner_api_url: str = ""
     #: SQLAlchemy's URL: SQLite or PostgreSQL (``postgresql+psycopg://``).
     database_url: str = ""
     #: The bell and the jobs' queue.
@@ -54,7 +54,7 @@ class Settings:
     #: The places that simulations run in: JSON, ``{"executors": [{"name", "kind", "cores", "options"}]}``. Empty: this
     #: machine alone.
     executors: str = ""
-    #: Player and host pairs at work at once; 0 is one for each core.
+    #: Evaluator and host pairs at work at once; 0 is one for each core.
     workers: int = 0
     #: Event and result streams open at once; the next is answered 503.
     streams: int = 1000
@@ -93,8 +93,8 @@ class Settings:
     lease_ttl: timedelta = timedelta(seconds=10)
     #: How often the dispatcher looks when no bell rings.
     dispatch_interval: timedelta = timedelta(seconds=1)
-    #: Kinds of crew of which a spare one is kept warm, most recently used first.
-    warm_crews: int = 2
+    #: Kinds of warm runner of which a spare one is kept warm, most recently used first.
+    warm_runners: int = 2
     #: Of the JSON logs under ``home/logs``.
     log_level: str = "INFO"
 
@@ -129,10 +129,10 @@ class Settings:
         return self.workers or os.cpu_count() or 1
 
     @property
-    def couriers_ask(self) -> str:
-        """URL of the drivers' surface."""
-        host = LOCAL if self.drivers_host in {"0.0.0.0", "::"} else self.drivers_host
-        return self.drivers_url or f"http://{host}:{self.drivers_port}"
+    def runner_api_address(self) -> str:
+        """URL of the runner API."""
+        host = LOCAL if self.runner_api_host in {"0.0.0.0", "::"} else self.runner_api_host
+        return self.runner_api_url or f"http://{host}:{self.runner_api_port}"
 
     @property
     def run_dir(self) -> Path:

@@ -17,7 +17,7 @@ Drawn from `core/domain/states.py` by `python -m scripts.states`; a test holds t
 | staging | admitted; its environment, model and files are being brought near |
 | launching | handed to an executor, no lease taken yet |
 | running | the first lease was taken |
-| cancelling | its owner asked for a stop; couriers may still run |
+| cancelling | its owner asked for a stop; runners may still run |
 | succeeded | every task has a result, and not more of them failed than `max_failures` allows |
 | failed | the model or the simulator is to blame: does not load or fit, is not done in time, fails too often |
 | errored | the platform is to blame, and is out of retries |

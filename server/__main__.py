@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 ROOT = Path(__file__).parent.parent
-#: What a laptop's agent keeps a crew warm for before it knows better: the pair that the oldest promise names.
+#: What a laptop's agent keeps a warm runner warm for before it knows better: the pair that the oldest promise names.
 PROMISED = ("tensorflow", "tflite", "car_street")
-#: Threads of the couriers' listener, for those at work; those that wait for a launch have others.
-DRIVERS_THREADS = 64
+#: Threads of the runners' listener, for those at work; those that wait for a launch have others.
+RUNNER_API_THREADS = 64
 #: Seconds after which every role is started, whether people can be answered already or not.
 PATIENCE = 10.0
 #: Seconds for which a port may still be held by those whom a killed supervisor leaves behind.
@@ -60,13 +60,13 @@ def run(settings: Settings) -> int:
         return 2
     for name, host, port in (
         ("PORT", settings.host, settings.port),
-        ("DRIVERS_PORT", settings.drivers_host, settings.drivers_port),
+        ("RUNNER_API_PORT", settings.runner_api_host, settings.runner_api_port),
     ):
         if not free(host, port, FREED):
             tell(f"{host}:{port} is taken, or no address of this machine. WINDTUNNEL_{name} says another port.")
             return 2
     began = time.monotonic()
-    # Players and hosts write nothing, their own bytecode included; without this each would compile the harness anew.
+    # Evaluators and hosts write nothing, their own bytecode included; without this each would compile the harness anew.
     compileall.compile_dir(str(Path(harness.__file__).parent), quiet=2)
     confinement = sandbox.level() if settings.sandbox == "auto" else None
     migrated = fingerprint(settings)
@@ -191,12 +191,12 @@ def api(settings: Settings) -> int:
 
 
 def drivers(settings: Settings) -> int:
-    """Serve couriers."""
+    """Serve runners."""
     from core.notifications.launch_waiters import SLOTS
     from server.granian_server import serve
 
-    target = "server.__main__:create_drivers"
-    serve(target, address=settings.drivers_host, port=settings.drivers_port, threads=DRIVERS_THREADS + SLOTS)
+    target = "server.__main__:create_runner_api"
+    serve(target, address=settings.runner_api_host, port=settings.runner_api_port, threads=RUNNER_API_THREADS + SLOTS)
     return 0
 
 
@@ -208,13 +208,13 @@ def create_api() -> "WSGIApplication":
     return app.create_api()
 
 
-def create_drivers() -> "WSGIApplication":
-    """Build the couriers' surface in granian's worker."""
+def create_runner_api() -> "WSGIApplication":
+    """Build the runners' surface in granian's worker."""
     _settle("drivers")
     import app
     from server.granian_server import at_end
 
-    return app.create_drivers(at_end)
+    return app.create_runner_api(at_end)
 
 
 def _settle(name: str) -> None:
@@ -246,7 +246,7 @@ def dispatch(settings: Settings) -> int:
         home=settings.home.resolve(),
         run_dir=settings.run_dir,
         environments=settings.environments,
-        drivers_url=settings.couriers_ask,
+        runner_api_url=settings.runner_api_address,
     )
     executors = open_executors(contexts, here)
     if settings.metrics_port:
@@ -260,7 +260,7 @@ def dispatch(settings: Settings) -> int:
             platform.database,
             platform.bell,
             contexts=contexts,
-            drivers_url=settings.couriers_ask,
+            runner_api_url=settings.runner_api_address,
             gangs=gangs(contexts),
         ),
         [Site(context, executors[context.name]) for context in contexts],
@@ -289,7 +289,7 @@ def jobs(settings: Settings) -> int:
 
 
 def agent(settings: Settings) -> int:
-    """Hold this machine's crews."""
+    """Hold this machine's warm runners."""
     from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
     from runtimes.harness import sandbox
@@ -307,7 +307,7 @@ def agent(settings: Settings) -> int:
             home=settings.home.resolve(),
             cache=node_cache(settings, store_of(settings), connections_of(settings)),
             cores=settings.cores,
-            kinds=settings.warm_crews,
+            kinds=settings.warm_runners,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,
             promised=Kind(*PROMISED, promised.version) if promised is not None else None,

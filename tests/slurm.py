@@ -164,7 +164,7 @@ def prepared() -> Path:
 
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
     """Open the executor of this Slurm."""
-    here = Here(home=home, run_dir=home / "run", environments=environments, drivers_url="")
+    here = Here(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
     return open_executor("slurm", {"conf": str(slurm.conf), **options}, here)
 
 

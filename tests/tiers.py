@@ -16,7 +16,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/contracts/test_executor.py": {"[slurm]": "needs Slurm"},
     "tests/contracts/test_object_store.py": {"[swift]": "a second S3 server; MinIO is in every run"},
     "tests/worlds/test_tensorflow_models.py": {"*": "needs TensorFlow, 600 MB; LiteRT and ONNX are in every run"},
-    "tests/worlds/test_car_street_player.py": {"[tensorflow-keras]": "needs TensorFlow"},
+    "tests/worlds/test_car_street_evaluator.py": {"[tensorflow-keras]": "needs TensorFlow"},
     "tests/system/test_uploads.py": {
         "test_tus_js_client_survives_kill_9": "needs Node.js; tuspy is in every run",
         "test_kill_9_at_any_moment_loses_and_doubles_nothing[sqlite]": "several API processes run on PostgreSQL",
@@ -24,7 +24,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {
         "test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same": (
-            "the same models on a street are in every run, and in a shared process in contracts/test_player.py"
+            "the same models on a street are in every run, and in a shared process in contracts/test_evaluator.py"
         ),
     },
     "tests/system/test_chaos.py": {
@@ -33,7 +33,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[car_street]": "the same with another world",
         "test_everything_dies_at_once_and_the_next_start_picks_it_up": "longer chaos",
         "test_roles_that_die_at_the_same_instant_are_all_started_again": "longer chaos",
-        "test_killing_a_player_again_and_again_never_makes_a_scenario_crashed": "longer chaos",
+        "test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed": "longer chaos",
         "test_who_dies_while_summing_up_is_succeeded_within_seconds": "longer chaos",
     },
     "tests/system/test_determinism.py": {
@@ -79,7 +79,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does": "needs the MPI operator",
     },
     "tests/cluster/test_platform_faults.py": {
-        "[player]": "the courier and the model server are killed in every run",
+        "[evaluator]": "the runner and the model server are killed in every run",
         "test_a_pod_is_deleted": "a pod is drained off its node in every run",
         "test_all_of_a_launch_is_deleted_behind_our_back": "longer chaos",
         "test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_was": "longer chaos",

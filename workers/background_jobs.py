@@ -107,8 +107,8 @@ class Jobs:
             python=base_interpreter(),
             harness=str(HARNESS),
             dataset=str(self._platform.staging.folder(frozen, f"replay-{id}")),
-            player_site=str(site),
-            host_site="",  # nobody drives
+            evaluator_site=str(site),
+            model_server_site="",  # nobody drives
             format="",
             isolation="launch",
             sandbox=self._sandbox,

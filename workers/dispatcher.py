@@ -192,7 +192,7 @@ class Dispatcher:
     def _forsake(self, launch: Lent, words: str, *, counted: bool = True) -> bool:
         """Take up elsewhere what ran in a place that cannot be asked; tell whether it was let go.
 
-        It is not where its couriers live: they reach us, if we do not reach their place.
+        It is not where its runners live: they reach us, if we do not reach their place.
         """
         if launch.state not in LIVE:
             self._dispatch.end_launch(launch)
@@ -299,7 +299,7 @@ class Dispatcher:
         launch = self._dispatch.launch(one, waiting)
         if launch is None:
             return
-        if not launch.token:  # it waited: only its couriers know that
+        if not launch.token:  # it waited: only its runners know that
             site.keep_soon()
         lent = Lent(launch.id, one.id, one.attempt, site.name, launch.workers, State.LAUNCHING, 0.0)
         try:

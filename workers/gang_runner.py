@@ -1,4 +1,4 @@
-"""The conductor: the courier of a gang. It leases tasks and has the gang's leader play them, one after the other.
+"""The conductor: the runner of a gang. It leases tasks and has the gang's leader play them, one after the other.
 
 ``python -m workers.gang_runner --launch FILE --posts FOLDER``
 
@@ -47,7 +47,7 @@ class Stopped(Exception):
     """We were told to end."""
 
 
-class Conductor:
+class GangRunner:
     """One gang, its launch, and the lease it is at."""
 
     def __init__(self, credentials: Credentials, described: Mapping[str, Any], leader: Line, name: str) -> None:
@@ -227,7 +227,7 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
     """Conduct a gang through its launch; return the exit code and why it ended."""
     token = Path(document["token_file"])
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
-    leader = receive(posts, int((document.get("posts") or POSTS)["host"]))
+    leader = receive(posts, int((document.get("posts") or POSTS)["model_server"]))
     while not leader.hear():
         pass  # it says that all replicas are there
     described = Surface(credentials, threading.Event()).launch()
@@ -239,7 +239,7 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
         path, _ = Deliveries(credentials, threading.Event(), folder, cache).bring(files, model=None, dataset="none")
         name = "model.py" if document.get("format") == "python" else "model"
         leader.say(model=path, name=name)
-    conductor = Conductor(credentials, described, leader, document.get("name") or socket.gethostname())
+    conductor = GangRunner(credentials, described, leader, document.get("name") or socket.gethostname())
     try:
         conductor.run()
     except Stopped:

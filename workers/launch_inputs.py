@@ -1,6 +1,6 @@
-"""What a courier far from our folders needs of its launch: fetched by two digests, verified, laid out in a folder.
+"""What a runner far from our folders needs of its launch: fetched by two digests, verified, laid out in a folder.
 
-From the cache service's nodes where there are any, else from the drivers' surface, resumed where it broke off.
+From the cache service's nodes where there are any, else from the runner API, resumed where it broke off.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Damaged(Hopeless):
 
 
 class Deliveries:
-    """Brings the model and the folder that a player sees."""
+    """Brings the model and the folder that an evaluator sees."""
 
     def __init__(
         self, credentials: Credentials, stop: threading.Event, folder: Path, near: "Near | None" = None
@@ -100,7 +100,7 @@ class Deliveries:
         return path
 
     def _fetch(self, what: str, digest: str, size: int, target: BufferedRandom) -> None:
-        """Copy from the drivers' surface until all is there, from where it broke off each time."""
+        """Copy from the runner API until all is there, from where it broke off each time."""
         failing_since, pause, wrong = time.monotonic(), 0.0, 0
         while True:
             before = target.tell()
@@ -124,7 +124,7 @@ class Deliveries:
                 raise Unreachable(f"the {what} does not come: {trouble}")
             pause = min(LONGEST, max(SHORTEST, pause * 2))
             if self._stop.wait(pause * random.uniform(0.5, 1.0)):
-                raise Over("the courier stops")
+                raise Over("the runner stops")
 
     def _pieces(self, what: str, start: int) -> Iterator[bytes]:
         """Yield what is there from a byte on; a redirection is followed without our credentials."""
@@ -152,7 +152,7 @@ class Deliveries:
         raise OSError("it sends us on and on")
 
     def _play(self, file: Mapping[str, Any]) -> Path:
-        """Fetch the packed folder and unpack it; a player reads it, and nobody writes to it."""
+        """Fetch the packed folder and unpack it; an evaluator reads it, and nobody writes to it."""
         from datasets.versions.archives.tar import files  # the launch may name a folder, and then nobody needs this
 
         folder = self._folder / PLAY

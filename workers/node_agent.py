@@ -1,4 +1,4 @@
-"""The agent: keeps crews warm on this machine and supervises the launches they are given.
+"""The agent: keeps warm runners warm on this machine and supervises the launches they are given.
 
 One thread, one event loop; a launch lives as long as somebody holds the lock in its folder.
 """
@@ -22,11 +22,11 @@ from typing import Any
 from core.domain.launches import Phase, Sighting
 from datasets.nodecache.node_cache import NodeCache
 from errors import PlatformError, Unsafe
-from workers.warm_runners import Crew, Kind, kit_for
+from workers.warm_runners import Kind, WarmRunner, kit_for
 
 logger = logging.getLogger(__name__)
 
-#: Seconds a crew has to end when asked to.
+#: Seconds a warm runner has to end when asked to.
 PATIENCE = 2.0
 #: Ended launches whose folders are kept, and for how many seconds at least.
 KEPT, KEPT_FOR = 50, 3600.0
@@ -37,26 +37,26 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True)
 class WarmTimings:
-    """Timings of an agent's warm crews, in seconds."""
+    """Timings of an agent's warm runners, in seconds."""
 
-    #: From the moment a crew is taken until its successor is started, so that the launch gets the machine first.
+    #: From the moment a warm runner is taken until its successor is started, so that the launch gets the machine first.
     refill: float = 0.5
-    #: Between two checks for missing crews; an environment may have become ready.
+    #: Between two checks for missing warm runners; an environment may have become ready.
     check: float = 2.0
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A launch on this machine; no crew yet while its model is being staged."""
+    """A launch on this machine; no warm runner yet while its model is being staged."""
 
     workers: int
     folder: Path
-    crew: Crew | None = None
+    warm_runner: WarmRunner | None = None
     cores: tuple[int, ...] = ()
 
 
 class Agent:
-    """Answers the local executor and holds the crews."""
+    """Answers the local executor and holds the warm runners."""
 
     def __init__(
         self,
@@ -81,19 +81,19 @@ class Agent:
         self._refusal = refusal
         self._timings = timings or WarmTimings()
         self._running: dict[str, Running] = {}
-        self._warm: dict[Kind, Crew] = {}
+        self._warm: dict[Kind, WarmRunner] = {}
         self._made = 0
         self._recent = self._remembered(promised)
         self._not_before = 0.0
-        self._failures = 0  # warm crews in a row that ended unused
+        self._failures = 0  # warm runners in a row that ended unused
         self._look = asyncio.Event()
         self._stopping = False
 
     # -- life
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Listen until told to stop; then end every crew and leave nothing behind."""
-        for folder in (self._launches, self._run, self._crews):
+        """Listen until told to stop; then end every warm runner and leave nothing behind."""
+        for folder in (self._launches, self._run, self._warm_runners):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
         path = self._run / "agent.sock"
@@ -105,18 +105,18 @@ class Agent:
         server.close()
         keeping.cancel()
         self._stopping = True
-        crews = [*self._warm.values(), *(one.crew for one in self._running.values() if one.crew)]
-        await asyncio.gather(*(self._end(crew) for crew in crews))
+        warm_runners = [*self._warm.values(), *(one.warm_runner for one in self._running.values() if one.warm_runner)]
+        await asyncio.gather(*(self._end(warm_runner) for warm_runner in warm_runners))
         path.unlink(missing_ok=True)
 
     @property
     def warm_kinds(self) -> list[Kind]:
-        """Kinds for which a crew is warm."""
+        """Kinds for which a warm runner is warm."""
         return list(self._warm)
 
     @property
-    def _crews(self) -> Path:
-        return self._run / "crews"
+    def _warm_runners(self) -> Path:
+        return self._run / "warm_runners"
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection: lines of JSON, from this user or root."""
@@ -143,7 +143,7 @@ class Agent:
     # -- verbs
 
     async def submit(self, launch: Mapping[str, Any]) -> None:
-        """Give a launch to a crew; one that is known already is left alone."""
+        """Give a launch to a warm runner; one that is known already is left alone."""
         if self._refusal is not None:
             raise Unsafe(self._refusal)
         id = launch["id"]
@@ -164,26 +164,27 @@ class Agent:
             raise
 
     def _start(self, launch: Mapping[str, Any], kind: Kind, running: Running, model: Path) -> None:
-        crew = self._warm.pop(kind, None) or self._muster(kind, running.workers)
-        if crew is None:
+        warm_runner = self._warm.pop(kind, None) or self._muster(kind, running.workers)
+        if warm_runner is None:
             raise PlatformError(f"The environments for {kind.runtime} and {kind.dataset} are not ready.")
         self._failures = 0
-        running.crew = crew
+        running.warm_runner = warm_runner
         running.folder.mkdir()
-        crew.log = crew.log.rename(running.folder / "courier.log")
+        warm_runner.log = warm_runner.log.rename(running.folder / "runner.log")
         lock = os.open(running.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             running.cores = self._free_cores(running.workers)
             told = {"launch": launch["id"], "token": launch["token"], "url": launch["url"]}
-            crew.give(told | {"workers": running.workers, "model": str(model), "cores": running.cores}, lock)
+            warm_runner.give(told | {"workers": running.workers, "model": str(model), "cores": running.cores}, lock)
         finally:
             os.close(lock)
         logger.info("launch %s began", launch["id"], extra={"launch": launch["id"]})
         self._used(kind)
 
     def _free_cores(self, count: int) -> tuple[int, ...]:
-        """Return a core for each player and host pair, or none where there are too few: then the kernel shall share.
+        """Return a core for each evaluator and model server pair, or none where there are too few: then the kernel
+        shall share.
 
         A lone pair of no-ops played 21,500 tasks/s on one core, 7,700 on two; two pairs on two cores 40,000 either
         way. By lot, so that several platforms on one machine do not all crowd the first core.
@@ -200,7 +201,7 @@ class Agent:
     def _sighting(self, id: str) -> Sighting | None:
         running = self._running.get(id)
         if running is not None:
-            return Sighting(id=id, phase=Phase.STARTING if running.crew is None else Phase.RUNNING)
+            return Sighting(id=id, phase=Phase.STARTING if running.warm_runner is None else Phase.RUNNING)
         folder = self._launches / id
         if not folder.is_dir():
             return None
@@ -215,8 +216,8 @@ class Agent:
     async def cancel(self, id: str) -> None:
         """End a launch and forget it."""
         running = self._running.pop(id, None)
-        if running is not None and running.crew is not None:
-            await self._end(running.crew)
+        if running is not None and running.warm_runner is not None:
+            await self._end(running.warm_runner)
         shutil.rmtree(self._launches / id, ignore_errors=True)
 
     async def running(self) -> list[str]:
@@ -225,10 +226,10 @@ class Agent:
         return [*self._running, *(id for id in left if alive(self._launches / id))]
 
     async def logs(self, id: str, offset: int) -> dict[str, Any]:
-        """Return a piece of what a launch's courier had to say."""
+        """Return a piece of what a launch's runner had to say."""
         ended = id not in self._running  # asked first: what is written after this is read next time
         try:
-            with open(self._launches / id / "courier.log", "rb") as file:
+            with open(self._launches / id / "runner.log", "rb") as file:
                 file.seek(offset)
                 data = file.read(PIECE)
         except OSError:
@@ -243,7 +244,7 @@ class Agent:
         return {"cpu": max(0, self._cores - held), "memory": available << 10}
 
     async def warm(self, key: list[str]) -> None:
-        """Keep a crew of this kind from now on."""
+        """Keep a warm runner of this kind from now on."""
         self._used(Kind(*key))
 
     _VERBS: Mapping[str, Callable[..., Awaitable[Any]]] = {
@@ -256,7 +257,7 @@ class Agent:
         "warm": warm,
     }
 
-    # -- crews
+    # -- warm runners
 
     async def _keep_warm(self) -> None:
         while True:
@@ -268,57 +269,57 @@ class Agent:
                 await asyncio.wait_for(self._look.wait(), pause if pause > 0 else self._timings.check)
 
     def _refill(self) -> None:
-        """Have one crew of each kind used lately; dismiss the others."""
+        """Have one warm runner of each kind used lately; dismiss the others."""
         if self._refusal is not None:
             return
         wanted = self._recent[: self._kinds]
         for kind in [kind for kind in self._warm if kind not in wanted]:
             self._warm.pop(kind).dismiss()
         for kind in wanted:
-            if kind not in self._warm and (crew := self._muster(kind, self._cores)) is not None:
-                self._warm[kind] = crew
-                logger.info("a crew is warm for %s on %s", kind.runtime, kind.dataset)
+            if kind not in self._warm and (warm_runner := self._muster(kind, self._cores)) is not None:
+                self._warm[kind] = warm_runner
+                logger.info("a warm runner is warm for %s on %s", kind.runtime, kind.dataset)
 
-    def _muster(self, kind: Kind, workers: int) -> Crew | None:
+    def _muster(self, kind: Kind, workers: int) -> WarmRunner | None:
         kit = kit_for(kind, self._environments, self._sandbox, self._plays)
         if kit is None:
             return None
         self._made += 1
-        crew = Crew(kind, kit, workers, self._crews / f"{os.getpid()}-{self._made}.log")
-        asyncio.get_running_loop().add_reader(crew.pidfd, self._ended, crew)
-        return crew
+        warm_runner = WarmRunner(kind, kit, workers, self._warm_runners / f"{os.getpid()}-{self._made}.log")
+        asyncio.get_running_loop().add_reader(warm_runner.pidfd, self._ended, warm_runner)
+        return warm_runner
 
-    def _ended(self, crew: Crew) -> None:
-        asyncio.get_running_loop().remove_reader(crew.pidfd)
-        crew.reap()
+    def _ended(self, warm_runner: WarmRunner) -> None:
+        asyncio.get_running_loop().remove_reader(warm_runner.pidfd)
+        warm_runner.reap()
         for kind, warm in list(self._warm.items()):
-            if warm is crew:
+            if warm is warm_runner:
                 del self._warm[kind]
                 if self._stopping:
                     continue
                 self._failures += 1
                 self._not_before = time.monotonic() + min(60.0, self._timings.check * 2**self._failures)
-                logger.warning("a warm crew for %s on %s ended: %s", kind.runtime, kind.dataset, crew.reason)
+                logger.warning("a warm runner for %s on %s ended: %s", kind.runtime, kind.dataset, warm_runner.reason)
         for id, one in list(self._running.items()):
-            if one.crew is crew:
+            if one.warm_runner is warm_runner:
                 del self._running[id]
-                text = json.dumps({"exit": crew.exit, "reason": crew.reason})
+                text = json.dumps({"exit": warm_runner.exit, "reason": warm_runner.reason})
                 (one.folder / "ended.json").write_text(text)
-                logger.info("launch %s ended: %s", id, crew.reason, extra={"launch": id})
+                logger.info("launch %s ended: %s", id, warm_runner.reason, extra={"launch": id})
                 self._sweep()
-        if crew.log.parent == self._crews:
-            crew.log.unlink(missing_ok=True)
+        if warm_runner.log.parent == self._warm_runners:
+            warm_runner.log.unlink(missing_ok=True)
 
-    async def _end(self, crew: Crew) -> None:
-        crew.dismiss()
+    async def _end(self, warm_runner: WarmRunner) -> None:
+        warm_runner.dismiss()
         deadline = time.monotonic() + PATIENCE
-        while crew.exit is None:
+        while warm_runner.exit is None:
             await asyncio.sleep(0.01)
             if time.monotonic() > deadline:
-                crew.kill()
+                warm_runner.kill()
 
     def _used(self, kind: Kind) -> None:
-        """Remember what crews are wanted for, for the next start too."""
+        """Remember what warm runners are wanted for, for the next start too."""
         self._recent = [kind, *(one for one in self._recent if one != kind)][:10]
         draft = self._run / ".warm.json"
         draft.write_text(json.dumps([asdict(one) for one in self._recent]))

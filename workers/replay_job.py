@@ -1,13 +1,13 @@
-"""Making a replay: a player plays a scenario again from its trace, with no model and no network."""
+"""Making a replay: an evaluator plays a scenario again from its trace, with no model and no network."""
 
 import selectors
 from collections.abc import Mapping
 from typing import Any
 
 from runtimes.harness.runner.framed_socket import Closed, Ready, Replay
-from runtimes.harness.runner.processes import Kit, Player, spawn_player
+from runtimes.harness.runner.processes import EvaluatorProcess, Kit, spawn_evaluator
 
-#: Seconds a player may take to be set up, and to play one scenario again.
+#: Seconds an evaluator may take to be set up, and to play one scenario again.
 SETUP, PLAY = 120.0, 120.0
 
 
@@ -21,22 +21,24 @@ class NothingToShow(CannotReplay):
 
 def make(kit: Kit, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
     """Play a task again and return what a picture of it needs. Call it from the main thread only."""
-    player = spawn_player(kit, "replay")
+    evaluator = spawn_evaluator(kit, "replay")
     try:
-        return _played(player, play, task, trace)
+        return _played(evaluator, play, task, trace)
     except (Closed, TimeoutError) as error:
-        raise CannotReplay(f"the simulator did not play it: {error or 'it took too long'}\n{_said(player)}") from None
+        raise CannotReplay(
+            f"the simulator did not play it: {error or 'it took too long'}\n{_said(evaluator)}"
+        ) from None
     finally:
-        player.dismiss()
-        player.process.reap()
+        evaluator.dismiss()
+        evaluator.process.reap()
 
 
-def _played(player: Player, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
-    player.channel.send({"type": "setup", "play": play})
-    if not isinstance(said := player.channel.receive(SETUP), Ready):
+def _played(evaluator: EvaluatorProcess, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
+    evaluator.channel.send({"type": "setup", "play": play})
+    if not isinstance(said := evaluator.channel.receive(SETUP), Ready):
         raise CannotReplay(f"the simulator cannot be set up: {getattr(said, 'reason', said)}")
-    player.channel.send({"type": "replay", "task": task, "trace": trace})
-    said = player.channel.receive(PLAY)
+    evaluator.channel.send({"type": "replay", "task": task, "trace": trace})
+    said = evaluator.channel.receive(PLAY)
     if not isinstance(said, Replay):
         raise Closed("it spoke out of turn")
     if said.replay is None:
@@ -44,11 +46,11 @@ def _played(player: Player, play: Mapping[str, Any], task: int, trace: bytes) ->
     return said.replay
 
 
-def _said(player: Player) -> str:
-    """Return the end of what the player printed."""
+def _said(evaluator: EvaluatorProcess) -> str:
+    """Return the end of what the evaluator printed."""
     with selectors.DefaultSelector() as waiting:
-        waiting.register(player.process.output, selectors.EVENT_READ)
+        waiting.register(evaluator.process.output, selectors.EVENT_READ)
         if not waiting.select(0.2):
             return ""
-    with open(player.process.output, "rb", closefd=False, buffering=0) as file:
+    with open(evaluator.process.output, "rb", closefd=False, buffering=0) as file:
         return (file.read(1 << 16) or b"")[-2000:].decode(errors="replace")

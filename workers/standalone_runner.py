@@ -1,19 +1,21 @@
-"""The courier that stands alone: in a pod beside its posts, or on a batch system's node; it ends with its launch.
+"""The runner that stands alone: in a pod beside its posts, or on a batch system's node; it ends with its launch.
 
 It reads one JSON document (``--launch FILE``):
 
-- ``id``, ``url``: the launch, and where the drivers' surface answers. ``token_file``: where its token lies; a token of
+- ``id``, ``url``: the launch, and where the runner API answers. ``token_file``: where its token lies; a token of
   the pod for the cache service may lie beside it as ``scs``.
-- ``workers``: pairs of player and host of this courier; a launch may have several couriers.
-- ``kit``: what ``runtimes.harness.runner.processes.Kit`` is made of. What is left out the drivers' surface
+- ``workers``: pairs of evaluator and model server of this runner; a launch may have several runners.
+- ``kit``: what ``runtimes.harness.runner.processes.Kit`` is made of. What is left out the runner API
   knows (format, isolation) or is fetched (the dataset's folder); without ``sandbox``, the best level that there is.
 - ``model``: the model's file; fetched where it is null or left out.
 - ``files``: the folder for what is fetched; in a pod the shared one, else a temporary one where it is left out.
-- ``posts``: ``{"player": uid, "host": uid}``, the users of the containers that start processes (with ``--posts``, the
+- ``posts``: ``{"evaluator": uid, "model_server": uid}``, the users of the containers that start processes (with
+  ``--posts``, the
   folder on which they meet); without that option, processes are this one's children.
-- ``warm``: the launch is still to come. Players and hosts are made at once, of a ``kit`` that says what the surface
+- ``warm``: the launch is still to come. Evaluators and model servers are made at once, of a ``kit`` that says what the
+  surface
   cannot say yet (format, isolation, world), and then it is waited for, for ever.
-- ``name``: tells this courier from others of its launch; this machine's name where it is left out.
+- ``name``: tells this runner from others of its launch; this machine's name where it is left out.
 
 Exit codes are those of ``runtimes.harness.runner.runner``; the last words go to ``/dev/termination-log`` too.
 """
@@ -38,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtimes.harness.runner.processes import Here, Kit, Spawner
 from runtimes.harness.runner.remote_spawner import Posts
-from runtimes.harness.runner.runner import BROKEN, DONE, HOPELESS, PR_SET_DUMPABLE, STOPPED, UNREACHABLE, Courier, Told
+from runtimes.harness.runner.runner import BROKEN, DONE, HOPELESS, PR_SET_DUMPABLE, STOPPED, UNREACHABLE, Runner, Told
 from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface, Unreachable, Unreadable
 from workers.launch_inputs import PLAY, Deliveries
 
@@ -50,14 +52,14 @@ LAST_WORDS = Path("/dev/termination-log")
 #: What names the cache service's nodes, and what the pod's token for them is called.
 NODES, CACHE_TOKEN = "WINDTUNNEL_SCS_NODES", "scs"
 #: A pod's shared folder, and the users of its containers, as the manifests have them.
-FILES, POSTS = "/run/windtunnel/files", {"player": 10002, "host": 10003}
+FILES, POSTS = "/run/windtunnel/files", {"evaluator": 10002, "model_server": 10003}
 
 
 def main() -> None:
     """See one launch through."""
     parser = argparse.ArgumentParser(prog="workers.standalone_runner", description=__doc__.split("\n")[0])
     parser.add_argument("--launch", type=Path, required=True, help="the JSON document that describes the launch")
-    parser.add_argument("--posts", type=Path, help="the folder where posts look for this courier's socket")
+    parser.add_argument("--posts", type=Path, help="the folder where posts look for this runner's socket")
     given = parser.parse_args()
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))  # there is nothing yet to be given back
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
-    """Run a courier to its end; return its exit code and why it ended."""
+    """Run a runner to its end; return its exit code and why it ended."""
     given: dict[str, Any] = {"dataset": "", "sandbox": 0} | dict(document.get("kit") or {})
     if posts is None and given["sandbox"] == 0:
         from runtimes.harness.sandbox import level  # where posts confine, nobody here needs it
@@ -92,7 +94,7 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
     described = None if document.get("warm") else Surface(credentials, threading.Event()).launch()
     named = given["dataset"]
     folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
-    if not named:  # players need not wait for it in order to begin
+    if not named:  # evaluators need not wait for it in order to begin
         Path(folder).mkdir(parents=True, exist_ok=True)
         given |= {"dataset": f"{folder}/{PLAY}", "within": folder}
     kit = Kit.of((known(described, named) if described is not None else {}) | given)
@@ -102,8 +104,8 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
         posts.expect({int(users[module]): module for module in POSTS}, kit)
         spawner = posts
     workers = int(document["workers"])
-    courier = Courier(kit, workers, spawner, reserve=0)
-    signal.signal(signal.SIGTERM, lambda *_: courier.interrupt())
+    runner = Runner(kit, workers, spawner, reserve=0)
+    signal.signal(signal.SIGTERM, lambda *_: runner.interrupt())
     cache = near(token.with_name(CACHE_TOKEN))
 
     def bring(described: Mapping[str, Any], stop: threading.Event) -> str:
@@ -118,16 +120,16 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
         return replace(told, described=described, bring=partial(bring, described), roam=True)
 
     if described is not None:
-        courier.begin(of(described))
+        runner.begin(of(described))
     else:
         print("it waits for its launch", flush=True)
-        courier.attend(lambda stop: of(Surface(credentials, stop, patience=math.inf).wait()))
-    code = courier.run()
-    return code, courier.reason
+        runner.attend(lambda stop: of(Surface(credentials, stop, patience=math.inf).wait()))
+    code = runner.run()
+    return code, runner.reason
 
 
 def known(described: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """Return what the drivers' surface says of a kit; of the world only where its folder is still to come."""
+    """Return what the runner API says of a kit; of the world only where its folder is still to come."""
     play = described["play"]
     found = {"format": described.get("model", {}).get("format"), "isolation": play.get("isolation")}
     if not dataset:

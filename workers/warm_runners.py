@@ -1,4 +1,4 @@
-"""Crews: a courier with its players and hosts, started before it is known for which launch.
+"""Warm runners: a runner with its evaluators and model servers, started before it is known for which launch.
 
 Spawn from the main thread only: a process's request to die with its parent follows the thread that forked it.
 """
@@ -25,7 +25,7 @@ HARNESS = Path(harness.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a crew is warm for."""
+    """What a warm runner is warm for."""
 
     runtime: str
     format: str
@@ -35,16 +35,16 @@ class Kind:
 
 
 def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Kit | None:
-    """Return what it takes to start such a crew, or None while an environment is not ready (or no longer known)."""
+    """Return what it takes to start such a warm runner; None while an environment is not ready, or is not known."""
     dataset = datasets().get(kind.dataset)
     runtime = catalogue.runtimes().get(kind.runtime)
     if dataset is None or dataset.version != kind.version or runtime is None or kind.format not in runtime.formats:
         return None
     format = runtime.formats[kind.format]
-    host = environments.ready(format.environment, folder)
-    player = environments.ready(catalogue.simulators()[dataset.simulator], folder)
+    model_server = environments.ready(format.environment, folder)
+    evaluator = environments.ready(catalogue.simulators()[dataset.simulator], folder)
     seen = plays / kind.play if kind.play else dataset.folder
-    if host is None or player is None or not seen.is_dir():
+    if model_server is None or evaluator is None or not seen.is_dir():
         return None
     # A world that is there to measure the platform says so; elsewhere what a runtime needs is what holds.
     isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
@@ -52,8 +52,8 @@ def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Kit |
         python=base_interpreter(),
         harness=str(HARNESS),
         dataset=str(seen),
-        player_site=str(player),
-        host_site=str(host),
+        evaluator_site=str(evaluator),
+        model_server_site=str(model_server),
         format=kind.format,
         isolation=isolation,
         sandbox=sandbox,
@@ -65,8 +65,8 @@ def base_interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-class Crew:
-    """A courier's process and the agent's end of its control socket."""
+class WarmRunner:
+    """A runner's process and the agent's end of its control socket."""
 
     def __init__(self, kind: Kind, kit: Kit, workers: int, log: Path) -> None:
         self.kind = kind
@@ -82,7 +82,7 @@ class Crew:
                     kit.python,
                     *FLAGS,
                     "-c",
-                    BOOT.format(entry=ENTRIES["courier"]),
+                    BOOT.format(entry=ENTRIES["runner"]),
                     str(os.getpid()),
                     paths,
                     json.dumps(told),
@@ -108,7 +108,7 @@ class Crew:
         socket.send_fds(self._control, [json.dumps(launch).encode()], [lock])
 
     def dismiss(self) -> None:
-        """Ask it to end: it sees that its agent is gone, takes its players and hosts along and says what is unsaid."""
+        """Ask it to end: it sees that its agent is gone, ends its processes, and delivers what they printed."""
         self.reason = "its agent ended it"
         self._control.shutdown(socket.SHUT_RDWR)
 

@@ -45,7 +45,9 @@ class ExecutorSchema(Open):
 
     name = fields.String(required=True)
     kind = fields.String(required=True)
-    cores = fields.Integer(required=True, metadata={"description": "Pairs of player and host at work at once."})
+    cores = fields.Integer(
+        required=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
+    )
     held = fields.Integer(required=True, metadata={"description": "Of those, how many are taken."})
     well = fields.Boolean(
         required=True, allow_none=True, metadata={"description": "Whether it answers; null before the first look."}

@@ -37,8 +37,8 @@ class PlacementSchema(Strict):
     """What a simulation asks of the place it runs in. A place that knows nothing of a value leaves it alone."""
 
     executor = Text(NAME, longest=63, metadata={"description": "One of `GET /v1/executors`; any when left out."})
-    cpu = Real(0.01, 1024.0, metadata={"description": "Cores of one pair of player and host."})
-    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Bytes of one pair of player and host."})
+    cpu = Real(0.01, 1024.0, metadata={"description": "Cores of one pair of evaluator and model server."})
+    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Bytes of one pair of evaluator and model server."})
     resources = Object(
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
@@ -141,7 +141,9 @@ class SubmissionSchema(Strict):
         metadata={"description": "Parameters with several values each: every combination is played.", "example": {}},
     )
     repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is played; 1 when left out."})
-    workers = Whole(1, 4096, allow_none=True, metadata={"description": "Pairs of player and host at work at once."})
+    workers = Whole(
+        1, 4096, allow_none=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
+    )
     seed = Whole(metadata={"description": "Every task's seed comes from this one; 0 when left out."})
     record = Choice("none", "failures", "all", metadata={"description": "Whose traces are kept."})
     labels = Object(
@@ -181,7 +183,9 @@ class SubmissionForm(SubmissionSchema):
 class WidthSchema(Strict):
     """What can be changed of a simulation that has not ended."""
 
-    workers = Whole(1, 4096, required=True, metadata={"description": "Pairs of player and host at work at once."})
+    workers = Whole(
+        1, 4096, required=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
+    )
 
 
 class RerunSchema(Open):

@@ -11,7 +11,7 @@ _KNOWN = {"name", "kind", "cores", "width", "grace", "options"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """One place. ``cores``: pairs of player and host at work there at once; ``width``: the most one simulation gets.
+    """One place. ``cores``: pairs of evaluator and host at work there at once; ``width``: the most one simulation gets.
 
     ``kind`` names the module that knows how to run launches there; ``options`` are its own affair.
     """

@@ -28,7 +28,7 @@ class Gang:
 
     @property
     def attended(self) -> bool:
-        """Whether a courier goes with it: an image of its own, or an operator's, runs its program once by itself."""
+        """Whether a runner goes with it: an image of its own, or an operator's, runs its program once by itself."""
         return not self.image and not self.operator
 
 
@@ -41,7 +41,7 @@ def replicas(gang: Mapping[str, Any]) -> int:
 class Placement:
     """What a launch asks of the place it runs in; a backend that knows nothing of a value leaves it alone.
 
-    ``cpu`` in cores and ``memory`` in bytes are those of one pair of player and host, or of one replica of a gang.
+    ``cpu`` in cores and ``memory`` in bytes are those of one pair of evaluator and host, or of one replica of a gang.
     """
 
     executor: str = ""  # a context's name; empty: any
@@ -59,16 +59,16 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """The couriers of one attempt at a simulation. ``id`` is the only handle; ``token`` never reaches a log."""
+    """The runners of one attempt at a simulation. ``id`` is the only handle; ``token`` never reaches a log."""
 
     id: str
     simulation_id: str
     attempt: int
-    url: str  # where the drivers' surface answers
+    url: str  # where the runner API answers
     workers: int
     runtime: str
     format: str
-    dataset: str  # the built-in one whose files a player sees
+    dataset: str  # the built-in one whose files an evaluator sees
     version: str
     model_digest: str
     model_key: str  # in the object store
@@ -76,7 +76,7 @@ class Launch:
     play: str = ""  # a registered dataset's folder on the node, where its own scenarios lie beside those files
     project: str = "default"
     model_size: int = 0
-    # What a player sees, packed: for a backend whose couriers share no folder with us.
+    # What an evaluator sees, packed: for a backend whose runners share no folder with us.
     play_key: str = ""
     play_digest: str = ""
     play_size: int = 0

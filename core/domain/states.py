@@ -11,7 +11,7 @@ class State(StrEnum):
     STAGING = "staging"  # admitted; its environment, model and files are being brought near
     LAUNCHING = "launching"  # handed to an executor, no lease taken yet
     RUNNING = "running"  # the first lease was taken
-    CANCELLING = "cancelling"  # the user asked for a stop; couriers may still run
+    CANCELLING = "cancelling"  # the user asked for a stop; runners may still run
     SUCCEEDED = "succeeded"  # every task has a result, and not too many of them failed
     FAILED = "failed"  # the model or the simulator is to blame
     ERRORED = "errored"  # the platform is to blame, and is out of retries

@@ -1,4 +1,4 @@
-"""Couriers that wait for their launch to be written down: they sleep here, and one look serves all of a process."""
+"""Runners that wait for their launch to be written down: they sleep here, and one look serves all of a process."""
 
 import logging
 import threading

@@ -129,7 +129,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Who asks: a player and its courier. ``rate`` in tasks a second once known; ``peers`` on the stage, itself too."""
+    """Who asks: an evaluator and its runner. ``rate``: tasks a second, once known; ``peers``: on the stage in all."""
 
     launch: str
     name: str

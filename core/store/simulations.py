@@ -130,11 +130,11 @@ def said(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
 
 
 def pack(c: Connection, id: str, packed: Mapping[str, Any]) -> None:
-    """Note the objects that were made for a simulation's players."""
+    """Note the objects that were made for a simulation's evaluators."""
     c.execute(update(simulations).where(simulations.c.id == id).values(packed=json.dumps(packed)))
 
 
-def parcels(c: Connection) -> set[str]:
+def bundles(c: Connection) -> set[str]:
     """Return the keys of what was packed for simulations that may still ask for it."""
     busy = and_(simulations.c.state.in_(_BUSY), simulations.c.deleted_at.is_(None), simulations.c.packed.is_not(None))
     return {json.loads(packed)["play"]["key"] for packed in c.scalars(select(simulations.c.packed).where(busy))}

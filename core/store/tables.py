@@ -57,7 +57,7 @@ simulations = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("not_before", Float(53), nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
-    Column("packed", Text),  # JSON: what a player's folder was packed into, for places that share none
+    Column("packed", Text),  # JSON: what an evaluator's folder was packed into, for places that share none
     Column("created_at", Float(53), nullable=False),
     Column("started_at", Float(53)),
     Column("ended_at", Float(53)),

@@ -1,4 +1,4 @@
-"""The folder that a player sees of a registered dataset: a built-in one's files with the user's scenarios beside."""
+"""Scenario folder: what an evaluator sees of a registered dataset, a built-in one's files and the user's scenarios."""
 
 import io
 import json
@@ -66,7 +66,7 @@ def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
 
 
 def pack(folder: Path) -> bytes:
-    """Pack a folder for a player that shares none with us: equal folders give equal bytes, whoever packs them."""
+    """Pack a folder for an evaluator that shares none with us: equal folders give equal bytes, whoever packs them."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(one for one in folder.rglob("*") if one.is_file()):

@@ -18,7 +18,7 @@ from errors import BadScenario
 
 #: The file that makes a set of files a dataset to be played, and bytes of it that are read.
 DESCRIPTION, LONGEST = "dataset.json", 64 << 10
-#: Bytes of one scenario, and scenarios of a dataset: the player holds them all.
+#: Bytes of one scenario, and scenarios of a dataset: the evaluator holds them all.
 LINE, MOST = 16 << 10, 100_000
 
 
@@ -263,5 +263,5 @@ def extended(built_in: Dataset, *, name: str, version: str, digest: str, said: M
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)
 
 
-#: What the scenarios are called in the folder that a player sees.
+#: What the scenarios are called in the folder that an evaluator sees.
 SCENARIOS = "scenarios.ndjson"

@@ -7,8 +7,8 @@
     "installation" (include "windtunnel.installation" .)
     "namespace" .Values.projects.namespace
     "create_namespaces" .Values.projects.create
-    "drivers_url" (include "windtunnel.setting" (dict "root" . "name" "driversUrl"))
-    "images" (dict "courier" (include "windtunnel.image" .) "prefix" .Values.environments.prefix "tag" .Values.environments.tag)
+    "runner_api_url" (include "windtunnel.setting" (dict "root" . "name" "runnerApiUrl"))
+    "images" (dict "runner" (include "windtunnel.image" .) "prefix" .Values.environments.prefix "tag" .Values.environments.tag)
     "pull_policy" .Values.image.pullPolicy
     "pull_secrets" .Values.image.pullSecrets
     "dns" .Values.network.dns

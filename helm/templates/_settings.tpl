@@ -28,9 +28,9 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- range .Values.ingress.hosts }}{{ $names = append $names . }}{{ end -}}
 {{- $given := omit .Values.settings "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
 {{- $names = concat $names ($given.names | default list) | uniq -}}
-{{- $ours := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "driversHost" "0.0.0.0" "driversPort" 5001
+{{- $ours := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "runnerApiHost" "0.0.0.0" "runnerApiPort" 5001
     "executors" "/etc/windtunnel/executors/executors.json" "scsPort" 0 "metricsPort" 9464 -}}
-{{- $_ := set $ours "driversUrl" (printf "http://%s-drivers.%s.svc:%v" $full .Release.Namespace (default 5001 $given.driversPort)) -}}
+{{- $_ := set $ours "runnerApiUrl" (printf "http://%s-drivers.%s.svc:%v" $full .Release.Namespace (default 5001 $given.runnerApiPort)) -}}
 {{- if .Values.trial -}}
 {{- $_ := set $ours "objectStoreUrl" (printf "s3://windtunnel/objects?endpoint=http://%s-minio:%v" $full .Values.bundled.minio.port) -}}
 {{- end -}}

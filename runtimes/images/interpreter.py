@@ -23,8 +23,8 @@ UNNEEDED = ("test", "idlelib", "tkinter", "turtledemo", "turtle.py", "ensurepip"
 UNNEEDED_PATTERNS = ("config-*", "site-packages", "dist-packages", "__pycache__", "*.a", "EXTERNALLY-MANAGED")
 #: Extension modules that are tests, or that draw in libraries for what a container has not: terminals, NIS, Tk, dbm.
 UNNEEDED_MODULES = ("_test", "_ctypes_test", "_xxtest", "xx", "_tkinter", "_curses", "nis", "readline", "_gdbm", "_dbm")
-USERS = {"root": 0, "courier": 10001, "player": 10002, "host": 10003}
-GROUPS = {"root": 0, "windtunnel": 10000, "courier": 10001, "player": 10002, "host": 10003}
+USERS = {"root": 0, "runner": 10001, "evaluator": 10002, "model_server": 10003}
+GROUPS = {"root": 0, "windtunnel": 10000, "runner": 10001, "evaluator": 10002, "model_server": 10003}
 #: Folders to mount something on.
 FOLDERS = ("dev", "proc", "run/windtunnel", "sys", "tmp", "var/lib/windtunnel")
 

@@ -16,7 +16,7 @@ from runtimes.environments import Environment
 ROOT = Path(__file__).parents[2]
 #: What every role of the server needs of ours.
 SERVER = ("app.py", "api", "cli", "core", "datasets", "errors.py", "runtimes", "server", "workers")
-#: What a player and a host need of ours.
+#: What an evaluator and a model server need of ours.
 HARNESS = ("runtimes/__init__.py", "runtimes/harness")
 DATASETS = "datasets/catalogue"
 #: How images are made; what was made in another way has another tag.
@@ -41,7 +41,7 @@ def images() -> dict[str, Image]:
     """Return every image by its name, without any prefix."""
     simulators = catalogue.simulators()
     found = [
-        Image(name="server", description="Windtunnel's server: every role, and the courier", sources=SERVER),
+        Image(name="server", description="Windtunnel's server: every role, and the runner", sources=SERVER),
         Image(
             name="jobs",
             description="Windtunnel's server with the simulators that draw replays",
@@ -49,11 +49,11 @@ def images() -> dict[str, Image]:
             brings=tuple(simulators.values()),
         ),
     ]
-    hosts = {
+    model_servers = {
         one.environment.name: one.environment for each in catalogue.runtimes().values() for one in each.formats.values()
     }
-    for name, environment in sorted(hosts.items()):
-        words = f"Hosts models of Windtunnel's environment {name}"
+    for name, environment in sorted(model_servers.items()):
+        words = f"Model servers models of Windtunnel's environment {name}"
         found.append(Image(name=name, description=words, sources=HARNESS, environment=environment))
     for name, environment in simulators.items():
         words = f"Plays Windtunnel's datasets of the simulator {name}"

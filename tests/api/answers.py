@@ -9,7 +9,7 @@ MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0]\n"
 
 
 def line(task: int, status: str = "ok", **metrics: Any) -> bytes:
-    """A result line as players write them: ``timing`` last."""
+    """A result line as evaluators write them: ``timing`` last."""
     result = {
         "task": task,
         "status": status,

@@ -51,13 +51,15 @@ def client(application: Flask) -> FlaskClient:
 
 @dataclass(frozen=True)
 class Driver:
-    """Plays simulations as a courier would, through the services that couriers reach."""
+    """Plays simulations as a runner would, through the services that runners reach."""
 
     platform: Platform
 
     @property
     def dispatch(self) -> Dispatch:
-        return Dispatch(self.platform.database, self.platform.bell, contexts=[HERE], drivers_url="http://127.0.0.1:1")
+        return Dispatch(
+            self.platform.database, self.platform.bell, contexts=[HERE], runner_api_url="http://127.0.0.1:1"
+        )
 
     def launch(self, id: str) -> Known:
         """Bring a queued simulation to where drivers may lease."""

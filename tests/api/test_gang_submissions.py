@@ -56,7 +56,7 @@ def test_a_gang_is_started_where_gangs_can_be_and_nowhere_else(client: FlaskClie
     assert answer.status_code == 201, answer.json
     assert (answer.json["tasks"]["total"], answer.json["workers"]) == (6, 2)
     dispatch = Dispatch(
-        platform.database, platform.bell, contexts=[LAPTOP, CLUSTER], drivers_url="http://x", gangs=["cluster"]
+        platform.database, platform.bell, contexts=[LAPTOP, CLUSTER], runner_api_url="http://x", gangs=["cluster"]
     )
     (waiting,) = dispatch.snapshot().queue
     assert waiting.may_run("cluster") and not waiting.may_run("laptop")

@@ -1,4 +1,4 @@
-"""Couriers that wait for their launch: woken by the bell or the clock, told what all are told, and bounded."""
+"""Runners that wait for their launch: woken by the bell or the clock, told what all are told, and bounded."""
 
 import json
 import threading
@@ -81,12 +81,12 @@ def waiting(leases: Leases, ask: Ask, **asked: Any) -> Iterator[list[Any]]:
     assert not thread.is_alive()
 
 
-def test_a_courier_that_waits_is_told_of_its_launch_as_all_are(
+def test_a_runner_that_waits_is_told_of_its_launch_as_all_are(
     platform: Platform, ask: Ask, driver: Driver, queued: str
 ) -> None:
     with waiting(platform.leases, ask) as told:
         launch = launched(driver, Waiting(ID, hashed(TOKEN)))
-    assert launch.id == ID and not launch.token, "nobody but its couriers knows that"
+    assert launch.id == ID and not launch.token, "nobody but its runners knows that"
     ((status, _, said),) = told
     assert status == 200 and said == ask(f"/v1/launches/{ID}")[2]
     assert said["simulation"] == queued and said["model"]["format"] == "python"

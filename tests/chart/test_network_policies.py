@@ -62,7 +62,7 @@ def components(said: str) -> dict[str, End]:
 
 
 @SAYINGS
-def test_a_tenant_reaches_the_couriers_surface_the_cache_and_names_and_nothing_else(said: str) -> None:
+def test_a_tenant_reaches_the_runners_surface_the_cache_and_names_and_nothing_else(said: str) -> None:
     lets, ours = world(said).lets, components(said)
     allowed = {("drivers", 5001)}
     if "envoy" in ours:
@@ -138,9 +138,9 @@ def test_only_roles_reach_a_trial_s_stores_and_those_reach_nothing_themselves(pa
     assert not [(one, port) for one in others for port in PORTS if lets(ours[part], one, port)]
 
 
-def test_couriers_of_other_clusters_are_let_in_where_an_operator_says_so() -> None:
+def test_runners_of_other_clusters_are_let_in_where_an_operator_says_so() -> None:
     far = {"ipBlock": {"cidr": "203.0.113.0/24"}}
-    objects: list[Object] = render({**SAID["trial"], "network": {"couriers": [far]}})
+    objects: list[Object] = render({**SAID["trial"], "network": {"runners": [far]}})
     told = World(
         {"sim": {}}, of_kind([one for one in objects if one["metadata"].get("namespace") == "sim"], "NetworkPolicy")
     )

@@ -174,17 +174,17 @@ def test_a_setting_reaches_every_role_as_it_was_given() -> None:
 
 
 def test_a_port_that_is_set_is_the_port_everywhere() -> None:
-    objects = render({"trial": True, "settings": {"driversPort": 7001}})
+    objects = render({"trial": True, "settings": {"runnerApiPort": 7001}})
     [container] = templates(objects)["windtunnel-drivers"]["spec"]["containers"]
     assert container["ports"][0]["containerPort"] == 7001
     assert named(objects, "Service", "windtunnel-drivers")["spec"]["ports"][0]["port"] == 7001
-    assert contexts(objects)[0]["options"]["drivers_url"] == "http://windtunnel-drivers.sim.svc:7001"
-    couriers = named(
+    assert contexts(objects)[0]["options"]["runner_api_url"] == "http://windtunnel-drivers.sim.svc:7001"
+    runners = named(
         [one for one in objects if one["metadata"].get("namespace") == "windtunnel-default"],
         "NetworkPolicy",
-        "windtunnel-couriers",
+        "windtunnel-runners",
     )
-    assert 7001 in [port["port"] for rule in couriers["spec"]["egress"] for port in rule["ports"]]
+    assert 7001 in [port["port"] for rule in runners["spec"]["egress"] for port in rule["ports"]]
 
 
 def contexts(objects: Any) -> list[Object]:
@@ -202,7 +202,7 @@ def test_dispatch_can_read_where_launches_run(said: str) -> None:
     for one in places:
         if one.kind == "kubernetes":
             options = kubernetes.parse(one.options)
-            assert options.drivers_url or one.name == "west"
+            assert options.runner_api_url or one.name == "west"
 
 
 def test_launches_run_in_this_cluster_unless_the_values_say_otherwise() -> None:
@@ -221,8 +221,8 @@ def test_who_answers_for_names_is_said_once_for_the_namespace_and_for_launches()
     [cluster] = contexts(objects)
     options = kubernetes.parse(cluster["options"])
     assert (list(options.dns), options.dns_ports) == (near, (53, 5353))
-    couriers = named(objects, "NetworkPolicy", "windtunnel-couriers")
-    [rule] = [one for one in couriers["spec"]["egress"] if one["to"] == near]
+    runners = named(objects, "NetworkPolicy", "windtunnel-runners")
+    [rule] = [one for one in runners["spec"]["egress"] if one["to"] == near]
     asked = [(port["protocol"], port["port"]) for port in rule["ports"]]
     assert asked == [("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)]
 

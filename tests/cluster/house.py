@@ -47,7 +47,12 @@ def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]
             "cluster": {
                 "cores": 2,
                 "grace": 20,
-                "options": {"courier": SHARE | {"memory": "256Mi"}, "player": SHARE, "host": SHARE, "patience": 20},
+                "options": {
+                    "runner": SHARE | {"memory": "256Mi"},
+                    "evaluator": SHARE,
+                    "model_server": SHARE,
+                    "patience": 20,
+                },
             }
         },
     }

@@ -143,9 +143,9 @@ def mpi(folder: Path) -> str:
 
 def options(namespace: str, server: str = "none:0", program: str = "") -> Options:
     """Return options that name the images that were imported, whatever became of the code meanwhile."""
-    images = dataclasses.replace(OPTIONS.images, courier=server, tag=program.rpartition(":")[2])
+    images = dataclasses.replace(OPTIONS.images, runner=server, tag=program.rpartition(":")[2])
     return dataclasses.replace(
-        OPTIONS, namespace=namespace, images=images, pull_policy="Never", drivers_url="", scs=Cache()
+        OPTIONS, namespace=namespace, images=images, pull_policy="Never", runner_api_url="", scs=Cache()
     )
 
 
@@ -166,7 +166,7 @@ Play = Callable[..., End]
 
 @pytest.fixture
 def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_path: Path) -> Iterator[Play]:
-    """Have a gang play a simulation whose drivers' surface is a process of this machine."""
+    """Have a gang play a simulation whose runner API is a process of this machine."""
     server = tag("server")
     own_cluster.jobset()
     opened: list[Drivers] = []

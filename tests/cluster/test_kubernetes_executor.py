@@ -1,4 +1,4 @@
-"""The executor's contract on a real cluster, with real couriers in its pods; and what can go wrong only there."""
+"""The executor's contract on a real cluster, with real runners in its pods; and what can go wrong only there."""
 
 import json
 import threading
@@ -60,7 +60,7 @@ def images(own_cluster: Cluster) -> dict[str, str]:
     assert wanted <= {one.reference for one in made.values()}, "the sources changed while images were made of them"
     for one in made.values():
         own_cluster.import_image(one.archive)
-    return {"courier": made["server"].reference}
+    return {"runner": made["server"].reference}
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def owner(own_cluster: Cluster) -> Kind:
 def opened(own_cluster: Cluster, owner: Kind, images: dict[str, str], namespace: str, tmp_path: Path) -> Iterator[Open]:
     """Open an executor whose pods run in this test's namespace."""
     made: list[KubernetesExecutor] = []
-    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, drivers_url="")
+    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
 
     def make(**options: Any) -> KubernetesExecutor:
         given = {
@@ -84,7 +84,7 @@ def opened(own_cluster: Cluster, owner: Kind, images: dict[str, str], namespace:
             "images": images,
             "pull_policy": "Never",
             "cores": 2,
-            **{part: SMALL for part in ("courier", "player", "host")},
+            **{part: SMALL for part in ("runner", "evaluator", "model_server")},
         }
         made.append(kubernetes.open("west", given | options, here))
         return made[-1]
@@ -117,7 +117,7 @@ def bench(opened: Open, drivers: Drivers) -> Bench:
 
 
 def idle(**changes: Any) -> Launch:
-    """Return a launch whose couriers find nobody to ask, for what goes wrong before they would."""
+    """Return a launch whose runners find nobody to ask, for what goes wrong before they would."""
     return launch_of("http://192.0.2.1:1", **changes)
 
 
@@ -191,7 +191,7 @@ def test_width_changes_while_it_runs_and_no_pod_begins_anew(own_cluster: Cluster
     bench.executor.cancel(LAUNCH)
 
 
-def test_the_log_of_a_courier_is_followed_from_its_start(bench: Bench, drivers: Drivers) -> None:
+def test_the_log_of_a_runner_is_followed_from_its_start(bench: Bench, drivers: Drivers) -> None:
     bench.executor.submit(bench.launch)
     said: list[bytes] = []
     listener = threading.Thread(target=lambda: said.extend(bench.executor.logs(LAUNCH, 1)), daemon=True)
@@ -203,10 +203,10 @@ def test_the_log_of_a_courier_is_followed_from_its_start(bench: Bench, drivers: 
 
 
 def test_a_missing_image_is_told_and_becomes_hopeless(opened: Open) -> None:
-    executor = opened(images={"courier": "windtunnel.local/none:1", "tag": "none"}, patience=3)
+    executor = opened(images={"runner": "windtunnel.local/none:1", "tag": "none"}, patience=3)
     executor.submit(idle())
     found = seen(executor, lambda one: one.hopeless)
-    assert found.phase is Phase.STARTING and "has no image windtunnel.local/none:1 for the courier" in str(found.reason)
+    assert found.phase is Phase.STARTING and "has no image windtunnel.local/none:1 for the runner" in str(found.reason)
     executor.cancel(LAUNCH)
 
 

@@ -331,7 +331,7 @@ def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_onl
     queues.open(pods=1, name="default")
     drivers = simulated(LAUNCH, 10)
     warm = {"project": "default", "runtime": "python", "dataset": "noop"}
-    executor, narrow = opened(warm=[warm], drivers_url=drivers.url), launch_of(drivers.url, workers=1)
+    executor, narrow = opened(warm=[warm], runner_api_url=drivers.url), launch_of(drivers.url, workers=1)
     until(lambda: executor.keep({}), PATIENCE)
     queues.open(pods=1, name="default", stopPolicy="HoldAndDrain")
     until(lambda: not executor.keep({}), PATIENCE)
@@ -340,4 +340,4 @@ def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_onl
     until(lambda: executor.keep({}), PATIENCE)
     assert executor.waiting(replace(narrow, workers=2)) is None, "the queue let in one"
     assert executor.waiting(narrow) is not None
-    assert opened(drivers_url=drivers.url).keep({}) is True, "none is wanted any more"
+    assert opened(runner_api_url=drivers.url).keep({}) is True, "none is wanted any more"

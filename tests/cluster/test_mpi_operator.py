@@ -59,7 +59,7 @@ def opened(own_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Ope
     own_cluster.mpi_operator()
     own_cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     made: list[KubernetesExecutor] = []
-    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, drivers_url="")
+    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
 
     def make(**options: Any) -> KubernetesExecutor:
         given = {"namespace": namespace, "installation": namespace, "pull_policy": "Never", "cores": 2, **options}

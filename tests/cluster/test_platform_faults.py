@@ -77,7 +77,7 @@ def running_pods(platform: Installed, id: str) -> list[Any]:
     return [one for one in platform.pods(f"windtunnel/simulation={id}") if one["status"]["phase"] == "Running"]
 
 
-@pytest.mark.parametrize("container", ["courier", "player", "host"])
+@pytest.mark.parametrize("container", ["runner", "evaluator", "model-server"])
 def test_a_container_is_killed(own_cluster: Cluster, platform: Installed, running: str, container: str) -> None:
     pod = pod_of(platform, running)
     status = next(one for one in pod["status"]["containerStatuses"] if one["name"] == container)
@@ -132,7 +132,7 @@ def test_the_api_server_is_away_for_longer_than_the_grace(
     own_cluster: Cluster, platform: Installed, running: str
 ) -> None:
     own_cluster.control_plane.stop("kube-apiserver")
-    time.sleep(30.0)  # the grace is 20 s; the couriers work on, and their leases show it
+    time.sleep(30.0)  # the grace is 20 s; the runners work on, and their leases show it
     own_cluster.control_plane.resume("kube-apiserver")
     own_cluster.control_plane.wait()
 

@@ -29,7 +29,7 @@ STAGE = {
     "ready": f"{FOLDER}/ready",
     "key": f"{FOLDER}/driver/key",
     "database": f"{FOLDER}/driver/database",
-    "environment": "/opt/windtunnel/site",  # of which a host may read everything
+    "environment": "/opt/windtunnel/site",  # of which a model server may read everything
     "module": "/opt/windtunnel/site/numpy/__init__.py",
     "model": f"{FOLDER}/driver/model.bin",
     "tcp": 18001,
@@ -70,8 +70,10 @@ class Siege:
             return len(said) == 3 and all("running" in one["state"] for one in said)
 
         platform.until(there, "its containers run")
-        self.containers = {name: Container(self.cluster, PROJECT, pod, name) for name in ("courier", "player", "host")}
-        beside = self.containers["host"]
+        self.containers = {
+            name: Container(self.cluster, PROJECT, pod, name) for name in ("runner", "evaluator", "model-server")
+        }
+        beside = self.containers["model-server"]
         with beside.keep(bundle("import victim; victim.main(__import__('told').STAGE)", self.stage)) as victim:
             platform.until(lambda: "that was all" in self.logs(self.id), "the model has tried everything")
             self.confined = outcomes(self.logs(self.id))
@@ -80,9 +82,9 @@ class Siege:
             )
             assert victim.stdin is not None
             victim.stdin.close()
-        launch = self.containers["courier"].python("print(open('/run/windtunnel/token/launch.json').read())")
+        launch = self.containers["runner"].python("print(open('/run/windtunnel/token/launch.json').read())")
         self.launch = json.loads(launch)
-        self.token = self.containers["courier"].python("print(open('/run/windtunnel/token/token').read())").strip()
+        self.token = self.containers["runner"].python("print(open('/run/windtunnel/token/token').read())").strip()
 
     def logs(self, id: str) -> str:
         """Return what was printed."""
@@ -148,7 +150,7 @@ def test_the_same_attacks_from_the_same_container_reach_what_the_table_says(sieg
         "ask_the_cache": "HTTP 401",
         "ask_for_credentials_of_the_machine": "HTTP 404",
     }
-    assert siege.unconfined["call_the_courier"][1] == "connected, and hung up on"
+    assert siege.unconfined["call_the_runner"][1] == "connected, and hung up on"
 
 
 def test_the_table_says_what_each_attack_tries(siege: Siege) -> None:
@@ -167,7 +169,7 @@ def test_a_call_of_another_kind_of_machine_ends_the_model_and_is_its_result(sieg
 def test_the_pod_is_restricted_and_its_containers_share_no_user(siege: Siege) -> None:
     labels = siege.cluster.get(f"/api/v1/namespaces/{PROJECT}")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
-    for name, user in {"courier": 10001, "player": 10002, "host": 10003}.items():
+    for name, user in {"runner": 10001, "evaluator": 10002, "model-server": 10003}.items():
         found = siege.hunt(name)
         assert found["status"] == {
             "Uid": "\t".join([str(user)] * 4),
@@ -180,19 +182,19 @@ def test_the_pod_is_restricted_and_its_containers_share_no_user(siege: Siege) ->
 
 
 def test_a_model_runs_out_of_addresses_before_its_container_runs_out_of_memory(siege: Siege) -> None:
-    post, *hosts = siege.hunt("host")["addresses"]
-    assert post == "unlimited" and hosts, "the first process is the post"
-    assert {int(limit) < 1 << 30 for limit in hosts} == {True}, hosts
+    post, *model_servers = siege.hunt("model-server")["addresses"]
+    assert post == "unlimited" and model_servers, "the first process is the post"
+    assert {int(limit) < 1 << 30 for limit in model_servers} == {True}, model_servers
 
 
-def test_the_token_is_in_the_courier_alone(siege: Siege) -> None:
-    found = {name: siege.hunt(name) for name in ("courier", "player", "host")}
-    assert "/run/windtunnel/token/token" in " ".join(found["courier"]["found"]), "the hunt finds what is there"
-    for name in ("player", "host"):
+def test_the_token_is_in_the_runner_alone(siege: Siege) -> None:
+    found = {name: siege.hunt(name) for name in ("runner", "evaluator", "model-server")}
+    assert "/run/windtunnel/token/token" in " ".join(found["runner"]["found"]), "the hunt finds what is there"
+    for name in ("evaluator", "model-server"):
         mine = found[name]
         assert (mine["found"], mine["environment"]) == ([], [])
         assert not [path for path in mine["mounts"] if "token" in path or "secrets" in path]
-        assert not [words for words in mine["processes"] if "courier" in words], "nor is its holder to be seen"
+        assert not [words for words in mine["processes"] if "runner" in words], "nor is its holder to be seen"
     assert len(siege.token) >= 32
 
 
@@ -210,7 +212,7 @@ for token in tokens:
 """
     url = f"{siege.launch['url'].rstrip('/')}/v1/launches/{siege.launch['id']}"
     given = json.dumps([url, ["", "Bearer x", f"Bearer {siege.token[:-1]}", f"Bearer {siege.token.swapcase()}"]])
-    said = siege.containers["host"].python(code, given=given + "\n").split("\n")
+    said = siege.containers["model-server"].python(code, given=given + "\n").split("\n")
     codes = {line.split()[-1] for line in said if line}
     assert codes <= {"401", "404", "405"} and "401" in codes, said
 

@@ -30,7 +30,7 @@ CLOSED = (
     "reach_the_database_server",
     "multipath_to_another_pod",
 )
-#: What a courier needs; a policy knows pods, not containers.
+#: What a runner needs; a policy knows pods, not containers.
 OPEN = {"ask_the_drivers_surface": "HTTP 401", "ask_the_cache": "HTTP 401"}
 #: Takes calls at a port, and says so.
 LISTENING = """
@@ -94,7 +94,7 @@ def at_work(pod: Any) -> bool:
 
 def inside(platform: Installed, pod: Any) -> Container:
     """Where a model is."""
-    return Container(platform.cluster, PROJECT, pod["metadata"]["name"], "host")
+    return Container(platform.cluster, PROJECT, pod["metadata"]["name"], "model-server")
 
 
 def outcomes(container: Container, stage: dict[str, Any], names: tuple[str, ...]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The cache service as the chart installs it: whom a real API server vouches for, and what couriers have of it."""
+"""The cache service as the chart installs it: whom a real API server vouches for, and what runners have of it."""
 
 import hashlib
 import json
@@ -186,7 +186,7 @@ def play(platform: Installed, name: str, source: bytes, **asked: Any) -> tuple[A
     return platform.ended(id), platform.results(id)
 
 
-def test_couriers_bring_what_is_played_to_the_cache_and_have_it_from_there_next_time(
+def test_runners_bring_what_is_played_to_the_cache_and_have_it_from_there_next_time(
     platform: Installed, caller: Caller
 ) -> None:
     source = f"# {os.urandom(8).hex()}\nclass Model:\n    def act(self, observation):\n        return [0.5] * 4\n"

@@ -61,7 +61,7 @@ def take(executor: KubernetesExecutor, drivers: Drivers) -> tuple[Launch, Waitin
 def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
     own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], drivers_url=drivers.url)
+    executor = opened(warm=[NOOP], runner_api_url=drivers.url)
     before = executor.capacity()["cpu"]
     assert executor.keep({}) is False and executor.strays([]) == []
     assert executor.capacity()["cpu"] == before - 1, "what waits holds its cores"
@@ -87,19 +87,19 @@ def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
     drivers.cancel()
     until(lambda: executor.observe([first])[first].phase is Phase.ENDED)
     executor.cancel(first)
-    assert opened(drivers_url=drivers.url).keep({}) is True
+    assert opened(runner_api_url=drivers.url).keep({}) is True
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing waits where nobody asks for it")
 
 
 def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
     own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], drivers_url=drivers.url)
+    executor = opened(warm=[NOOP], runner_api_url=drivers.url)
     whole(executor)
     launch, _ = take(executor, drivers)  # and it dies
     until(lambda: "report" in drivers.asked)
 
-    successor = opened(warm=[NOOP], drivers_url=drivers.url)
+    successor = opened(warm=[NOOP], runner_api_url=drivers.url)
     taken = {launch.id: Taken(SIMULATION, 1, 2)}
     assert successor.strays(list(taken)) == []
     whole(successor, taken)
@@ -117,14 +117,14 @@ def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
     drivers.cancel()
     for id in successor.strays([]):
         successor.cancel(id)
-    assert opened(drivers_url=drivers.url).keep({}) is True
+    assert opened(runner_api_url=drivers.url).keep({}) is True
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
 
 
 def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
     own_cluster: Cluster, opened: Open, owner: Kind, drivers: Drivers, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], drivers_url=drivers.url)
+    executor = opened(warm=[NOOP], runner_api_url=drivers.url)
     whole(executor)
     (first,) = owners()
     own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all", "--wait=true")
@@ -135,9 +135,9 @@ def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
     whole(executor)
     assert first not in owners() and len(owners()) == 1
     # Other images are other pods.
-    changed = opened(warm=[NOOP | {"pods": 2}], drivers_url=drivers.url, patience=60, seats=2)
+    changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=drivers.url, patience=60, seats=2)
     kept = set(owners())
     changed.keep({})
     assert kept.isdisjoint(owners()) and len(owners()) == 2
-    opened(drivers_url=drivers.url).keep({})
+    opened(runner_api_url=drivers.url).keep({})
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")

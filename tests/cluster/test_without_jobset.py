@@ -26,7 +26,7 @@ from tests.cluster.test_kubernetes_executor import (
     test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
     test_a_missing_image_is_told_and_becomes_hopeless,
     test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now,
-    test_the_log_of_a_courier_is_followed_from_its_start,
+    test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
     test_what_another_left_is_found_and_taken_away,
     test_width_changes_while_it_runs_and_no_pod_begins_anew,
@@ -60,7 +60,7 @@ SHARED = (
     test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
     test_a_missing_image_is_told_and_becomes_hopeless,
     test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now,
-    test_the_log_of_a_courier_is_followed_from_its_start,
+    test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
     test_what_another_left_is_found_and_taken_away,
     test_width_changes_while_it_runs_and_no_pod_begins_anew,
@@ -77,7 +77,7 @@ def brought(own_cluster: Cluster) -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="session")
 def images(brought: dict[str, str]) -> dict[str, str]:
     """What a launch runs in."""
-    return {"courier": brought["server"]}
+    return {"runner": brought["server"]}
 
 
 @pytest.fixture

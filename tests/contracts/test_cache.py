@@ -171,11 +171,11 @@ def test_many_threads_read_and_fill_at_once(
             elif found != path.read_bytes():
                 wrong.append(digest)
 
-    players = [threading.Thread(target=play) for _ in range(8)]
-    for player in players:
-        player.start()
-    for player in players:
-        player.join(120)
+    evaluators = [threading.Thread(target=play) for _ in range(8)]
+    for evaluator in evaluators:
+        evaluator.start()
+    for evaluator in evaluators:
+        evaluator.join(120)
     assert not wrong
     assert "errors" not in cache.counts and cache.counts["hits"] > 0
     assert all(read(cache, digest, path.stat().st_size) is not None for digest, path in things.items())

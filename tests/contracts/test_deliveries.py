@@ -1,4 +1,4 @@
-"""What a courier fetches is whole and right, or not there: from the cache or the surface, resumed on its way."""
+"""What a runner fetches is whole and right, or not there: from the cache or the surface, resumed on its way."""
 
 import hashlib
 import http.client
@@ -80,9 +80,9 @@ def test_a_download_that_breaks_off_goes_on_where_it_was(
     read = drivers.leases.read
     starts: list[int] = []
 
-    def broken(parcel: Any, start: int, stop: int) -> Iterator[bytes]:
+    def broken(bundle: Any, start: int, stop: int) -> Iterator[bytes]:
         starts.append(start)
-        pieces = read(parcel, start, min(stop, start + 500_000))
+        pieces = read(bundle, start, min(stop, start + 500_000))
         return pieces  # fewer bytes than the head has announced
 
     monkeypatch.setattr(drivers.leases, "read", broken)
@@ -157,7 +157,7 @@ def test_a_launch_without_a_packed_folder_says_so(tmp_path: Path) -> None:
         one.close()
 
 
-def test_where_others_reach_the_store_a_courier_is_sent_there_without_our_credentials(
+def test_where_others_reach_the_store_a_runner_is_sent_there_without_our_credentials(
     drivers: Drivers, deliveries: Callable[..., Deliveries]
 ) -> None:
     seen: list[dict[str, Any]] = []

@@ -97,7 +97,7 @@ class House:
             self.platform.database,
             self.platform.bell,
             contexts=[site.context for site in sites],
-            drivers_url="http://127.0.0.1:1",
+            runner_api_url="http://127.0.0.1:1",
             gangs=[site.name for site in sites],
         )
         self.dispatcher = Dispatcher(self.platform, self.dispatch, sites, run_dir=self.run_dir, ttl=1.0, interval=0.1)
@@ -140,7 +140,7 @@ class House:
             return launches.living(c, "east") | launches.living(c, "west")
 
     def play(self, launch: Launch, tasks: int | None = None) -> None:
-        """Play so many tasks as a courier would, or all there are."""
+        """Play so many tasks as a runner would, or all there are."""
         leases = self.platform.leases
         known = leases.authenticate(launch.id, launch.token)
         played = 0
@@ -244,7 +244,7 @@ def test_what_ran_in_a_place_that_went_away_goes_on_elsewhere_and_counts_once(ho
     assert house.sites[place.name].well
 
 
-def test_a_launch_whose_couriers_reach_us_is_not_lost_with_the_place_that_does_not_answer(house: House) -> None:
+def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_not_answer(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     known = house.platform.leases.authenticate(launch.id, launch.token)
@@ -362,9 +362,9 @@ def test_what_a_place_sees_is_told_once_in_the_simulations_own_events(house: Hou
     house.until(lambda: house.messages(id))
     for _ in range(5):
         house.dispatcher.step()
-    place.sees = {"notes": (*place.sees["notes"], Note(key="oom", words="The player was out of memory."))}
+    place.sees = {"notes": (*place.sees["notes"], Note(key="oom", words="The evaluator was out of memory."))}
     house.until(lambda: len(house.messages(id)) > 1)
-    assert house.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The player was out of memory."]
+    assert house.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The evaluator was out of memory."]
 
 
 def test_the_width_of_a_running_simulation_changes_without_a_restart(house: House) -> None:

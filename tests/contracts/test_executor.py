@@ -65,7 +65,7 @@ class Agent:
         except OSError:
             return False
 
-    def couriers(self) -> list[int]:
+    def runners(self) -> list[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(pid) for pid in children.split()]
 
@@ -193,19 +193,19 @@ def test_an_agent_that_is_away_raises_oserror(tmp_path: Path) -> None:
 def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, drivers: Drivers) -> None:
     agent.executor.submit(launch_of(drivers.url))
     until(lambda: "report" in drivers.asked)
-    couriers = agent.couriers()
+    runners = agent.runners()
     agent.end(signal.SIGKILL)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in couriers))
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in runners))
     agent.start()
     seen = agent.executor.observe([LAUNCH])[LAUNCH]
     assert seen.phase is Phase.ENDED and seen.reason == "the agent that ran it ended"
 
 
-def test_a_killed_courier_is_seen_as_ended_with_its_reason(agent: Agent, drivers: Drivers) -> None:
+def test_a_killed_runner_is_seen_as_ended_with_its_reason(agent: Agent, drivers: Drivers) -> None:
     agent.executor.submit(launch_of(drivers.url))
     until(lambda: "report" in drivers.asked)
     lock = agent.home / "launches" / LAUNCH / "lock"
-    (holder,) = [pid for pid in agent.couriers() if any(os.path.samefile(fd, lock) for fd in descriptors(pid))]
+    (holder,) = [pid for pid in agent.runners() if any(os.path.samefile(fd, lock) for fd in descriptors(pid))]
     os.kill(holder, signal.SIGKILL)
     until(lambda: agent.executor.observe([LAUNCH])[LAUNCH].phase is Phase.ENDED)
     assert "SIGKILL" in str(agent.executor.observe([LAUNCH])[LAUNCH].reason)
@@ -218,19 +218,19 @@ def descriptors(pid: int) -> list[str]:
 def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, drivers: Drivers) -> None:
     agent.executor.submit(launch_of(drivers.url))
     until(lambda: "report" in drivers.asked)
-    couriers = agent.couriers()
+    runners = agent.runners()
     assert agent.end() == 0
-    assert not any(Path(f"/proc/{pid}").exists() for pid in couriers)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in runners)
     assert not (agent.home / "run/agent.sock").exists()
 
 
-def test_a_crew_is_warm_again_after_one_was_taken(agent: Agent, drivers: Drivers) -> None:
+def test_a_warm_runner_is_warm_again_after_one_was_taken(agent: Agent, drivers: Drivers) -> None:
     agent.executor.warm("python", "python", "noop", "1")
-    until(lambda: len(agent.couriers()) == 1)
-    (warm,) = agent.couriers()
+    until(lambda: len(agent.runners()) == 1)
+    (warm,) = agent.runners()
     agent.executor.submit(launch_of(drivers.url))
-    until(lambda: len(agent.couriers()) == 2)
-    assert warm in agent.couriers()  # it was the warm one that got the launch
+    until(lambda: len(agent.runners()) == 2)
+    assert warm in agent.runners()  # it was the warm one that got the launch
 
 
 def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, drivers: Drivers) -> None:

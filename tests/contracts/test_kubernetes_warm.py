@@ -21,7 +21,7 @@ KIND = {"project": "default", "runtime": "python", "dataset": "noop"}
 
 
 def options(pods: int = 1) -> Options:
-    return parse({"cores": 8, "namespace": "ns", "drivers_url": "http://drivers:1", "warm": [KIND | {"pods": pods}]})
+    return parse({"cores": 8, "namespace": "ns", "runner_api_url": "http://drivers:1", "warm": [KIND | {"pods": pods}]})
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_an_api_server_that_is_away_costs_the_mark_which_is_made_later(
     executor.keep({})
     launch = given(executor)
     cluster.refused["wt-warm1"] = 503
-    executor.submit(launch)  # its couriers are at work
+    executor.submit(launch)  # its runners are at work
     cluster.refused.clear()
     asked(cluster)
     executor.keep({"warm1": Taken(launch.simulation_id, 1, 1)})

@@ -1,4 +1,4 @@
-"""Gangs without a courier: nobody leases for them, and how their program ended is their one result."""
+"""Gangs without a runner: nobody leases for them, and how their program ended is their one result."""
 
 from typing import Any
 

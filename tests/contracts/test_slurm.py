@@ -1,4 +1,4 @@
-"""What only the Slurm executor has to keep, against a real Slurm; in place of couriers, programs that merely wait."""
+"""What only the Slurm executor has to keep, against a real Slurm; in place of runners, programs that merely wait."""
 
 import os
 import signal
@@ -64,7 +64,7 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 
 @pytest.fixture
 def real(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
-    """One whose jobs are real couriers."""
+    """One whose jobs are real runners."""
     return executor_on(slurm, tmp_path / "home", prepared())
 
 
@@ -240,7 +240,7 @@ def test_a_running_launch_is_made_wider_and_narrower(slurm: Slurm, executor: Ope
     ours.resize("another", 2)
 
 
-def test_a_courier_that_was_dismissed_is_no_reason(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+def test_a_runner_that_was_dismissed_is_no_reason(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
     ours = executor(f"until test -e {tmp_path}/go; do sleep 0.1; done")
     ours.submit(launch_of())
     comes(ours, Phase.RUNNING)
@@ -282,7 +282,7 @@ def test_the_token_and_our_environment_are_nowhere_to_be_seen(
     assert "not-to-be-seen" not in (token.parent / "launch.json").read_text()
 
 
-def test_a_failed_courier_is_quoted(executor: Opened) -> None:
+def test_a_failed_runner_is_quoted(executor: Opened) -> None:
     ours = executor("echo nobody answers; exit 75")
     ours.submit(launch_of())
     ended = comes(ours, Phase.ENDED)
@@ -304,7 +304,7 @@ def test_what_slurm_has_forgotten_has_ended_and_is_not_submitted_again(own_slurm
     assert jobs(own_slurm, "all") == []
 
 
-def test_couriers_play_a_simulation_to_its_end_at_the_width_they_are_given(
+def test_runners_play_a_simulation_to_its_end_at_the_width_they_are_given(
     drivers: Drivers, real: SlurmExecutor
 ) -> None:
     real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url, workers=1))
@@ -318,7 +318,7 @@ def test_couriers_play_a_simulation_to_its_end_at_the_width_they_are_given(
     real.cancel(LAUNCH)
 
 
-def test_a_courier_that_is_killed_costs_no_result(
+def test_a_runner_that_is_killed_costs_no_result(
     slurm: Slurm, drivers: Drivers, real: SlurmExecutor, tmp_path: Path
 ) -> None:
     real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url))

@@ -1,4 +1,4 @@
-"""Where players and hosts come from, held to one contract: as our own children, and through a container's post."""
+"""Spawners of evaluators and model servers, held to one contract: as child processes, and in sibling containers."""
 
 import os
 import selectors
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.runner.processes import Here, Host, Kit, Process, Spawner, spawn_host
+from runtimes.harness.runner.processes import Here, Kit, ModelServerProcess, Process, Spawner, spawn_model_server
 from runtimes.harness.runner.remote_spawner import Posts
-from tests.contracts.crew import SITE, kit
+from tests.contracts.harness_processes import SITE, kit
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ class Place:
         spawner.register(self.selector, self.lost.append)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Serve the selector as a courier does."""
+        """Serve the selector as a runner does."""
 
         def served() -> bool:
             if condition():
@@ -46,11 +46,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield Place(Here(kit()))
         return
     posts = Posts.open(tmp_path)
-    posts.expect({os.geteuid(): "host"}, kit())
+    posts.expect({os.geteuid(): "model_server"}, kit())
     init = [sys.executable, "-m", "runtimes.harness.runner.container_init"]
     command = [
         *init,
-        "host",
+        "model_server",
         "--posts",
         str(tmp_path),
         "--site",
@@ -66,9 +66,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         post.wait()
 
 
-def host(place: Place, given: Kit) -> Host:
-    place.until(lambda: place.spawner.ready("host"))
-    return spawn_host(given, "host-0", place.spawner)
+def model_server(place: Place, given: Kit) -> ModelServerProcess:
+    place.until(lambda: place.spawner.ready("model_server"))
+    return spawn_model_server(given, "model-server-0", place.spawner)
 
 
 def ended(process: Process) -> bool:
@@ -86,7 +86,7 @@ def output(process: Process) -> str:
 
 
 def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
-    one = host(place, kit(format="no format"))
+    one = model_server(place, kit(format="no format"))
     said = output(one.process)
     assert ended(one.process)
     assert one.process.reap() == "it exited with code 1"
@@ -96,7 +96,7 @@ def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
 
 
 def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: Place) -> None:
-    one = host(place, kit())
+    one = model_server(place, kit())
     one.socket.settimeout(30.0)
     assert b"hello" in one.socket.recv(1 << 10)
     one.socket.shutdown(socket.SHUT_RDWR)
@@ -106,7 +106,7 @@ def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: P
 
 
 def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(place: Place) -> None:
-    one = host(place, kit())
+    one = model_server(place, kit())
     one.process.kill()
     one.process.kill()
     assert ended(one.process)
@@ -116,7 +116,7 @@ def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(pl
 
 
 def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: Place) -> None:
-    one = host(place, kit())
+    one = model_server(place, kit())
     if place.post is None:
         one.process.kill()
         one.process.reap()
@@ -126,13 +126,13 @@ def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: P
     assert ended(one.process)
     one.process.kill()  # as who waits for it may do before it is reaped
     assert one.process.reap() == "its container ended"
-    assert place.lost == ["the host's container ended"]
+    assert place.lost == ["the model server's container ended"]
     one.dismiss()
 
 
 def test_a_post_starts_nothing_but_its_own_module(place: Place) -> None:
     if place.post is None:
-        assert place.spawner.ready("player")  # here all are
+        assert place.spawner.ready("evaluator")  # here all are
     else:
-        place.until(lambda: place.spawner.ready("host"))
-        assert not place.spawner.ready("player")
+        place.until(lambda: place.spawner.ready("model_server"))
+        assert not place.spawner.ready("evaluator")

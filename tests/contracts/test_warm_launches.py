@@ -59,7 +59,7 @@ def submit(house: House) -> str:
 
 
 def play(house: House, id: str) -> None:
-    """Play a simulation to its end with the token that only its couriers know."""
+    """Play a simulation to its end with the token that only its runners know."""
     known = house.platform.leases.authenticate(id, TOKEN)
     house.play(Launch(**{**_blank(id), "simulation_id": known.simulation}))
     house.end(known.simulation)

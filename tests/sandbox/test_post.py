@@ -23,33 +23,33 @@ births = importlib.import_module("runtimes.harness.runner.process_spec")
 posts = importlib.import_module("runtimes.harness.runner.remote_spawner")
 processes = importlib.import_module("runtimes.harness.runner.processes")
 
-#: The attacker in the host's place: told by the post what a host is told, it confines itself by that.
-HOST = """
+#: The attacker in the model server's place: told by the post what a model server is told, it confines itself by that.
+MODEL_SERVER = """
 import json, os, sys
 told = json.loads(sys.argv[1])
 sys.path[:0] = told["path"]
 import model
-os.close(told["socket"])  # what a host was given
+os.close(told["socket"])  # what a model server was given
 model.main({"confinement": told["confinement"], "attacks": told["attacks"], "stage": told["stage"], "path": []})
 """
 
 
 class Place:
-    """A post of an ordinary user's, and the courier's part in a few lines."""
+    """A post of an ordinary user's, and the runner's part in a few lines."""
 
     def __init__(self, theatre: Theatre, folder: Path) -> None:
         ground: Ground = theatre.ground
         self._theatre = theatre
         harness = folder / "runtimes" / "harness"
         shutil.copytree(HARNESS, harness, ignore=shutil.ignore_patterns("__pycache__"))
-        (harness / "model_server" / "model_server.py").write_text(f"def main():\n    exec({HOST!r}, {{}})\n")
+        (harness / "model_server" / "model_server.py").write_text(f"def main():\n    exec({MODEL_SERVER!r}, {{}})\n")
         (folder / "site").mkdir()
         self._posts = posts.Posts.open(folder)
         kit = processes.Kit(dataset="", format="", isolation="launch", sandbox=0)
-        self._posts.expect({USERS[theatre.user]: "host"}, kit)
+        self._posts.expect({USERS[theatre.user]: "model_server"}, kit)
         self._selector = selectors.DefaultSelector()
         self._posts.register(self._selector, self._lost)
-        told = ["post", "host", "--posts", str(folder), "--site", str(folder / "site")]
+        told = ["post", "model_server", "--posts", str(folder), "--site", str(folder / "site")]
         code = f"import sys; sys.path[:0] = [{str(folder)!r}]; sys.argv = {told!r}; "
         code += "from runtimes.harness.runner.container_init import main; main()"
         command = [*as_in_a_pod(folder, USERS[theatre.user]), str(ground.python), "-I", "-S", "-B", "-c", code]
@@ -59,7 +59,7 @@ class Place:
     def _ready(self) -> bool:
         for key, _ in self._selector.select(0.1):
             key.data()
-        return self._posts.ready("host")
+        return self._posts.ready("model_server")
 
     def _lost(self, reason: str) -> None:
         raise AssertionError(reason)
@@ -70,8 +70,8 @@ class Place:
         stage = self._theatre.stage | {"tmp": "/tmp", "driver": self.process.pid}
         with open(os.devnull, "rb") as nothing:
             birth = births.Birth(
-                name="host-0",
-                module="host",
+                name="model-server-0",
+                module="model_server",
                 told={"path": [str(self._theatre.ground.folder), inside], "attacks": list(attacks), "stage": stage},
                 confined=True,
                 memory=1 << 30,

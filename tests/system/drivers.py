@@ -1,4 +1,4 @@
-"""The drivers' surface over a real database and object store, with one simulation waiting to be played."""
+"""The runner API over a real database and object store, with one simulation waiting to be played."""
 
 import contextlib
 import json
@@ -49,14 +49,14 @@ class _Understudied(Leases):
         files = {}
         for name in ("model", "play"):
             with contextlib.suppress(NotFound):  # most of these tests need none
-                parcel = self.parcel(launch, name)
-                files[name] = {"digest": parcel.digest, "size": parcel.size}
+                bundle = self.bundle(launch, name)
+                files[name] = {"digest": bundle.digest, "size": bundle.size}
         model = {"digest": row.digest} | provenance["model"]
         return {"launch": launch.id, "workers": launch.peers, "play": play, "model": model, "files": files}
 
 
 class Drivers:
-    """One simulation of so many tasks, and the HTTP surface on which a courier works it off."""
+    """One simulation of so many tasks, and the HTTP surface on which a runner works it off."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Drivers:
         self.open()
 
     def _keep(self, model: bytes | None) -> str:
-        """Keep a model for couriers that fetch it; return its digest."""
+        """Keep a model for runners that fetch it; return its digest."""
         if model is None:
             return "d"
         digest = digest_of(model)
@@ -94,7 +94,7 @@ class Drivers:
         return digest
 
     def _pack(self, packed: bytes | None) -> str | None:
-        """Keep what a player sees, as the stager packs it; return what it notes of that."""
+        """Keep what an evaluator sees, as the stager packs it; return what it notes of that."""
         if packed is None:
             return None
         digest = digest_of(packed)
@@ -124,14 +124,14 @@ class Drivers:
             self.launch()
 
     def launch(self, token: str = TOKEN, *, id: str = LAUNCH, token_hash: str = "") -> None:
-        """Write the launch down, as the dispatcher does, and ring for couriers that wait for it."""
+        """Write the launch down, as the dispatcher does, and ring for runners that wait for it."""
         self._row |= {"id": id, "token_hash": token_hash or hashed(token)}
         self.database.write(lambda c: launches.add(c, self._row))
         self.bell.announce(id)
 
     @property
     def url(self) -> str:
-        """Where couriers ask."""
+        """Where runners ask."""
         return f"http://{self._host}:{self._port}"
 
     def open(self) -> None:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 MODELS = Path(__file__).parent / "models"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Every role that can be killed, outermost first; the last three live in launches.
-ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "scs", "courier", "player", "host")
+ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "scs", "runner", "evaluator", "model_server")
 #: Seconds until a platform must answer; the first of all also makes environments, when asked to.
 READY = 60.0
 #: Seconds until a simulation must have ended.
@@ -37,7 +37,7 @@ class Platform:
 
     def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.home = home
-        self.port, self.drivers_port, self.scs_port = free_ports(3)
+        self.port, self.runner_api_port, self.scs_port = free_ports(3)
         self.url = f"http://127.0.0.1:{self.port}"
         self.printed = home / "terminal.log"
         self._settings = dict(settings or {})
@@ -63,7 +63,7 @@ class Platform:
     def supervise(self) -> "subprocess.Popen[bytes]":
         """Start a supervisor in this home, as `make run` does."""
         parent = os.getpid()
-        ports = {"PORT": self.port, "DRIVERS_PORT": self.drivers_port, "SCS_PORT": self.scs_port}
+        ports = {"PORT": self.port, "RUNNER_API_PORT": self.runner_api_port, "SCS_PORT": self.scs_port}
         told = {"HOME": self.home, **ports, **self._settings}
         environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
         environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in told.items()}
@@ -279,7 +279,7 @@ def role_of(pid: int) -> str | None:
         return "valkey"
     for word in words:
         if found := _HARNESS.search(word):
-            return {"runner": "courier", "evaluator": "player", "model_server": "host"}[found[1]]
+            return {"runner": "runner", "evaluator": "evaluator", "model_server": "model_server"}[found[1]]
     return None
 
 

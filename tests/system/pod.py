@@ -1,7 +1,8 @@
-"""A pod without a cluster: courier, player's post and host's post as three containers are, by the kernel's own means.
+"""A pod without a cluster: runner, evaluator's post and model server's post as three containers are, by the kernel's
+own means.
 
 Each has a user of its own, no capabilities, no new privileges, and namespaces of its own of mounts, processes, IPC and
-(but for the courier) network; the folders that a pod's containers share are mounted as there. Needs root.
+(but for the runner) network; the folders that a pod's containers share are mounted as there. Needs root.
 """
 
 import json
@@ -18,7 +19,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SITE = sysconfig.get_path("purelib")
-USERS = {"courier": 10001, "player": 10002, "host": 10003}
+USERS = {"runner": 10001, "evaluator": 10002, "model_server": 10003}
 #: Becomes the container's user, with nothing but what that user may do, and then its first process.
 BEGIN = (
     'mount --rbind / "$ROOT"; exec chroot "$ROOT" setpriv --reuid "$0" --regid "$0" --clear-groups'
@@ -46,7 +47,7 @@ class Container:
         self, image: Image, name: str, command: list[str], *, fixed: Sequence[Path] = (), hidden: Sequence[Path] = ()
     ) -> None:
         spaces = ["--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
-        spaces += ["--net"] if name != "courier" else []
+        spaces += ["--net"] if name != "runner" else []
         mounts = [f"mount --bind '{path}' '{path}'; mount -o remount,bind,ro '{path}'" for path in fixed]
         mounts += [f"mount -t tmpfs -o ro,mode=0 none '{path}'" for path in hidden]
         script = "; ".join(["set -e", *mounts, BEGIN])
@@ -99,18 +100,18 @@ class Pod:
         self.posts, self.files, self.secret = folder / "posts", folder / "files", folder / "token"
         for path in (self.posts, self.files, self.secret):
             path.mkdir()
-            os.chown(path, USERS["courier"], USERS["courier"])
+            os.chown(path, USERS["runner"], USERS["runner"])
         self.posts.chmod(0o755)
         self.secret.chmod(0o700)
         (self.secret / "token").write_text(token)
-        posts = {name: USERS[name] for name in ("player", "host")}
+        posts = {name: USERS[name] for name in ("evaluator", "model_server")}
         given = {"token_file": str(self.secret / "token"), "files": str(self.files), "posts": posts, "workers": 2}
         (self.secret / "launch.json").write_text(json.dumps(given | dict(document)))
         for path in self.secret.iterdir():
-            os.chown(path, USERS["courier"], USERS["courier"])
+            os.chown(path, USERS["runner"], USERS["runner"])
         launch = ["--launch", str(self.secret / "launch.json"), "--posts", str(self.posts)]
-        self.courier = Container(image, "courier", ["-m", "workers.standalone_runner", *launch])
-        self.player, self.host = (
+        self.runner = Container(image, "runner", ["-m", "workers.standalone_runner", *launch])
+        self.evaluator, self.model_server = (
             Container(
                 image,
                 name,
@@ -118,13 +119,13 @@ class Pod:
                 fixed=[self.posts, self.files],
                 hidden=[self.secret],
             )
-            for name in ("player", "host")
+            for name in ("evaluator", "model_server")
         )
 
     @property
     def containers(self) -> tuple[Container, Container, Container]:
         """All three."""
-        return self.courier, self.player, self.host
+        return self.runner, self.evaluator, self.model_server
 
     def end(self) -> None:
         """End what is left."""

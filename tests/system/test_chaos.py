@@ -102,8 +102,9 @@ def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
     ids = {load: platform.submit(**LOADS[load], workers=1)["id"] for load in LOADS}
     for id in ids.values():
         until(lambda id=id: at_work(platform, id), message="nothing is played")
-    # A host at work is the model's own process: who kills it makes that scenario `crashed`, which has a test below.
-    victims = [*(role for role in ROLES if role != "host"), "flush"]
+    # A model server at work is the model's own process: who kills it makes that scenario `crashed`, which has a test
+    # below.
+    victims = [*(role for role in ROLES if role != "model_server"), "flush"]
     chance.shuffle(victims)
     # Victims of the same goal are killed one right after the other; all of them before the load is played.
     goals = sorted(chance.choices(range(TASKS // 40, TASKS * 3 // 4, TASKS // 13), k=len(victims)))
@@ -121,7 +122,7 @@ def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
+def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other(
     found: Found, undisturbed: Callable[[str], Undisturbed], load: str
 ) -> None:
     chance = random.Random(5)
@@ -131,7 +132,7 @@ def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
     goals = sorted(chance.sample(range(1, total * 3 // 4), 6))
     for goal in goals:
         reach(platform, id, goal)
-        platform.kill("host", chance)
+        platform.kill("model_server", chance)
     ended = platform.ended(id, PATIENCE)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(id)
@@ -202,17 +203,17 @@ def test_roles_that_die_at_the_same_instant_are_all_started_again(found: Found) 
     assert "Traceback" not in platform.said()
 
 
-def test_killing_a_player_again_and_again_never_makes_a_scenario_crashed(
+def test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed(
     found: Found, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
     """Only three deaths of one task played by itself are that task's fault; hurried murders are nobody's."""
     chance = random.Random(9)
     platform = found(**HASTE)
-    # One worker: what is done after a kill is the work of the player that came next.
+    # One worker: what is done after a kill is the work of the evaluator that came next.
     id = platform.submit(**LOADS["noop"], workers=1)["id"]
     for _ in range(8):
         reach(platform, id, platform.get(id)["tasks"]["done"] + chance.randrange(1, TASKS // 13))
-        platform.kill("player", chance)
+        platform.kill("evaluator", chance)
     ended = platform.ended(id, PATIENCE)
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0)
     assert digest(platform, id) == undisturbed("noop")[1]

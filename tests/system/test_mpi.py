@@ -43,8 +43,8 @@ sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))
 
 
 @pytest.fixture
-def courier(tmp_path: Path) -> Iterator[Line]:
-    """A gang of two replicas with two ranks each, as its courier sees it."""
+def runner(tmp_path: Path) -> Iterator[Line]:
+    """A gang of two replicas with two ranks each, as its runner sees it."""
     python = tool("mpich")
     program = tmp_path / "program.py"
     program.write_text(SUM)
@@ -92,10 +92,10 @@ def courier(tmp_path: Path) -> Iterator[Line]:
             processes.sweep("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
 
 
-def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(courier: Line) -> None:
+def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(runner: Line) -> None:
     said = []
     for task in range(5):
-        courier.say(scenario={"index": task}, patience=PATIENCE / 2)
-        said += courier.hear()
+        runner.say(scenario={"index": task}, patience=PATIENCE / 2)
+        said += runner.hear()
     assert [one["exit"] == 0 for one in said] == [True, False, False, True, True], said
     assert [one["result"] for one in said[3:]] == [f'{{"sum": 6, "size": 4, "task": {task}}}' for task in (3, 4)]

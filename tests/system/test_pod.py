@@ -1,4 +1,4 @@
-"""A pod of courier, player and host as three containers: whoever dies, every task has one result, and all ends."""
+"""A pod of runner, evaluator and model server as three containers: whichever ends, every task has one result."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
-from tests.contracts.crew import play_of
+from tests.contracts.harness_processes import play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.system.pod import SITE, USERS, Container, Image, Pod
 from tests.waiting import until
@@ -61,11 +61,11 @@ def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
 
 
 def work_off(one: Pod, drivers: Drivers) -> None:
-    """Play the dispatcher until the courier has ended."""
-    drivers.settle_until_exit(one.courier.process)
+    """Play the dispatcher until the runner has ended."""
+    drivers.settle_until_exit(one.runner.process)
 
 
-def test_player_and_host_of_a_pod_come_to_share_a_core(
+def test_evaluator_and_model_server_of_a_pod_come_to_share_a_core(
     drivers: Callable[..., Drivers], pod: Callable[..., Pod]
 ) -> None:
     at = drivers(20_000, sleep_ms=5)
@@ -77,9 +77,9 @@ def test_player_and_host_of_a_pod_come_to_share_a_core(
         return {text.partition("Cpus_allowed_list:")[2].split()[0] for text in said}
 
     until(lambda: "report" in at.asked)
-    # the host in reserve is on none
+    # the model server in reserve is on none
     until(lambda: any(name.isdigit() for name in cores()) or len(os.sched_getaffinity(0)) == 1)
-    one.courier.send(signal.SIGTERM)
+    one.runner.send(signal.SIGTERM)
     for container in one.containers:
         container.wait()
 
@@ -95,14 +95,14 @@ def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
     results = at.results()
     assert [result["task"] for result in results] == list(range(3000))
     assert {result["status"] for result in results} == {"ok"}
-    assert one.courier.said.count("it confines at level 2") == 2
+    assert one.runner.said.count("it confines at level 2") == 2
 
 
-def test_a_player_that_is_killed_costs_nothing(drivers: Callable[..., Drivers], pod: Callable[..., Pod]) -> None:
+def test_a_evaluator_that_is_killed_costs_nothing(drivers: Callable[..., Drivers], pod: Callable[..., Pod]) -> None:
     at = drivers(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
-    os.kill(one.player.children()[0], signal.SIGKILL)
+    os.kill(one.evaluator.children()[0], signal.SIGKILL)
     work_off(one, at)
     assert [container.wait() for container in one.containers] == [DONE] * 3
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
@@ -110,13 +110,13 @@ def test_a_player_that_is_killed_costs_nothing(drivers: Callable[..., Drivers], 
     assert "the simulator's process ended: killed by SIGKILL" in at.logs()
 
 
-def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
+def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other(
     drivers: Callable[..., Drivers], pod: Callable[..., Pod]
 ) -> None:
     at = drivers(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
-    for pid in one.host.children()[:2]:
+    for pid in one.model_server.children()[:2]:
         os.kill(pid, signal.SIGKILL)
     work_off(one, at)
     assert [container.wait() for container in one.containers] == [DONE] * 3
@@ -126,7 +126,7 @@ def test_a_host_that_is_killed_costs_the_scenario_it_played_and_no_other(
     assert {result["status"] for result in results} <= {"ok", "crashed"}
 
 
-@pytest.mark.parametrize("name", ["player", "host"])
+@pytest.mark.parametrize("name", ["evaluator", "model_server"])
 def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
     drivers: Callable[..., Drivers], pod: Callable[..., Pod], name: str
 ) -> None:
@@ -135,10 +135,10 @@ def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
     until(lambda: "report" in at.asked)
     getattr(one, name).send(signal.SIGKILL)
     codes = {container.name: container.wait() for container in one.containers}
-    assert codes.pop("courier") == BEREFT, one.courier.said
-    assert f"the {name}'s container ended" in one.courier.said
+    assert codes.pop("runner") == BEREFT, one.runner.said
+    assert f"the {name}'s container ended" in one.runner.said
     del codes[name]
-    assert list(codes.values()) == [DONE]  # the third has gone with its courier
+    assert list(codes.values()) == [DONE]  # the third has gone with its runner
     assert "death" not in at.asked
     at.give_back()
     following = pod(at)
@@ -146,14 +146,14 @@ def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
-def test_a_courier_that_is_killed_leaves_nothing_behind_and_another_goes_on(
+def test_a_runner_that_is_killed_leaves_nothing_behind_and_another_goes_on(
     drivers: Callable[..., Drivers], pod: Callable[..., Pod]
 ) -> None:
     at = drivers(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
-    one.courier.send(signal.SIGKILL)
-    assert [container.wait() for container in (one.player, one.host)] == [DONE, DONE]
+    one.runner.send(signal.SIGKILL)
+    assert [container.wait() for container in (one.evaluator, one.model_server)] == [DONE, DONE]
     at.give_back()
     work_off(pod(at), at)
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
@@ -168,7 +168,7 @@ def test_told_to_stop_all_at_once_it_reports_what_is_played_and_gives_the_rest_b
     for container in one.containers:
         container.send(signal.SIGTERM)
     codes = [container.wait() for container in one.containers]
-    assert codes == [STOPPED, DONE, DONE], one.courier.said
+    assert codes == [STOPPED, DONE, DONE], one.runner.said
     assert at.asked.count("leave") == 1
     assert "death" not in at.asked
     assert at.held() == 0  # nobody waits for the leases to lapse
@@ -182,14 +182,14 @@ def test_whoever_comes_second_or_is_a_stranger_is_not_let_in(
     at = drivers(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
-    for user in (os.geteuid(), USERS["host"], USERS["player"]):
-        assert turned_away(one.posts / "courier.sock", user), f"user {user} was let in"
+    for user in (os.geteuid(), USERS["model_server"], USERS["evaluator"]):
+        assert turned_away(one.posts / "runner.sock", user), f"user {user} was let in"
     work_off(one, at)
     assert len(at.results()) == 400
 
 
 def turned_away(path: Path, user: int) -> bool:
-    """Tell whether the courier hangs up on this user."""
+    """Tell whether the runner hangs up on this user."""
     child = os.fork()
     if child == 0:
         os.setresuid(user, user, user)
@@ -200,37 +200,37 @@ def turned_away(path: Path, user: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_posts_whose_courier_has_gone_before_they_came_do_not_wait(image: Image, tmp_path: Path) -> None:
+def test_posts_whose_runner_has_gone_before_they_came_do_not_wait(image: Image, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
-        gone.bind(str(tmp_path / "courier.sock"))
-    (tmp_path / "courier.sock").chmod(0o666)
+        gone.bind(str(tmp_path / "runner.sock"))
+    (tmp_path / "runner.sock").chmod(0o666)
     for parent in (tmp_path, *list(tmp_path.parents)[:3]):
         if len(parent.parts) > 2:
             parent.chmod(0o755)
     post = Container(
         image,
-        "host",
-        ["-m", "runtimes.harness.runner.container_init", "host", "--posts", str(tmp_path), "--site", SITE],
+        "model_server",
+        ["-m", "runtimes.harness.runner.container_init", "model_server", "--posts", str(tmp_path), "--site", SITE],
     )
     assert post.wait() == 0
 
 
-def test_a_courier_that_cannot_read_its_launch_takes_the_pod_with_it(
+def test_a_runner_that_cannot_read_its_launch_takes_the_pod_with_it(
     drivers: Callable[..., Drivers], pod: Callable[..., Pod]
 ) -> None:
     one = pod(drivers(10), workers="many")
-    assert one.courier.wait() == 76
-    assert "cannot be read" in one.courier.said
-    assert all(container.wait() in {0, 75} for container in (one.player, one.host))
+    assert one.runner.wait() == 76
+    assert "cannot be read" in one.runner.said
+    assert all(container.wait() in {0, 75} for container in (one.evaluator, one.model_server))
 
 
-#: What a courier must know of its launch before there is one.
+#: What a runner must know of its launch before there is one.
 NOOP = {"world": {"simulator": "noop", "package": None}}
 
 
 def waiting(one: Pod) -> None:
-    """Wait until its player and its host are at hand."""
-    until(lambda: len(one.player.children()) >= 2 and len(one.host.children()) >= 2)
+    """Wait until its evaluator and its model server are at hand."""
+    until(lambda: len(one.evaluator.children()) >= 2 and len(one.model_server.children()) >= 2)
 
 
 def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_launch(
@@ -241,12 +241,12 @@ def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_l
     waiting(one)
     until(lambda: "wait" in at.asked)
     assert set(at.asked) == {"wait"}, "it asks for nothing else, and is told nothing"
-    before = one.player.children()
+    before = one.evaluator.children()
     at.launch()
     work_off(one, at)
     assert [container.wait() for container in one.containers] == [DONE] * 3, [each.said for each in one.containers]
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(300)]
-    assert at.asked[0] == "wait" and "it waits for its launch" in one.courier.said and before
+    assert at.asked[0] == "wait" and "it waits for its launch" in one.runner.said and before
 
 
 def test_a_pod_that_waits_ends_at_once_when_told_to_and_all_of_it(
@@ -268,7 +268,7 @@ def test_a_pod_that_waits_outlives_those_it_waits_for(drivers: Callable[..., Dri
     until(lambda: "wait" in at.asked)
     at.launch()
     work_off(one, at)
-    assert one.courier.wait() == DONE and len(at.results()) == 10
+    assert one.runner.wait() == DONE and len(at.results()) == 10
 
 
 def test_a_pod_whose_launch_is_anothers_ends_without_a_word(
@@ -277,5 +277,5 @@ def test_a_pod_whose_launch_is_anothers_ends_without_a_word(
     at = drivers(10, launched=False)
     one = pod(at, warm=True, kit=NOOP)
     at.launch(token="another")
-    assert one.courier.wait() == DONE and "401" in one.courier.said
+    assert one.runner.wait() == DONE and "401" in one.runner.said
     assert set(at.asked) == {"wait"}

@@ -1,4 +1,4 @@
-"""Replays: a player in its sandbox plays a scenario again from the actions that were taken."""
+"""Replays: an evaluator in its sandbox plays a scenario again from the actions that were taken."""
 
 import zlib
 
@@ -21,7 +21,7 @@ def kit(dataset: str) -> Kit:
         python=base_interpreter(),
         harness=str(HARNESS),
         dataset=str(found.folder),
-        player_site=str(site),
+        evaluator_site=str(site),
         host_site="",
         format="",
         isolation="launch",
@@ -62,8 +62,8 @@ def test_a_trace_that_is_none_is_refused() -> None:
         replay_job.make(kit("noop"), play("noop"), 0, b"not a trace")
 
 
-def test_a_player_that_cannot_start_is_told_with_its_own_words() -> None:
+def test_a_evaluator_that_cannot_start_is_told_with_its_own_words() -> None:
     from dataclasses import replace
 
     with pytest.raises(replay_job.CannotReplay, match="No module named"):
-        replay_job.make(replace(kit("noop"), player_site="/nonexistent", sandbox=None), play("noop"), 0, b"")
+        replay_job.make(replace(kit("noop"), evaluator_site="/nonexistent", sandbox=None), play("noop"), 0, b"")

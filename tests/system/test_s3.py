@@ -155,8 +155,8 @@ def test_the_keys_of_the_store_are_in_nothing_that_anybody_reads(platform: Platf
 def test_one_command_runs_it_all_on_a_minio_of_its_own_and_ctrl_c_leaves_nothing(
     prepared: None, tmp_path: Path
 ) -> None:
-    port, drivers_port, scs_port = free_ports(3)
-    told = {"HOME": tmp_path, "PORT": port, "DRIVERS_PORT": drivers_port, "SCS_PORT": scs_port}
+    port, runner_api_port, scs_port = free_ports(3)
+    told = {"HOME": tmp_path, "PORT": port, "RUNNER_API_PORT": runner_api_port, "SCS_PORT": scs_port}
     share_environments(tmp_path)
     parent = os.getpid()
     with open(tmp_path / "terminal.log", "wb") as output:

@@ -232,13 +232,13 @@ def test_what_no_role_could_start_with_is_said_once(
     assert ended.returncode == 2 and words in ended.stdout + ended.stderr, ended
 
 
-@pytest.mark.parametrize("name", ["PORT", "DRIVERS_PORT", "OBJECT_STORE_URL"])
+@pytest.mark.parametrize("name", ["PORT", "RUNNER_API_PORT", "OBJECT_STORE_URL"])
 def test_a_setting_that_cannot_be_is_said_instead_of_dying_of_it_again_and_again(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         value, words = ("ftp://elsewhere", "no object store") if name.endswith("URL") else (port, f"{port} is taken")
         told = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_SCS_PORT": "0"}
-        told |= {f"WINDTUNNEL_{one}": str(free_ports(1)[0]) for one in ("PORT", "DRIVERS_PORT")}
+        told |= {f"WINDTUNNEL_{one}": str(free_ports(1)[0]) for one in ("PORT", "RUNNER_API_PORT")}
         told[f"WINDTUNNEL_{name}"] = value
         command = [sys.executable, "-m", "server", "run"]
         ended = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, timeout=60)

@@ -10,8 +10,8 @@ ALL = Served(jobset=True, trainer=True, mpijob=True, kueue=True, dra="v1")
 BARE = Served(jobset=False)
 OPTIONS = Options(
     installation="acme",
-    drivers_url="http://windtunnel-drivers.windtunnel.svc:8001",
-    images=Images(courier="windtunnel-server:abc", tag="abc"),
+    runner_api_url="http://windtunnel-drivers.windtunnel.svc:8001",
+    images=Images(runner="windtunnel-server:abc", tag="abc"),
     scs=Cache(nodes="http://10.1.2.3:8002"),
 )
 

@@ -1,4 +1,4 @@
-"""Which core a player and its host share."""
+"""Which core an evaluator and its host share."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The player's end of a host's socket believes nothing: every way a reply can be wrong has a name."""
+"""The evaluator's end of a model server's socket believes nothing: every way a reply can be wrong has a name."""
 
 import fcntl
 import re
@@ -18,7 +18,7 @@ import pytest
 
 from runtimes.harness.model_server import model_protocol
 from runtimes.harness.model_server.model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
-from runtimes.harness.model_server.model_protocol import Host, framed
+from runtimes.harness.model_server.model_protocol import ModelServerClient, framed
 from runtimes.harness.simulators.base import Interface, Space
 from tests.waiting import until
 
@@ -29,24 +29,24 @@ SEEN = np.zeros(2, np.float32)
 
 
 @contextmanager
-def connected(deadline: float) -> Iterator[tuple[Host, socket.socket]]:
+def connected(deadline: float) -> Iterator[tuple[ModelServerClient, socket.socket]]:
     ours, theirs = socket.socketpair()
-    host = Host(ours, INTERFACE, batch=1, deadline=deadline)
-    yield host, theirs
-    host.close()
+    model_server = ModelServerClient(ours, INTERFACE, batch=1, deadline=deadline)
+    yield model_server, theirs
+    model_server.close()
     theirs.close()
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Host, socket.socket]]:
-    """A host that answers in time, however busy the machine is."""
+def pair() -> Iterator[tuple[ModelServerClient, socket.socket]]:
+    """A model server that answers in time, however busy the machine is."""
     with connected(60.0) as made:
         yield made
 
 
 @pytest.fixture
-def late() -> Iterator[tuple[Host, socket.socket]]:
-    """A host whose answer is not waited for long."""
+def late() -> Iterator[tuple[ModelServerClient, socket.socket]]:
+    """A model server whose answer is not waited for long."""
     with connected(0.5) as made:
         yield made
 
@@ -70,22 +70,22 @@ def tell(said: bytes, end: socket.socket) -> None:
     end.send(said)
 
 
-def reply(host: Host) -> bytes:
+def reply(model_server: ModelServerClient) -> bytes:
     """Return the right answer to the next `act`."""
-    return framed(("action", host.seq + 1, ACTION.tobytes()))
+    return framed(("action", model_server.seq + 1, ACTION.tobytes()))
 
 
 @pytest.mark.parametrize("seq", [model_protocol.FIRST, model_protocol.LAST - 1, model_protocol.LAST])
 def test_the_right_answer_is_taken_as_it_comes(seq: int) -> None:
     ours, theirs = socket.socketpair()
-    host = Host(ours, INTERFACE, batch=1, deadline=60.0, seq=seq)
+    model_server = ModelServerClient(ours, INTERFACE, batch=1, deadline=60.0, seq=seq)
     following = model_protocol.FIRST if seq == model_protocol.LAST else seq + 1
     with answering(theirs, partial(tell, framed(("action", following, ACTION.tobytes())))) as asked:
-        actions, took = host.act(SEEN)
+        actions, took = model_server.act(SEEN)
     assert np.array_equal(actions, ACTION)
-    assert 0 < took < host.deadline
+    assert 0 < took < model_server.deadline
     assert asked == [framed(("act", following, 1, SEEN.tobytes()))]
-    host.close()
+    model_server.close()
     theirs.close()
 
 
@@ -94,9 +94,9 @@ def unread(end: socket.socket) -> int:
     return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
-def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    right = reply(host)
+def test_an_answer_in_pieces_is_one_answer(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, theirs = pair
+    right = reply(model_server)
 
     def dribble(end: socket.socket) -> None:
         for at in range(len(right)):
@@ -104,57 +104,75 @@ def test_an_answer_in_pieces_is_one_answer(pair: tuple[Host, socket.socket]) -> 
             until(lambda: not unread(end), every=0.0)
 
     with answering(theirs, dribble):
-        actions, _ = host.act(SEEN)
+        actions, _ = model_server.act(SEEN)
     assert np.array_equal(actions, ACTION)
 
 
-WRONG: dict[str, tuple[Callable[[Host], bytes], type[ModelFault], str]] = {
-    "one byte more": (lambda host: reply(host) + b"x", Garbage, "more than its reply"),
-    "two replies": (lambda host: reply(host) * 2, Garbage, "more than its reply"),
-    "another number": (lambda host: framed(("action", host.seq, ACTION.tobytes())), Garbage, "no reply"),
-    "another length": (lambda host: framed(("action", host.seq + 1, b"1234")), Garbage, "no reply"),
-    "another frame": (lambda host: framed(("ready", host.seq + 1)), Garbage, "no reply"),
-    "no msgpack": (lambda host: b"\x05\x00\x00\x00hello", Garbage, "no reply"),
-    "a huge length": (lambda host: b"\xff\xff\xff\x7f", Garbage, "no reply"),
-    "deep nesting": (lambda host: model_protocol.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
-    "an error": (lambda host: framed(("error", host.seq + 1, "oh no")), Failed, "oh no"),
-    "an answer that is none": (lambda host: framed(("error", host.seq + 1, "(3,)", "invalid")), WrongAnswer, "(3,)"),
-    "an error of another request": (lambda host: framed(("error", 5, "oh no")), Garbage, "another request"),
-    "an error of an unknown kind": (lambda host: framed(("error", host.seq + 1, "x", "ok")), Garbage, "no reply"),
-    "an error with more in it": (lambda host: framed(("error", host.seq + 1, "x", "failed", 1)), Garbage, "no reply"),
-    "half an answer": (lambda host: reply(host)[:-1], TimedOut, "in time"),
-    "nothing": (lambda host: b"", TimedOut, "no answer within 0.5 s"),
+WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], str]] = {
+    "one byte more": (lambda model_server: reply(model_server) + b"x", Garbage, "more than its reply"),
+    "two replies": (lambda model_server: reply(model_server) * 2, Garbage, "more than its reply"),
+    "another number": (
+        lambda model_server: framed(("action", model_server.seq, ACTION.tobytes())),
+        Garbage,
+        "no reply",
+    ),
+    "another length": (lambda model_server: framed(("action", model_server.seq + 1, b"1234")), Garbage, "no reply"),
+    "another frame": (lambda model_server: framed(("ready", model_server.seq + 1)), Garbage, "no reply"),
+    "no msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "no reply"),
+    "a huge length": (lambda model_server: b"\xff\xff\xff\x7f", Garbage, "no reply"),
+    "deep nesting": (lambda model_server: model_protocol.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
+    "an error": (lambda model_server: framed(("error", model_server.seq + 1, "oh no")), Failed, "oh no"),
+    "an answer that is none": (
+        lambda model_server: framed(("error", model_server.seq + 1, "(3,)", "invalid")),
+        WrongAnswer,
+        "(3,)",
+    ),
+    "an error of another request": (lambda model_server: framed(("error", 5, "oh no")), Garbage, "another request"),
+    "an error of an unknown kind": (
+        lambda model_server: framed(("error", model_server.seq + 1, "x", "ok")),
+        Garbage,
+        "no reply",
+    ),
+    "an error with more in it": (
+        lambda model_server: framed(("error", model_server.seq + 1, "x", "failed", 1)),
+        Garbage,
+        "no reply",
+    ),
+    "half an answer": (lambda model_server: reply(model_server)[:-1], TimedOut, "in time"),
+    "nothing": (lambda model_server: b"", TimedOut, "no answer within 0.5 s"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_answer_has_a_name(
-    pair: tuple[Host, socket.socket], late: tuple[Host, socket.socket], what: str
+    pair: tuple[ModelServerClient, socket.socket], late: tuple[ModelServerClient, socket.socket], what: str
 ) -> None:
     make, fault, words = WRONG[what]
-    host, theirs = late if fault is TimedOut else pair
-    wrong = make(host)
+    model_server, theirs = late if fault is TimedOut else pair
+    wrong = make(model_server)
     with answering(theirs, partial(tell, wrong)), pytest.raises(fault, match=re.escape(words)):
-        host.act(SEEN)
+        model_server.act(SEEN)
 
 
-def test_an_answer_before_the_question_is_garbage_even_if_it_is_right(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    theirs.send(reply(host))
+def test_an_answer_before_the_question_is_garbage_even_if_it_is_right(
+    pair: tuple[ModelServerClient, socket.socket],
+) -> None:
+    model_server, theirs = pair
+    theirs.send(reply(model_server))
     with pytest.raises(Garbage, match="before it was asked"):
-        host.act(SEEN)
+        model_server.act(SEEN)
 
 
-def test_what_can_be_no_reply_is_not_waited_for(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    shifted = b"\x01" + reply(host)
+def test_what_can_be_no_reply_is_not_waited_for(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, theirs = pair
+    shifted = b"\x01" + reply(model_server)
     with answering(theirs, partial(tell, shifted)), pytest.raises(Garbage):
-        host.act(SEEN)
+        model_server.act(SEEN)
 
 
-def test_a_deadline_is_for_the_last_byte_however_often_one_comes(late: tuple[Host, socket.socket]) -> None:
-    host, theirs = late
-    long = framed(("error", host.seq + 1, "x" * 5000))
+def test_a_deadline_is_for_the_last_byte_however_often_one_comes(late: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, theirs = late
+    long = framed(("error", model_server.seq + 1, "x" * 5000))
     stop = threading.Event()
 
     def dribble(end: socket.socket) -> None:
@@ -166,49 +184,49 @@ def test_a_deadline_is_for_the_last_byte_however_often_one_comes(late: tuple[Hos
     began = time.monotonic()
     with answering(theirs, dribble):
         with pytest.raises(TimedOut):
-            host.act(SEEN)
+            model_server.act(SEEN)
         stop.set()
     assert time.monotonic() - began < 50.0  # 100 s if each byte had a time of its own
 
 
-def test_a_closed_socket_is_a_crash_before_during_and_after(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    half = reply(host)[:7]
+def test_a_closed_socket_is_a_crash_before_during_and_after(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, theirs = pair
+    half = reply(model_server)[:7]
 
     def die(end: socket.socket) -> None:
         end.send(half)
         end.close()
 
     with answering(theirs, die), pytest.raises(Crashed):
-        host.act(SEEN)
+        model_server.act(SEEN)
     for _ in range(3):
         with pytest.raises(Crashed):
-            host.act(SEEN)
+            model_server.act(SEEN)
 
 
-def test_a_host_that_reads_nothing_is_late() -> None:
+def test_a_model_server_that_reads_nothing_is_late() -> None:
     ours, theirs = socket.socketpair()
     space = Space(dtype="float32", shape=(1 << 20,), names=(), units=(), low=(), high=())
-    host = Host(ours, Interface(observation=space, action=SPACE), batch=1, deadline=0.5)
+    model_server = ModelServerClient(ours, Interface(observation=space, action=SPACE), batch=1, deadline=0.5)
     began = time.monotonic()
     with pytest.raises(TimedOut):
-        host.act(np.zeros(1 << 20, np.float32))
+        model_server.act(np.zeros(1 << 20, np.float32))
     assert time.monotonic() - began < 30.0
-    host.close()
+    model_server.close()
     theirs.close()
 
 
-def test_hello_is_of_this_protocol_or_garbage(pair: tuple[Host, socket.socket]) -> None:
-    host, theirs = pair
-    theirs.send(framed(("hello", 1, {"host": "x"})))
-    assert host.hello() == {"host": "x"}
+def test_hello_is_of_this_protocol_or_garbage(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, theirs = pair
+    theirs.send(framed(("hello", 1, {"model_server": "x"})))
+    assert model_server.hello() == {"model_server": "x"}
     for wrong in (("hello", 2, {}), ("hello", 1, {"a": [1]}), ("hello", 1, {}, 3), ("loaded", 1, {}), 7):
         theirs.send(framed(wrong))
         with pytest.raises(Garbage):
-            host.hello()
+            model_server.hello()
 
 
-def test_only_faults_after_which_the_host_cannot_be_spoken_to_are_fatal() -> None:
+def test_only_faults_after_which_the_model_server_cannot_be_spoken_to_are_fatal() -> None:
     fatal: dict[type[ModelFault], tuple[str, bool]] = {
         Failed: ("failed", False),
         WrongAnswer: ("invalid", False),
@@ -232,7 +250,7 @@ def test_large_numbers_are_finite() -> None:
 
 
 class Hasty(socket.socket):
-    """Our end of a host that has answered and gone before `sendmsg` comes back."""
+    """Our end of a model server that has answered and gone before `sendmsg` comes back."""
 
     there: socket.socket
     seq: int
@@ -245,12 +263,12 @@ class Hasty(socket.socket):
         return sent
 
 
-def test_a_host_that_says_no_and_is_gone_at_once_is_heard(tmp_path: Path) -> None:
+def test_a_model_server_that_says_no_and_is_gone_at_once_is_heard(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     hasty = Hasty(fileno=ours.detach())
     hasty.there = theirs
-    host = Host(hasty, INTERFACE, batch=1, deadline=60.0)
-    hasty.seq = host.seq + 1
+    model_server = ModelServerClient(hasty, INTERFACE, batch=1, deadline=60.0)
+    hasty.seq = model_server.seq + 1
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
-        host.load("any", {}, model.fileno())
-    host.close()
+        model_server.load("any", {}, model.fileno())
+    model_server.close()

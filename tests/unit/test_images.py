@@ -32,7 +32,7 @@ def test_another_lock_is_another_tag() -> None:
     assert names.tag(image, "a") != names.tag(image, "b")
 
 
-def test_a_host_s_image_has_the_harness_and_nothing_else_of_ours() -> None:
+def test_a_model_server_s_image_has_the_harness_and_nothing_else_of_ours() -> None:
     files = list(names.files(names.images()["onnx"].sources))
     assert "runtimes/harness/model_server/model_server.py" in files
     assert all(name == "runtimes/__init__.py" or name.startswith("runtimes/harness/") for name in files)

@@ -13,8 +13,9 @@ from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
 
 def test_options_have_defaults_and_are_read_at_every_depth() -> None:
-    found = parse({"images": {"tag": "abc"}, "host": {"cpu": "2", "memory": "4Gi"}, "pull_secrets": ["a"]})
-    assert (found.images.tag, found.images.prefix, found.host) == ("abc", "windtunnel-", Share(cpu="2", memory="4Gi"))
+    found = parse({"images": {"tag": "abc"}, "model_server": {"cpu": "2", "memory": "4Gi"}, "pull_secrets": ["a"]})
+    assert (found.images.tag, found.images.prefix) == ("abc", "windtunnel-")
+    assert found.model_server == Share(cpu="2", memory="4Gi")
     assert found.namespace == "windtunnel-{project}" and not found.shared_namespace
     assert parse({"namespace": "sims"}).shared_namespace
 
@@ -24,7 +25,7 @@ def test_options_have_defaults_and_are_read_at_every_depth() -> None:
     [
         ({"kubeconfg": "x"}, "have no 'kubeconfg'; they have kubeconfig"),
         ({"images": {"curier": "x"}}, "have no images: 'curier'"),
-        ({"courier": {"cpu": "1"}}, "memory"),
+        ({"runner": {"cpu": "1"}}, "memory"),
         ({"seats": "many"}, "seats"),
         ({"seats": 0}, "seats is at least 1"),
         ({"pull_policy": "Sometimes"}, "one of Always, IfNotPresent, Never"),

@@ -155,7 +155,7 @@ def test_a_gangs_program_does_not_reach_the_drivers_service():
     assert not reaches(pod(GANG), service("drivers"), 8001)
 
 
-def test_a_gangs_courier_reaches_the_drivers_service_and_so_does_who_leads_beside_it():
+def test_a_gangs_runner_reaches_the_drivers_service_and_so_does_who_leads_beside_it():
     assert reaches(pod(GANG, part="lead"), service("drivers"), 8001)
     assert not reaches(pod(GANG, part="lead"), End("169.254.169.254"), 80)
 
@@ -174,7 +174,7 @@ def test_nobody_from_outside_reaches_a_pod():
     ],
 )
 def test_the_drivers_service_may_lie_outside_of_the_cluster(url, inside, outside):
-    options = dataclasses.replace(OPTIONS, drivers_url=url)
+    options = dataclasses.replace(OPTIONS, runner_api_url=url)
     about = dataclasses.replace(ONE, id="s4x1x1")
     made = manifests.of(about, options, ALL)
     labels = {"windtunnel/launch": "s4x1x1"}

@@ -66,14 +66,14 @@ def test_a_misspelt_field_deep_in_a_pod_is_seen():
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_token_is_in_the_secret_of_the_courier_alone(name):
+def test_the_token_is_in_the_secret_of_the_runner_alone(name):
     about, _ = SAMPLES[name]
     owner, _, *others = made(name)
     assert about.token not in json.dumps([owner, *others])
     for pod in pods(owner):
         for container in pod["spec"]["containers"]:
             sees = [one["name"] for one in container.get("volumeMounts", []) if one["name"] == "token"]
-            assert bool(sees) == (container["name"] == "courier")
+            assert bool(sees) == (container["name"] == "runner")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -114,22 +114,22 @@ def test_pods_are_restricted_as_the_strictest_standard_asks(name):
         assert len(set(users)) == len(users)
 
 
-def test_devices_and_claims_are_the_hosts_alone():
+def test_devices_and_claims_are_the_model_servers_alone():
     [pod] = pods(made("independent-everything")[0])
     asked = {one["name"]: one["resources"]["limits"].keys() for one in pod["spec"]["containers"]}
-    assert "nvidia.com/gpu" in asked["host"]
-    assert asked["courier"] == asked["player"] == {"memory"}
+    assert "nvidia.com/gpu" in asked["model-server"]
+    assert asked["runner"] == asked["evaluator"] == {"memory"}
     claims = [one["name"] for one in pod["spec"]["containers"] if "claims" in one["resources"]]
-    assert claims == ["host"]
+    assert claims == ["model-server"]
 
 
-def test_only_the_courier_writes_to_what_is_shared_and_sees_the_token():
+def test_only_the_runner_writes_to_what_is_shared_and_sees_the_token():
     [pod] = pods(made("independent")[0])
     for container in pod["spec"]["containers"]:
         shared = {
             one["name"]: one.get("readOnly", False) for one in container["volumeMounts"] if "tmp" not in one["name"]
         }
-        if container["name"] == "courier":
+        if container["name"] == "runner":
             assert shared == {"posts": False, "files": False, "token": True}
         else:
             assert shared == {"posts": True, "files": True}

@@ -20,40 +20,40 @@ def outputs(rate: int = 100, cap: int = 1000) -> tuple[Outputs, Clock]:
 
 def test_what_is_printed_comes_out_by_name_and_once() -> None:
     kept, _ = outputs()
-    kept.add("host-0", b"one\n")
-    kept.add("host-1", b"two\n")
-    kept.add("host-0", b"three\n")
-    assert kept.take() == [("host-0", b"one\nthree\n"), ("host-1", b"two\n")]
+    kept.add("model-server-0", b"one\n")
+    kept.add("model-server-1", b"two\n")
+    kept.add("model-server-0", b"three\n")
+    assert kept.take() == [("model-server-0", b"one\nthree\n"), ("model-server-1", b"two\n")]
     assert kept.take() == []
 
 
 def test_what_comes_too_fast_is_left_out_and_said() -> None:
     kept, _ = outputs(rate=100)
-    kept.add("host-0", b"x" * 250)
+    kept.add("model-server-0", b"x" * 250)
     assert kept.take() == [
-        ("host-0", b"x" * 100),
-        ("courier", b"[150 bytes of output left out: it came too fast]\n"),
+        ("model-server-0", b"x" * 100),
+        ("runner", b"[150 bytes of output left out: it came too fast]\n"),
     ]
 
 
 def test_after_a_while_there_is_room_again() -> None:
     kept, clock = outputs(rate=100)
-    kept.add("host-0", b"x" * 100)
+    kept.add("model-server-0", b"x" * 100)
     clock.now += 0.5
-    kept.add("host-0", b"y" * 100)
-    assert kept.take()[0] == ("host-0", b"x" * 100 + b"y" * 50)
+    kept.add("model-server-0", b"y" * 100)
+    assert kept.take()[0] == ("model-server-0", b"x" * 100 + b"y" * 50)
 
 
 def test_no_more_than_the_cap_is_ever_kept_and_that_is_said_once() -> None:
     kept, clock = outputs(rate=1000, cap=1500)
     for _ in range(4):
         clock.now += 10
-        kept.add("host-0", b"x" * 1000)
+        kept.add("model-server-0", b"x" * 1000)
     said = kept.take()
-    assert said[0] == ("host-0", b"x" * 1500)
+    assert said[0] == ("model-server-0", b"x" * 1500)
     assert b"the launch's output is full" in said[1][1]
     clock.now += 10
-    kept.add("host-0", b"x")
+    kept.add("model-server-0", b"x")
     assert kept.take() == []
 
 

@@ -42,7 +42,7 @@ def test_an_array_is_written_as_slurm_reads_it(tasks: list[int], written: str) -
     assert array_of(tasks) == written
 
 
-def test_a_launch_asks_for_one_pair_and_its_courier_a_task() -> None:
+def test_a_launch_asks_for_one_pair_and_its_runner_a_task() -> None:
     said = asked(launch_of(placement=Placement(cpu=1.5, memory=4 << 30)))
     assert said["job-name"] == "wt-s1x1x0" and said["cpus-per-task"] == "2" and said["mem"] == "4352M"
     assert said["comment"] == "project=default;simulation=s1;attempt=1"
@@ -155,7 +155,7 @@ def test_a_reason_that_holds_one_task_while_others_run_ends_nothing() -> None:
     assert sight("s1x1x0", tasks, Traces()).phase is Phase.RUNNING
 
 
-def test_a_courier_that_is_lost_is_told_of_while_others_go_on() -> None:
+def test_a_runner_that_is_lost_is_told_of_while_others_go_on() -> None:
     seen = sight("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], Traces())
     assert seen.phase is Phase.RUNNING and "memory" in seen.notes[0].words
     assert seen.notes == sight("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], Traces()).notes
@@ -172,7 +172,7 @@ def test_a_task_that_left_its_exit_code_is_over_whatever_slurm_still_cleans_up()
     assert sight("s1x1x0", [job(0, "COMPLETING")], Traces(exits={0: 0})).phase is Phase.ENDED
 
 
-def test_couriers_that_were_dismissed_do_not_count() -> None:
+def test_runners_that_were_dismissed_do_not_count() -> None:
     tasks = [job(0, "COMPLETED"), job(1, "CANCELLED", 15)]
     assert sight("s1x1x0", tasks, Traces(dismissed=frozenset({1}))).reason is None
     assert sight("s1x1x0", tasks, Traces()).reason == ENDINGS["CANCELLED"]

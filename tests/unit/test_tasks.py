@@ -48,15 +48,15 @@ def test_seeds_are_these_for_ever() -> None:
     assert asked.seed(0, 0) == 2692588299579401904
     assert asked.seed(1, 0) == 8187410382097042979
     assert asked.seed(0, 1) == 7843388730046118228
-    assert asked.host_seed(0) == 7876430743976255800
+    assert asked.model_server_seed(0) == 7876430743976255800
     assert [Permutation(1000, "0")[at] for at in range(3)] == [937, 429, 70]
 
 
 @given(st.integers(0, 287), st.integers(0, 5), st.integers())
-def test_seeds_are_positive_and_differ_from_the_hosts(index: int, repeat: int, seed: int) -> None:
+def test_seeds_are_positive_and_differ_from_the_model_servers(index: int, repeat: int, seed: int) -> None:
     asked = Plan(plan(seed=seed, repeat=6))
     assert 0 <= asked.seed(index, repeat) <= BITS_63
-    assert asked.seed(index, repeat) != asked.host_seed(index)
+    assert asked.seed(index, repeat) != asked.model_server_seed(index)
 
 
 def test_another_seed_dataset_scenario_or_repetition_is_another_situation() -> None:

@@ -120,7 +120,12 @@ def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_want
 
 @pytest.mark.parametrize(
     "others",
-    [{"images": {"tag": "newer"}}, {"drivers_url": "http://elsewhere"}, {"seats": 2}, {"node_selector": {"pool": "b"}}],
+    [
+        {"images": {"tag": "newer"}},
+        {"runner_api_url": "http://elsewhere"},
+        {"seats": 2},
+        {"node_selector": {"pool": "b"}},
+    ],
 )
 def test_other_images_or_options_make_what_waits_of_no_use(others: dict[str, Any]) -> None:
     assert wanted().keys().isdisjoint(wanted(**others))

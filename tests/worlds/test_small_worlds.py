@@ -16,7 +16,7 @@ from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import Kit
 from runtimes.harness.sandbox import level
 from tests.cached import ENVIRONMENTS
-from tests.contracts.crew import Crew, crew, kit, play_of
+from tests.contracts.harness_processes import Crew, crew, kit, play_of
 
 BASELINES = Path("runtimes/baselines")
 ZERO = (BASELINES / "zero.py").read_bytes()
@@ -34,7 +34,7 @@ def best_level() -> int | None:
 
 def kit_of(dataset: str, **changes: Any) -> Kit:
     values: dict[str, Any] = {
-        "player_site": site(catalogue.simulators()[datasets()[dataset].simulator]),
+        "evaluator_site": site(catalogue.simulators()[datasets()[dataset].simulator]),
         "host_site": site(catalogue.runtime("python").formats["python"].environment),
         "isolation": "scenario",
         "sandbox": best_level(),
@@ -104,7 +104,7 @@ def test_a_model_that_breaks_off_keeps_the_metrics_so_far_and_names_the_fault() 
 
 def test_a_world_without_pictures_says_so() -> None:
     with crew(kit_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as played:
-        link = played.player.channel
+        link = played.evaluator.channel
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
         answer = link.receive(60)
     assert isinstance(answer, framed_socket.Replay)
@@ -112,7 +112,7 @@ def test_a_world_without_pictures_says_so() -> None:
 
 
 def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
-    """Set a player up for a dataset of somebody's."""
+    """Set an evaluator up for a dataset of somebody's."""
     folder.chmod(0o755)
     (folder / "dataset.json").write_text(json.dumps(definition))
     made = Crew(replace(kit_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)

@@ -9,7 +9,7 @@ import pytest
 
 from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
-from tests.contracts.crew import Crew, crew, play_of
+from tests.contracts.harness_processes import Crew, crew, play_of
 from tests.worlds.test_small_worlds import kit_of, site
 
 #: Writes action = 2 * observation + 1 of so many numbers, as a .keras file and as a zipped SavedModel.

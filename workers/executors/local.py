@@ -39,7 +39,7 @@ class LocalExecutor:
         self._path = path
 
     def submit(self, launch: Launch) -> None:
-        """Hand the launch to the agent, which gives it to a warm crew."""
+        """Hand the launch to the agent, which gives it to a warm runner."""
         self._ask("submit", launch=asdict(launch))
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
@@ -52,7 +52,7 @@ class LocalExecutor:
         self._ask("cancel", id=launch_id)
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield the courier's own output; a launch of this machine has one replica."""
+        """Yield the runner's own output; a launch of this machine has one replica."""
         offset = 0
         while True:
             piece = self._ask("logs", id=launch_id, offset=offset)
@@ -70,7 +70,7 @@ class LocalExecutor:
         return free
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Raise Unsupported: a crew is as wide as it was mustered."""
+        """Raise Unsupported: a warm runner is as wide as it was mustered."""
         raise Unsupported("On this machine a launch keeps its width; cancel the simulation and submit it anew.")
 
     def strays(self, known: Collection[str]) -> Sequence[str]:
@@ -79,7 +79,7 @@ class LocalExecutor:
         return [id for id in running if id not in known]
 
     def warm(self, runtime: str, format: str, dataset: str, version: str) -> None:
-        """Have a crew of this kind ready from now on, if its environments are."""
+        """Have a warm runner of this kind ready from now on, if its environments are."""
         self._ask("warm", key=[runtime, format, dataset, version])
 
     def _ask(self, verb: str, **arguments: Any) -> Any:

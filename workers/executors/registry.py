@@ -18,7 +18,7 @@ class Here:
     home: Path
     run_dir: Path
     environments: Path
-    drivers_url: str
+    runner_api_url: str
 
 
 def contexts_of(path: str, cores: int) -> tuple[Context, ...]:

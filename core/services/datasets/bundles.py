@@ -1,4 +1,4 @@
-"""Parcels: what a player sees of a dataset as one object, for couriers that share no folder with us."""
+"""Bundles: what an evaluator sees of a dataset as one object, for runners that share no folder with us."""
 
 import time
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from datasets.versions import scenario_folder
 PREFIX = "plays/"
 
 
-class Parcels:
-    """Makes parcels, and removes those that nobody can ask for any more.
+class Bundles:
+    """Makes bundles, and removes those that nobody can ask for any more.
 
-    A parcel's key begins with the month in which it was made, and is used in that month alone: one of two months ago
+    A bundle's key begins with the month in which it was made, and is used in that month alone: one of two months ago
     can find no new simulation, whatever other processes are at, so that it may go once those it has have ended.
     """
 
@@ -29,7 +29,7 @@ class Parcels:
         self._made: dict[tuple[str, str], dict[str, Any]] = {}
 
     def of(self, name: str, folder: Path) -> dict[str, Any]:
-        """Return the key, digest and size (bytes) of a folder's parcel; the same name is for the same content."""
+        """Return the key, digest and size (bytes) of a folder's bundle; the same name is for the same content."""
         month = self._month()
         if (month, name) not in self._made:
             data = scenario_folder.pack(folder)
@@ -40,13 +40,13 @@ class Parcels:
         return self._made[month, name]
 
     def comb(self) -> int:
-        """Remove the parcels of two months ago and earlier that no simulation needs; return how many."""
+        """Remove the bundles of two months ago and earlier that no simulation needs; return how many."""
         last = f"{PREFIX}{self._month(before=1)}/"
         old = list(takewhile(lambda key: key < last, self._objects.list(PREFIX)))  # they come sorted
         if not old:
             return 0
         with self._database.read() as c:
-            needed = simulations.parcels(c)
+            needed = simulations.bundles(c)
         gone = [key for key in old if key not in needed]
         for key in gone:
             self._objects.delete(key)

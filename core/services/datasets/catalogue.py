@@ -76,6 +76,6 @@ def played(dataset: Mapping[str, Any]) -> Dataset:
 
 
 def built_in(dataset: Mapping[str, Any]) -> Dataset:
-    """Return the built-in dataset whose files a player sees: the one that is played, or the one it extends."""
+    """Return the built-in dataset whose files an evaluator sees: the one that is played, or the one it extends."""
     shipped = dataset.get("extends", dataset)
     return find_dataset(shipped["name"], shipped["version"])

@@ -50,13 +50,13 @@ class Dispatch:
         bell: Bell,
         *,
         contexts: Sequence[Context],
-        drivers_url: str,
+        runner_api_url: str,
         gangs: Collection[str] = (),
     ) -> None:
         self._database = database
         self._bell = bell
         self._contexts = {one.name: one for one in contexts}
-        self._url = drivers_url
+        self._url = runner_api_url
         self._gangs = frozenset(gangs)  # the executors that can start some
         self.epoch: int | None = None
         self._progress: dict[str, Progress] = {}
@@ -158,7 +158,7 @@ class Dispatch:
         launch = self._described(one)
         offered = offer(launch)
         model = {"key": launch.model_key, "digest": launch.model_digest, "size": launch.model_size}
-        # What a courier that shares no folder with us is given, by the surface it leases from.
+        # What a runner that shares no folder with us is given, by the surface it leases from.
         files = {"model": model} | ({"play": one.packed["play"]} if one.packed else {})
 
         def add(c: Connection) -> tuple[str, bool] | None:
@@ -190,7 +190,7 @@ class Dispatch:
         id, waited = written
         if not waited:
             return replace(launch, id=id)
-        self._bell.announce(id)  # its couriers hear it
+        self._bell.announce(id)  # its runners hear it
         return replace(launch, id=id, token="")
 
     def _described(self, one: Busy) -> Launch:
@@ -222,7 +222,7 @@ class Dispatch:
         )
 
     def beating(self, launch: Lent) -> bool:
-        """Tell whether a courier of a launch holds a lease that lives, whatever its executor says."""
+        """Tell whether a runner of a launch holds a lease that lives, whatever its executor says."""
         with self._database.read() as c:
             return leases.beating(c, launch.simulation, launch.id, self._database.now(c))
 

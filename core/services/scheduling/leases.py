@@ -40,8 +40,8 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """An object that a courier may fetch."""
+class Bundle:
+    """An object that a runner may fetch."""
 
     key: str
     digest: str
@@ -117,22 +117,22 @@ class Leases:
         return known
 
     def unattended(self, launch_id: str) -> Known | None:
-        """Return a launch to whoever stands in for couriers that it does not have; None once it is over."""
+        """Return a launch to whoever stands in for runners that it does not have; None once it is over."""
         with self._database.read() as c:
             row = launches.find(c, launch_id)
         return _known(row) if row is not None and row.state == "live" and State(row.simulation_state) in LIVE else None
 
     def describe(self, launch: Known) -> dict[str, Any]:
-        """Return what a courier needs to set its players up."""
+        """Return what a runner needs to set its evaluators up."""
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
         definition = played(provenance["dataset"]).definition
         model = {"digest": row.digest, "format": provenance["model"]["format"]}
         files = {
-            name: {"digest": parcel.digest, "size": parcel.size}
-            for name, parcel in (("model", self._model(row)), ("play", _play(row)))
-            if parcel is not None
+            name: {"digest": bundle.digest, "size": bundle.size}
+            for name, bundle in (("model", self._model(row)), ("play", _play(row)))
+            if bundle is not None
         }
         return {
             "launch": launch.id,
@@ -143,10 +143,10 @@ class Leases:
             "files": files,
         }
 
-    # -- what couriers that share no folder with us fetch
+    # -- what runners that share no folder with us fetch
 
-    def parcel(self, launch: Known, name: str) -> Parcel:
-        """Return what a launch's courier may fetch by this name: its ``model``, or what it is to ``play``."""
+    def bundle(self, launch: Known, name: str) -> Bundle:
+        """Return what a launch's runner may fetch by this name: its ``model``, or what it is to ``play``."""
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
         found = self._model(row) if name == "model" else _play(row)
@@ -154,19 +154,19 @@ class Leases:
             raise NotFound("This launch has no such file: it is for a place that shares our folders.")
         return found
 
-    def read(self, parcel: Parcel, start: int, stop: int) -> Iterator[bytes]:
+    def read(self, bundle: Bundle, start: int, stop: int) -> Iterator[bytes]:
         """Yield a part of it."""
-        return self._store.get(parcel.key, start, stop - start)
+        return self._store.get(bundle.key, start, stop - start)
 
-    def link(self, parcel: Parcel, seconds: int) -> str | None:
+    def link(self, bundle: Bundle, seconds: int) -> str | None:
         """Return where the object store itself gives it, if others than us reach the store."""
-        return self._store.link(parcel.key, seconds=seconds)
+        return self._store.link(bundle.key, seconds=seconds)
 
-    def _model(self, row: Any) -> Parcel | None:
+    def _model(self, row: Any) -> Bundle | None:
         key = key_of(row.digest)
         size = json.loads(row.packed or "{}").get("model_size")
         try:
-            return Parcel(key, row.digest, int(size if size is not None else self._store.size(key)))
+            return Bundle(key, row.digest, int(size if size is not None else self._store.size(key)))
         except NotFound:
             return None  # nobody uploaded it here: whoever launches knows where it lies
 
@@ -267,7 +267,7 @@ class Leases:
         return self._database.write(beats, durable=False)
 
     def leave(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> None:
-        """Take leases back from a courier that was told to stop: nobody is to blame, and others may go on at once."""
+        """Take leases back from a runner that was told to stop: nobody is to blame, and others may go on at once."""
 
         def take(c: Connection) -> None:
             for stage, start, fence, _ in held:
@@ -347,6 +347,6 @@ def _known(row: Any) -> Known:
     return Known(row.id, row.simulation_id, row.token_hash, peers, running, time.monotonic())
 
 
-def _play(row: Any) -> Parcel | None:
+def _play(row: Any) -> Bundle | None:
     packed = json.loads(row.packed or "{}").get("play")
-    return Parcel(packed["key"], packed["digest"], int(packed["size"])) if packed else None
+    return Bundle(packed["key"], packed["digest"], int(packed["size"])) if packed else None

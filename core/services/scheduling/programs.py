@@ -12,7 +12,7 @@ DRIVER = "dispatch"
 
 
 class Programs:
-    """Stands in for the couriers of launches that have none. Every step may be repeated."""
+    """Stands in for the runners of launches that have none. Every step may be repeated."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

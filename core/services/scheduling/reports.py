@@ -1,4 +1,4 @@
-"""What a courier reports: results as lines, one for each task, and the bytes they refer to."""
+"""What a runner reports: results as lines, one for each task, and the bytes they refer to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

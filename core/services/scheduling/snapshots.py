@@ -36,7 +36,7 @@ class Busy:
 
     @property
     def unattended(self) -> bool:
-        """Whether no courier goes with its launches: a gang of an operator's, or in an image of its own."""
+        """Whether no runner goes with its launches: a gang of an operator's, or in an image of its own."""
         gang = self.spec.get("gang")
         return gang is not None and not msgspec.convert(gang, Gang).attended
 

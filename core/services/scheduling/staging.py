@@ -12,7 +12,7 @@ from typing import Any
 from core.domain.states import State
 from core.notifications.notifier import Bell
 from core.services.claims import TERM, claimed, held
-from core.services.datasets.bundles import Parcels
+from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
 from core.services.uploads.models import key_of
@@ -57,7 +57,7 @@ class Staging:
         self._cache = cache
         self._plays = plays
         self._objects = objects
-        self._parcels = Parcels(objects, database)
+        self._bundles = Bundles(objects, database)
         self._apart = frozenset(apart)  # executors that bring environments and share no folder with us
         self._comb_at = 0.0
 
@@ -71,7 +71,7 @@ class Staging:
         return all(environments.ready(spec, self._environments) is not None for spec in _specs(provenance))
 
     def folder(self, dataset: Mapping[str, Any], holder: str, say: Callable[[Progress], None] = silent) -> Path:
-        """Return the folder that a player sees of what a provenance names; its files are here first, all of them."""
+        """Return the folder that an evaluator sees of a provenance, with all its files present."""
         shipped = built_in(dataset)
         if not (name := scenario_folder.named(dataset)):
             return shipped.folder
@@ -128,7 +128,7 @@ class Staging:
         if time.monotonic() >= self._comb_at:
             self._comb_at = time.monotonic() + COMBING
             self._datasets.comb()
-            self._parcels.comb()
+            self._bundles.comb()
         scenario_folder.sweep(self._plays, lambda: map(scenario_folder.named, self._datasets.in_use()))
         self._cache.sweep(self._alive)
         self._cache.scrub()
@@ -174,8 +174,8 @@ class Staging:
         self._move(id, State.ERRORED if attempt >= ATTEMPTS else State.QUEUED, reason, pause=0.5 * 2.0**attempt)
 
     def _pack(self, id: str, dataset: Mapping[str, Any], folder: Path, model: str) -> None:
-        """Make one object of what a player sees, and note it and the model's size for the couriers to ask for."""
-        play = self._parcels.of(scenario_folder.named(dataset) or dataset["digest"], folder)
+        """Make one object of what an evaluator sees, and note it and the model's size for the runners to ask for."""
+        play = self._bundles.of(scenario_folder.named(dataset) or dataset["digest"], folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
         self._database.write(lambda c: simulations.pack(c, id, packed))
 

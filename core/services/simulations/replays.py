@@ -18,7 +18,7 @@ from datasets.catalogue import Dataset
 from datasets.objectstore.base import ObjectStore
 from errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
 
-#: The artifact that players leave: float32 actions, zlib-compressed.
+#: The artifact that evaluators leave: float32 actions, zlib-compressed.
 TRACE = "trace.f32.zz"
 
 
@@ -61,7 +61,7 @@ class Replays:
             raise UnknownDataset(f"{dataset['name']}@{dataset['version']} was deleted; a replay needs its scenarios.")
 
     def inputs(self, id: str, task: int) -> tuple[Mapping[str, Any], Dataset, Mapping[str, Any], bytes]:
-        """Return what a player needs: which dataset as provenance has it, the dataset, its set-up, and the trace."""
+        """Return the inputs of a replay: the dataset as provenance has it, its definition, the set-up and the trace."""
         with self._database.read() as c:
             provenance = json.loads(simulations.find(c, id).provenance)
         blob = self._results.artifact(id, task, TRACE)

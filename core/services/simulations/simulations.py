@@ -260,7 +260,7 @@ class Simulations:
         return self.get(id)
 
     def resize(self, id: str, workers: int) -> Simulation:
-        """Change how many pairs of player and host are at work at once, while it runs or before."""
+        """Change how many pairs of evaluator and host are at work at once, while it runs or before."""
 
         def write(c: Connection) -> None:
             row = store.find(c, id)

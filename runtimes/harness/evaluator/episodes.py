@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model_server.model_faults import ModelFault, WrongAnswer
-from ..model_server.model_protocol import Host, finite
+from ..model_server.model_protocol import ModelServerClient, finite
 from ..simulators.base import Interface, Scenario, World, WorldBroken
 from .result_batch import Played, unworldly
 
@@ -35,24 +35,29 @@ class Delay:
 
 
 def play(
-    world: World, host: Host, scenario: Scenario, seed: int, rules: Rules, following: int | None = None
+    world: World,
+    model_server: ModelServerClient,
+    scenario: Scenario,
+    seed: int,
+    rules: Rules,
+    following: int | None = None,
 ) -> tuple[Played, ModelFault | None]:
     """Play one scenario to its end, or to the model's; return the fault if it was that.
 
-    ``seed`` is the host's, and ``following`` that of the scenario which is likely to come next.
+    ``seed`` is the model server's, and ``following`` that of the scenario which is likely to come next.
     """
     began = time.perf_counter()
     latencies: list[float] = []
     actions: list[bytes] = []
     fault: ModelFault | None = None
     try:
-        fault = begun(host, seed)  # the host begins while the world does
+        fault = begun(model_server, seed)  # the model server begins while the world does
         observation = world.reset(scenario)
         if fault is not None:
             raise fault
-        host.ready(seed)
-        drive(world, host, observation, rules, latencies, actions)
-        host.end(following)
+        model_server.ready(seed)
+        drive(world, model_server, observation, rules, latencies, actions)
+        model_server.end(following)
         played = Played("ok", world.outcome(None))
     except ModelFault as error:
         fault = error
@@ -62,16 +67,21 @@ def play(
     except Exception as error:
         played = Played("failed", {}, blame(error))
     if fault is None or not fault.fatal:
-        host.end(following)
+        model_server.end(following)
     played.seconds, played.latencies, played.actions = time.perf_counter() - began, latencies, actions
     return played, fault
 
 
 def drive(
-    world: World, host: Host, observation: NDArray[Any], rules: Rules, latencies: list[float], actions: list[bytes]
+    world: World,
+    model_server: ModelServerClient,
+    observation: NDArray[Any],
+    rules: Rules,
+    latencies: list[float],
+    actions: list[bytes],
 ) -> None:
     """Ask and step until the scenario is over; latencies and actions are kept however it ends."""
-    act, step, keep = host.act, world.step, rules.keep_actions
+    act, step, keep = model_server.act, world.step, rules.keep_actions
     delay = Delay(rules.latency_steps, np.zeros(world.interface.action.shape)) if rules.latency_steps else None
     over = False
     while not over:
@@ -90,7 +100,7 @@ def drive(
 
 def play_together(
     worlds: Sequence[World],
-    host: Host,
+    model_server: ModelServerClient,
     scenarios: Sequence[Scenario | None],
     seed: int,
     rules: Rules,
@@ -106,7 +116,7 @@ def play_together(
     found: list[Played | None] = [None] * len(worlds)
     latencies: list[float] = []
     running = []
-    fault = begun(host, seed)
+    fault = begun(model_server, seed)
     for row, scenario in enumerate(scenarios):
         if scenario is None:
             continue
@@ -122,8 +132,8 @@ def play_together(
             if fault is not None:
                 raise fault
             if not latencies:
-                host.ready(seed)
-            answers, took = host.act(observations)
+                model_server.ready(seed)
+            answers, took = model_server.act(observations)
         except ModelFault as error:
             fault = error
             for row in running:
@@ -151,7 +161,7 @@ def play_together(
                 observations[row] = 0
         running = going
     if fault is None or not fault.fatal:
-        host.end(following)
+        model_server.end(following)
     took = (time.perf_counter() - began) / max(1, sum(one is not None for one in found))
     for played in found:
         if played is not None:
@@ -200,10 +210,10 @@ def blame(error: Exception) -> str:
     return unworldly(f"simulator: {type(error).__name__}: {error}"[:500])
 
 
-def begun(host: Host, seed: int) -> ModelFault | None:
-    """Have the host begin; the fault if it cannot, which counts once the world has begun, too."""
+def begun(model_server: ModelServerClient, seed: int) -> ModelFault | None:
+    """Have the model server begin; the fault if it cannot, which counts once the world has begun, too."""
     try:
-        host.begin(seed)
+        model_server.begin(seed)
     except ModelFault as error:
         return error
     return None

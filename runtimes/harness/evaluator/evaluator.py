@@ -1,4 +1,4 @@
-"""The player: owns the simulator, the clock and the score; sandboxed, with no token, no network and one courier."""
+"""The evaluator: owns the simulator, the clock and the score; sandboxed, with no token, no network and one runner."""
 
 import importlib
 import json
@@ -24,12 +24,12 @@ from .episodes import Rules, blame, play, play_together
 from .result_batch import Lines, unworldly
 from .tasks import Located, Plan
 
-#: The code with which a player ends whose simulator cannot be trusted any more.
+#: The code with which an evaluator ends whose simulator cannot be trusted any more.
 BROKEN = 70
 #: Seconds after which a first result is worth a batch of its own, and after which the second batch goes.
 SLOW, SOON = 0.02, 0.1
 LARGEST = 256 << 20
-#: Room for batches that the courier has not taken yet, so that playing goes on.
+#: Room for batches that the runner has not taken yet, so that playing goes on.
 BUFFER = 4 << 20
 
 
@@ -53,8 +53,8 @@ class Setup(msgspec.Struct, tag="setup"):
     play: Play
 
 
-class NewHost(msgspec.Struct, tag="host"):
-    """A host's socket and the model's bytes, as descriptors; how the last one ended, if that is known."""
+class NewModelServer(msgspec.Struct, tag="model_server"):
+    """A model server's socket and the model's bytes, as descriptors; how the last one ended, if that is known."""
 
     last: str | None = None
 
@@ -75,15 +75,15 @@ class Again(msgspec.Struct, tag="replay"):
     trace: bytes
 
 
-Order = Setup | NewHost | Range | Again
+Order = Setup | NewModelServer | Range | Again
 
 
 class Gone(Exception):
-    """The courier is gone."""
+    """The runner is gone."""
 
 
 class Link:
-    """The way to the courier: length-prefixed msgpack, descriptors riding on a message's first byte."""
+    """The way to the runner: length-prefixed msgpack, descriptors riding on a message's first byte."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -116,7 +116,7 @@ class Link:
         return data
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Tell the courier something."""
+        """Tell the runner something."""
         self.send({"type": kind, **fields})
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -129,7 +129,7 @@ class Link:
 
 
 def main() -> None:
-    """Confine this process, import the simulator, seal, and play what the courier says until it is gone."""
+    """Confine this process, import the simulator, seal, and play what the runner says until it is gone."""
     told = json.loads(sys.argv[1])
     sealed = _confine(told.get("confinement"))
     dataset = Path(told["dataset"])
@@ -145,9 +145,9 @@ def main() -> None:
 
         seal()
     page = memoryview(mmap.mmap(told["page"], 16)).cast("q")
-    player = Player(Link(socket.socket(fileno=told["socket"])), page, dataset, module.World)
+    evaluator = Evaluator(Link(socket.socket(fileno=told["socket"])), page, dataset, module.World)
     try:
-        player.serve()
+        evaluator.serve()
     except Gone:
         os._exit(0)  # a simulator's own clearing up could hang or crash, and would save nothing
     except WorldBroken as error:
@@ -166,7 +166,7 @@ def _confine(told: dict[str, Any] | None) -> bool:
     return confine(Confinement(**fields)).level > 1
 
 
-class Player:
+class Evaluator:
     """Plays ranges of tasks and says how they went."""
 
     def __init__(
@@ -183,19 +183,19 @@ class Player:
         self._worlds: list[World] = []
         self._specs: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any]] = []
-        self._host: model_protocol.Host | None = None
+        self._model_server: model_protocol.ModelServerClient | None = None
         self._foreseen = (-1, 0)
         self._flushed_at = 0.0
         self._pace = 0.0
 
     def serve(self) -> None:
-        """Do what the courier says, one thing after another."""
+        """Do what the runner says, one thing after another."""
         while True:
             order = self._link.next()
             if isinstance(order, Setup):
                 self._set_up(order.play)
-            elif isinstance(order, NewHost):
-                self._take_host()
+            elif isinstance(order, NewModelServer):
+                self._take_model_server()
             elif isinstance(order, Range):
                 self._play_range(order)
             else:
@@ -236,14 +236,14 @@ class Player:
         with open(self._dataset / name, "rb") as file:
             return [json.loads(line) for line in file if line.strip()]
 
-    def _take_host(self) -> None:
-        """Greet the host that came, and give it the model."""
-        end, model = self._link.rights  # the courier brings both
-        if self._host is not None:
-            self._host.close()
-            self._host = None
+    def _take_model_server(self) -> None:
+        """Greet the model server that came, and give it the model."""
+        end, model = self._link.rights  # the runner brings both
+        if self._model_server is not None:
+            self._model_server.close()
+            self._model_server = None
         play = self._play
-        host = model_protocol.Host(
+        model_server = model_protocol.ModelServerClient(
             socket.socket(fileno=end),
             self._worlds[0].interface,
             batch=len(self._worlds),
@@ -251,15 +251,15 @@ class Player:
             tell_done=play.isolation == "scenario",
         )
         try:
-            greeting = host.hello()
-            info = host.load(play.format, play.params, model)
+            greeting = model_server.hello()
+            info = model_server.load(play.format, play.params, model)
         except ModelFault as fault:
-            host.close()
+            model_server.close()
             self._link.say("refused", status=fault.status, reason=unworldly(str(fault)))
             return
         finally:
             os.close(model)
-        self._host = host
+        self._model_server = model_server
         self._link.say("loaded", info={**greeting, **info})
 
     # -- play
@@ -271,8 +271,8 @@ class Player:
         size = len(self._worlds)
         while task < (stop := min(order.stop, self._page[1])):
             self._page[0] = task
-            if self._host is None:
-                self._ask_for_host("there is none")
+            if self._model_server is None:
+                self._ask_for_model_server("there is none")
             if size == 1:
                 fault = self._play_one(task, stop)
                 task += 1
@@ -282,7 +282,7 @@ class Player:
                 task = end
             self._flush_if_due(order)
             if fault is not None and fault.fatal:
-                self._drop_host(fault)
+                self._drop_model_server(fault)
         self._flush()
         self._link.say("idle")
 
@@ -290,24 +290,29 @@ class Player:
         spec = self._specs[located.index] if self._specs else {}
         return Scenario(index=located.index, seed=located.seed, repeat=located.repeat, spec=spec, params=located.params)
 
-    def _host_seed(self, task: int) -> int:
+    def _model_server_seed(self, task: int) -> int:
         """Return a task's seed, which was asked for before if the task was foreseen."""
         if self._foreseen[0] != task:
-            self._foreseen = (task, self._plan.host_seed(task))
+            self._foreseen = (task, self._plan.model_server_seed(task))
         return self._foreseen[1]
 
     def _following(self, task: int, stop: int) -> int | None:
-        return self._host_seed(task) if task < stop else None
+        return self._model_server_seed(task) if task < stop else None
 
     def _play_one(self, task: int, stop: int) -> ModelFault | None:
-        assert self._host is not None
+        assert self._model_server is not None
         located = self._plan.locate(task)
-        seed = self._host_seed(task)
+        seed = self._model_server_seed(task)
         if "latency_steps" in located.swept:
             self._rules = replace(self._rules, latency_steps=int(located.params["latency_steps"]))
         try:
             played, fault = play(
-                self._worlds[0], self._host, self._scenario(located), seed, self._rules, self._following(task + 1, stop)
+                self._worlds[0],
+                self._model_server,
+                self._scenario(located),
+                seed,
+                self._rules,
+                self._following(task + 1, stop),
             )
         except WorldBroken:
             self._flush()  # what was played before counts
@@ -317,14 +322,14 @@ class Player:
 
     def _play_group(self, start: int, stop: int) -> ModelFault | None:
         """Play the part [start, stop) of a group; what a model sees depends on task numbers alone."""
-        assert self._host is not None
+        assert self._model_server is not None
         size = len(self._worlds)
         first = start - start % size
         located = [self._plan.locate(task) if start <= task < stop else None for task in range(first, first + size)]
         scenarios = [None if one is None else self._scenario(one) for one in located]
         try:
-            seed, following = self._host_seed(first), self._following(first + size, stop)
-            played, fault = play_together(self._worlds, self._host, scenarios, seed, self._rules, following)
+            seed, following = self._model_server_seed(first), self._following(first + size, stop)
+            played, fault = play_together(self._worlds, self._model_server, scenarios, seed, self._rules, following)
         except WorldBroken:
             self._flush()
             raise
@@ -333,20 +338,20 @@ class Player:
                 self._lines.add(where, self._extras[where.index] if self._extras else {}, result)
         return fault
 
-    def _drop_host(self, fault: ModelFault) -> None:
-        assert self._host is not None
-        self._host.close()
-        self._host = None
+    def _drop_model_server(self, fault: ModelFault) -> None:
+        assert self._model_server is not None
+        self._model_server.close()
+        self._model_server = None
         self._flush()
-        self._ask_for_host(fault.status)
+        self._ask_for_model_server(fault.status)
 
-    def _ask_for_host(self, reason: str) -> None:
-        """Wait for a host that has the model; a refusal of what was taken before ends the launch, not this process."""
-        self._link.say("need_host", reason=reason)
-        while self._host is None:
+    def _ask_for_model_server(self, reason: str) -> None:
+        """Wait for a model server with the model; a refusal after an acceptance ends the launch, not this process."""
+        self._link.say("need_model_server", reason=reason)
+        while self._model_server is None:
             order = self._link.next()
-            if isinstance(order, NewHost):
-                self._take_host()
+            if isinstance(order, NewModelServer):
+                self._take_model_server()
             else:
                 raise Gone
 

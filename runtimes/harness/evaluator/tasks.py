@@ -48,7 +48,7 @@ class Plan:
         self._index = _chooser(self._select, plan.get("total_scenarios"))
         source = f"{plan['seed']}\n{plan['dataset']}\n".encode()
         self._seeds = hashlib.blake2b(source, digest_size=8, person=b"windtunnel.task")
-        self._host_seeds = hashlib.blake2b(f"{plan['seed']}\n".encode(), digest_size=8, person=b"windtunnel.host")
+        self._model_seeds = hashlib.blake2b(f"{plan['seed']}\n".encode(), digest_size=8, person=b"windtunnel.host")
         self._combination = -1
         self._swept: Mapping[str, Any] = {}
         self._all: Mapping[str, Any] = self._params
@@ -81,9 +81,9 @@ class Plan:
         hasher.update(b"%d\n%d" % (index, repeat))
         return int.from_bytes(hasher.digest(), "little") & BITS_63
 
-    def host_seed(self, task: int) -> int:
-        """Return the seed that a model's host is given, from which the situation's cannot be told."""
-        hasher = self._host_seeds.copy()
+    def model_server_seed(self, task: int) -> int:
+        """Return the seed that a model's model server is given, from which the situation's cannot be told."""
+        hasher = self._model_seeds.copy()
         hasher.update(b"%d" % task)
         return int.from_bytes(hasher.digest(), "little") & BITS_63
 

@@ -8,8 +8,8 @@ counts the whole as failed as soon as one fails or is lost: then the others are 
 ever. The program runs in the folder of the model, unpacked; it finds its scenario, a JSON document, in the file that
 WINDTUNNEL_SCENARIO names, and the first replica leaves its result in the one that WINDTUNNEL_RESULT names.
 
-With a courier beside it (``--tasks SOCKET``, see workers/gang_runner.py) the leader is told what to run, and for how
-long at most, until the courier hangs up; without one, all run once, and how that ended is how the leader does.
+With a runner beside it (``--tasks SOCKET``, see workers/gang_runner.py) the leader is told what to run, and for how
+long at most, until the runner hangs up; without one, all run once, and how that ended is how the leader does.
 
 All that follow prove that they know the gang's key, and so does the leader; it opens nothing else. Lines of JSON, one
 thread, and no library.
@@ -303,7 +303,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Follow or lead, as the pod's environment tells where and with how many."""
     parser = argparse.ArgumentParser(prog="gang", description="A replica of a gang, or the one that leads it.")
     parser.add_argument("role", choices=("follow", "lead"))
-    parser.add_argument("--tasks", type=Path, help="the courier's socket; without it, all run once")
+    parser.add_argument("--tasks", type=Path, help="the runner's socket; without it, all run once")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
     adopt_orphans()
@@ -343,12 +343,12 @@ def once(leader: Leader, command: Sequence[str], folder: Path) -> int:
 
 
 def serve(leader: Leader, tasks: Path, command: Sequence[str], folder: Path) -> int:
-    """Have all run as the courier says, until it hangs up."""
-    courier = call(tasks, PATIENCE)
-    courier.say(ready=True)
+    """Have all run as the runner says, until it hangs up."""
+    runner = call(tasks, PATIENCE)
+    runner.say(ready=True)
     while True:
         try:
-            heard = courier.hear()
+            heard = runner.hear()
         except Lost:
             return DONE
         for order in heard:
@@ -356,11 +356,11 @@ def serve(leader: Leader, tasks: Path, command: Sequence[str], folder: Path) -> 
                 leader.share(Path(order["model"]), str(order["name"]))
             else:
                 code, result = leader.run(order["scenario"], command, folder, order["patience"])
-                courier.say(exit=code, result=result)
+                runner.say(exit=code, result=result)
 
 
 def call(tasks: Path, patience: float) -> Line:
-    """Look for the courier until it is there."""
+    """Look for the runner until it is there."""
     until = time.monotonic() + patience
     while True:
         connection = socket.socket(socket.AF_UNIX)
@@ -370,7 +370,7 @@ def call(tasks: Path, patience: float) -> Line:
         except OSError as error:
             connection.close()
             if time.monotonic() > until:
-                raise Lost(f"there is no courier: {error}") from None
+                raise Lost(f"there is no runner: {error}") from None
             time.sleep(LOOK)
 
 

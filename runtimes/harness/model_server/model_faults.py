@@ -4,14 +4,14 @@ from typing import ClassVar
 
 
 class ModelFault(Exception):
-    """The model broke a scenario off. ``fatal``: its host cannot be spoken to any more."""
+    """The model broke a scenario off. ``fatal``: its model server cannot be spoken to any more."""
 
     status: ClassVar[str] = "failed"
     fatal: ClassVar[bool] = True
 
 
 class Failed(ModelFault):
-    """The model raised; its host says what."""
+    """The model raised; its model server says what."""
 
     fatal = False
 
@@ -24,13 +24,13 @@ class WrongAnswer(ModelFault):
 
 
 class Garbage(ModelFault):
-    """The host sent what is no reply."""
+    """The model server sent what is no reply."""
 
     status = "invalid"
 
 
 class Crashed(ModelFault):
-    """The host's end was closed."""
+    """The model server's end was closed."""
 
     status = "crashed"
 

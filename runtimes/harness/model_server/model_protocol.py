@@ -1,7 +1,8 @@
-"""Frames between a player and a host: how they are written, how replies are read, and what is made of everything else.
+"""Frames between an evaluator and a model server: how they are written, how replies are read, and what is made of
+everything else.
 
-A frame is a length (u32, little-endian) and a msgpack array. The player, whose end this is, knows every reply's exact
-bytes but for the answer itself, so nothing a model says is ever parsed; see docs/model-host.md.
+A frame is a length (u32, little-endian) and a msgpack array. The evaluator, whose end this is, knows every reply's
+exact bytes but for the answer itself, so nothing a model says is ever parsed; see docs/model-server.md.
 """
 
 import array
@@ -26,11 +27,11 @@ from .model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongA
 LENGTH = struct.Struct("<I")
 COUNTER = struct.Struct(">I")
 PROTOCOL = 1
-#: The most bytes of any frame from a host that is not an action.
+#: The most bytes of any frame from a model server that is not an action.
 SMALL = 64 << 10
 #: Sequence numbers begin here, so that msgpack writes each of them in five bytes, and begin again here.
 FIRST, LAST = 1 << 16, (1 << 31) - 1
-#: Seconds a host may take to say hello, to load, and to begin a scenario.
+#: Seconds a model server may take to say hello, to load, and to begin a scenario.
 HELLO, LOAD, RESET = 120.0, 300.0, 10.0
 #: The longest text a model may leave in a result.
 WORDS = 2000
@@ -75,10 +76,10 @@ Word = str | int | float | bool | None
 
 
 class Hello(msgspec.Struct, array_like=True, tag="hello", forbid_unknown_fields=True):
-    """What a host says first."""
+    """What a model server says first."""
 
     protocol: int
-    host: dict[str, Word]
+    model_server: dict[str, Word]
 
 
 class Loaded(msgspec.Struct, array_like=True, tag="loaded", forbid_unknown_fields=True):
@@ -109,7 +110,7 @@ def framed(message: Any) -> bytes:
 
 
 def describe(space: Space) -> dict[str, Any]:
-    """Return a space as a host is told of it; infinite bounds become None."""
+    """Return a space as a model server is told of it; infinite bounds become None."""
     return {
         "dtype": space.dtype,
         "shape": list(space.shape),
@@ -124,8 +125,8 @@ def _bound(value: float | None) -> float | None:
     return value if value is not None and np.isfinite(value) else None
 
 
-class Host:
-    """The player's end of a host: asks, waits no longer than told, and believes nothing.
+class ModelServerClient:
+    """The evaluator's end of a model server: asks, waits no longer than told, and believes nothing.
 
     ``seq``: the number that the first request follows.
     """
@@ -186,18 +187,18 @@ class Host:
     # -- the conversation
 
     def hello(self) -> dict[str, Word]:
-        """Wait for the host's greeting."""
+        """Wait for the model server's greeting."""
         payload = self._small(time.monotonic() + HELLO)
         try:
             greeting = _hello.decode(payload)
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the host did not say hello") from None
+            raise Garbage("the model server did not say hello") from None
         if greeting.protocol != PROTOCOL:
-            raise Garbage(f"the host speaks protocol {greeting.protocol}, not {PROTOCOL}")
-        return greeting.host
+            raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
+        return greeting.model_server
 
     def load(self, format: str, params: Mapping[str, Any], model: int) -> dict[str, Word]:
-        """Hand the model over as a descriptor; return what the host tells of it, or raise what it says is wrong."""
+        """Hand the model over as a descriptor; return what the model server says of it, or raise its refusal."""
         seq = self._next()
         request = {
             "format": format,
@@ -212,23 +213,25 @@ class Host:
         try:
             sent = self._socket.sendmsg([frame], rights)
         except BlockingIOError:
-            raise TimedOut("the host does not read") from None
+            raise TimedOut("the model server does not read") from None
         except OSError:
             raise Crashed("the model's process ended") from None
-        if sent < len(frame):  # else nothing more is sent: a host that said no may be gone, and what it said counts
+        if sent < len(
+            frame
+        ):  # else nothing more is sent: a model server that said no may be gone, and what it said counts
             self._send(frame[sent:])
         try:
             answer: Loaded | Error = _loaded.decode(self._small(time.monotonic() + LOAD))
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the host answered `load` with what is no frame of the protocol") from None
+            raise Garbage("the model server answered `load` with what is no frame of the protocol") from None
         if answer.seq != seq:
-            raise Garbage("the host answered another request")
+            raise Garbage("the model server answered another request")
         if isinstance(answer, Error):
             raise _said(answer)
         return answer.info
 
     def begin(self, seed: int) -> None:
-        """Have a scenario begun, without waiting for it; a host that was told of another one is told again."""
+        """Have a scenario begun, without waiting for it; a model server that was told of another one is told again."""
         if self._begun == seed:
             return
         if self._begun is not None:
@@ -238,14 +241,14 @@ class Host:
         self._begun = seed
 
     def ready(self, seed: int) -> None:
-        """Wait until the host has begun the scenario."""
+        """Wait until the model server has begun the scenario."""
         self.begin(seed)
         self._await_ready()
 
     def end(self, following: int | None) -> None:
         """End the scenario, and have the one begun that is likely to come next, while this one is judged.
 
-        That the host is gone by now shows when that one is to be played: this one is not its fault.
+        That the model server is gone by now shows when that one is to be played: this one is not its fault.
         """
         with contextlib.suppress(ModelFault):
             self._done()
@@ -277,7 +280,9 @@ class Host:
         COUNTER.pack_into(self._head, 13, seq)
         fcntl.ioctl(self._number, termios.FIONREAD, self._early)
         if self._early[0]:
-            raise Garbage("the host answered before it was asked")  # else it could make its latency what it likes
+            raise Garbage(
+                "the model server answered before it was asked"
+            )  # else it could make its latency what it likes
         began = time.monotonic()
         self._send(self._asking)
         try:
@@ -294,7 +299,7 @@ class Host:
         return self._actions, took
 
     def close(self) -> None:
-        """Let go of the host."""
+        """Let go of the model server."""
         try:
             self._socket.send(framed(("close", self._next())), socket.MSG_DONTWAIT)
         except OSError:
@@ -339,25 +344,25 @@ class Host:
         if count == total == expected and self._buffer.startswith(head):
             return
         if count > total:
-            raise Garbage("the host sent more than its reply")
+            raise Garbage("the model server sent more than its reply")
         try:
             error = _error.decode(self._view[LENGTH.size : total])
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the host sent what is no reply") from None
+            raise Garbage("the model server sent what is no reply") from None
         if error.seq != self._seq:
-            raise Garbage("the host answered another request")
+            raise Garbage("the model server answered another request")
         raise _said(error)
 
     def _announced(self, count: int, head: bytes | bytearray) -> int:
         """Return how long the reply will be, as far as that is known; refuse it as soon as it can be no reply."""
         seen = self._buffer[: min(count, len(head))]
         if not head.startswith(seen) and not b"\xa5error".startswith(self._buffer[5 : min(count, 11)]):
-            raise Garbage("the host sent what is no reply")
+            raise Garbage("the model server sent what is no reply")
         if count < LENGTH.size:
             return LENGTH.size
         total: int = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
         if total > LENGTH.size + SMALL and not head.startswith(self._buffer[: LENGTH.size]):
-            raise Garbage("the host sent what is no reply")
+            raise Garbage("the model server sent what is no reply")
         return total
 
     def _small(self, until: float) -> memoryview:
@@ -367,11 +372,11 @@ class Host:
             count += self._more(count, until)
         total = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
         if total > LENGTH.size + SMALL:
-            raise Garbage("the host sent what is no reply")
+            raise Garbage("the model server sent what is no reply")
         while count < total:
             count += self._more(count, until)
         if count > total:
-            raise Garbage("the host sent more than its reply")
+            raise Garbage("the model server sent more than its reply")
         return self._view[LENGTH.size : total]
 
     def _more(self, count: int, until: float) -> int:

@@ -1,7 +1,7 @@
-"""The host: holds a user's model and answers the player, in an environment and a sandbox of its own.
+"""The model server: holds a user's model and answers the evaluator, in an environment and a sandbox of its own.
 
 With isolation "scenario" this process stays a zygote that runs no user code: each scenario is played by a fresh child,
-so that nothing but the model's file carries over from one to the next. See docs/model-host.md for the protocol.
+so that nothing but the model's file carries over from one to the next. See docs/model-server.md for the protocol.
 """
 
 import ctypes
@@ -31,16 +31,16 @@ from ..simulators.base import Interface
 from . import model_protocol
 from .model_protocol import Act, Close, Done, Load, Reset
 
-#: A confined host's own; the machine's is not touched.
+#: A confined model server's own; the machine's is not touched.
 TMP = Path("/tmp")
 #: How a child says that its scenario ended as it should; a model that exits will hardly use it.
 PLAYED = 94
-#: No frame from the player is larger; it is trusted, but may be at odds with itself.
+#: No frame from the evaluator is larger; it is trusted, but may be at odds with itself.
 LARGEST = 256 << 20
 
 
 class Line:
-    """The host's end of its socket; ``exact`` reads no byte beyond the frame, which may be for another process."""
+    """The model server's end of its socket. ``exact``: no byte beyond the frame is read; it may be a child's."""
 
     def __init__(self, end: socket.socket, *, exact: bool) -> None:
         self._socket = end
@@ -55,7 +55,7 @@ class Line:
         self.rights: list[int] = []
 
     def next(self) -> model_protocol.Request | None:
-        """Return the next request, good until the one after it; None once the player is gone."""
+        """Return the next request, good until the one after it; None once the evaluator is gone."""
         have, used = self._have, self._used
         if used < have:
             self._buffer[: have - used] = self._buffer[used:have]
@@ -107,7 +107,7 @@ class Line:
 
 
 def main() -> None:
-    """Confine this process, import the format's libraries, seal, and serve one player until it closes."""
+    """Confine this process, import the format's libraries, seal, and serve one evaluator until it closes."""
     told = json.loads(sys.argv[1])
     fork = told["isolation"] == "scenario"
     scratch, sealed = _confine(told.get("confinement"), fork=fork)
@@ -122,7 +122,11 @@ def main() -> None:
         seal(may_fork=fork)
     end = socket.socket(fileno=told["socket"])
     line = Line(end, exact=fork)
-    line.say("hello", model_protocol.PROTOCOL, {"host": "python", "version": platform.python_version(), "format": name})
+    line.say(
+        "hello",
+        model_protocol.PROTOCOL,
+        {"model_server": "python", "version": platform.python_version(), "format": name},
+    )
     request = line.load()
     if request is None:
         return
@@ -135,7 +139,7 @@ def main() -> None:
         params=request.request["params"],
         scratch=scratch,
     )
-    server = Server(line, format, assignment, request.seq)
+    server = ModelServer(line, format, assignment, request.seq)
     if fork:
         _zygote(server, sealed=sealed, scratch=scratch)
     server.load()
@@ -177,8 +181,8 @@ def _space(told: dict[str, Any]) -> dict[str, Any]:
     return {**told, "low": low, "high": high}
 
 
-class Server:
-    """One model and its conversation with the player."""
+class ModelServer:
+    """One model and its conversation with the evaluator."""
 
     def __init__(self, line: Line, format: Any, assignment: Assignment, seq: int) -> None:
         self._line = line
@@ -214,7 +218,7 @@ class Server:
             self._line.say("loaded", self._seq, dict(self._model.info))
 
     def serve(self, *, once: bool = False) -> bool:
-        """Answer until the player is gone, which is False, or ``once``: until the scenario is done."""
+        """Answer until the evaluator is gone, which is False, or ``once``: until the scenario is done."""
         line, model = self._line, self._model
         while (request := line.next()) is not None:
             if type(request) is Act:
@@ -243,7 +247,7 @@ class Server:
         return False
 
 
-def _zygote(server: Server, *, sealed: bool, scratch: Path | None) -> NoReturn:
+def _zygote(server: ModelServer, *, sealed: bool, scratch: Path | None) -> NoReturn:
     """Fork a child for each scenario, loaded before it is asked for; end as a child ends that does not end well."""
     server.prepare()
     gc.collect()
@@ -266,7 +270,7 @@ def _zygote(server: Server, *, sealed: bool, scratch: Path | None) -> NoReturn:
         first = False
 
 
-def _scenario(server: Server, heard: mmap.mmap, *, sealed: bool, zygote: int, quiet: bool) -> NoReturn:
+def _scenario(server: ModelServer, heard: mmap.mmap, *, sealed: bool, zygote: int, quiet: bool) -> NoReturn:
     """Be the child that plays one scenario."""
     code = 1
     try:

@@ -1,4 +1,4 @@
-"""The model port: what a format's module must offer the host, and the ways in which a model does not fit."""
+"""The model port: what a format's module must offer the model server, and the ways in which a model does not fit."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

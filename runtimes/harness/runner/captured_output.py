@@ -57,7 +57,7 @@ class Outputs:
             self._pending.clear()
             if self._dropped:
                 why = "the launch's output is full" if self._left <= 0 else "it came too fast"
-                taken.append(("courier", f"[{self._dropped} bytes of output left out: {why}]\n".encode()))
+                taken.append(("runner", f"[{self._dropped} bytes of output left out: {why}]\n".encode()))
                 self._dropped = 0
             return taken
 

@@ -1,13 +1,13 @@
-"""The post: the first process of a player's or host's container; it starts processes as its courier orders.
+"""The post: the first process of an evaluator's or model server's container; it starts processes as its runner orders.
 
-``python -m runtimes.harness.runner.container_init player|host [--posts FOLDER] [--site FOLDER]``
+``python -m runtimes.harness.runner.container_init evaluator|model_server [--posts FOLDER] [--site FOLDER]``
 
-It connects to the courier's socket in the first folder, says how well it can confine, and for each order starts a
+It connects to the runner's socket in the first folder, says how well it can confine, and for each order starts a
 process with the descriptors that came along, confined (see process_spec.py); it writes on the process's leash how that
-ended, and ends it when the courier lets go of the leash. When the courier hangs up it ends all it has started and exits
-0: containers that end in a chain let a pod complete. SIGTERM alone does not end it while it has a courier: the kubelet
-signals all containers at once, and a host must not die first and look like a crash of the model's. As the container's
-first process it reaps whatever is orphaned there.
+ended, and ends it when the runner lets go of the leash. When the runner hangs up it ends all it has started and exits
+0: containers that end in a chain let a pod complete. SIGTERM alone does not end it while it has a runner: the kubelet
+signals all containers at once, and a model server must not die first and look like a crash of the model's. As the
+container's first process it reaps whatever is orphaned there.
 """
 
 import argparse
@@ -28,13 +28,13 @@ from typing import Any, NoReturn
 from .cpu_pinning import pin
 from .process_spec import Birth, Ground, bear, ending
 
-#: The courier's socket, as remote_spawner.py names it; that module is not for containers that lack its libraries.
-SOCKET = "courier.sock"
+#: The runner's socket, as remote_spawner.py names it; that module is not for containers that lack its libraries.
+SOCKET = "runner.sock"
 #: Where all containers of a pod meet, and where an image has its environment's packages.
 FOLDER, SITE = Path("/run/windtunnel/posts"), "/opt/windtunnel/site"
-#: Seconds to wait for a courier: its image may still be on its way. Looks at first, and later.
+#: Seconds to wait for a runner: its image may still be on its way. Looks at first, and later.
 PATIENCE, EAGER, CALM = 900.0, 0.005, 0.1
-#: Exit codes: the courier is gone, as it should be; there never was one.
+#: Exit codes: the runner is gone, as it should be; there never was one.
 DONE, ALONE = 0, 75
 #: Memory that this process itself takes of the container's.
 OWN = 32 << 20
@@ -46,10 +46,10 @@ PR_SET_DUMPABLE = 4
 class Post:
     """The processes of one container."""
 
-    def __init__(self, module: str, ground: Ground, courier: socket.socket) -> None:
+    def __init__(self, module: str, ground: Ground, runner: socket.socket) -> None:
         self._module = module
         self._ground = ground
-        self._courier = courier
+        self._runner = runner
         self._most = memory()
         self._selector = selectors.DefaultSelector()
         self._leashes: dict[int, socket.socket] = {}  # of living processes, by pid
@@ -62,8 +62,8 @@ class Post:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Obey until the courier hangs up; then end everything."""
-        self._selector.register(self._courier, selectors.EVENT_READ, None)
+        """Obey until the runner hangs up; then end everything."""
+        self._selector.register(self._runner, selectors.EVENT_READ, None)
         self._selector.register(self._roused, selectors.EVENT_READ, -1)
         while True:
             for key, _ in self._selector.select():
@@ -79,7 +79,7 @@ class Post:
     def _obey(self) -> bool:
         """Take an order; False once there will be no more."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._courier, 1 << 16, 8)
+            data, descriptors, _, _ = socket.recv_fds(self._runner, 1 << 16, 8)
         except OSError:
             return False
         if not data:
@@ -108,7 +108,7 @@ class Post:
         self._selector.register(kept, selectors.EVENT_READ, popen.pid)
 
     def _pulled(self, pid: int) -> None:
-        """Keep it on the core that the courier names, or end what it has let go of; how it ended is still told."""
+        """Keep it on the core that the runner names, or end what it has let go of; how it ended is still told."""
         leash = self._leashes.get(pid)
         if leash is None:
             return  # it was reaped a moment ago
@@ -163,18 +163,18 @@ def memory() -> int:
 
 
 def connect(path: Path) -> socket.socket | None:
-    """Wait for the courier's socket and connect; None if there is no courier any more, or never was."""
+    """Wait for the runner's socket and connect; None if there is no runner any more, or never was."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < PATIENCE:
-        courier = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        runner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            courier.connect(str(path))
-            return courier
+            runner.connect(str(path))
+            return runner
         except FileNotFoundError:
-            courier.close()
+            runner.close()
             time.sleep(EAGER if waited < 2.0 else CALM)
         except ConnectionRefusedError:
-            courier.close()
+            runner.close()
             return None
     return None
 
@@ -186,9 +186,9 @@ def stop(*_: object) -> NoReturn:
 
 def main() -> None:
     """Be a container's first process."""
-    parser = argparse.ArgumentParser(prog="post", description="Starts processes as a courier orders.")
-    parser.add_argument("module", choices=("player", "host"))
-    parser.add_argument("--posts", type=Path, default=FOLDER, help="the folder of the courier's socket")
+    parser = argparse.ArgumentParser(prog="post", description="Starts processes as a runner orders.")
+    parser.add_argument("module", choices=("evaluator", "model_server"))
+    parser.add_argument("--posts", type=Path, default=FOLDER, help="the folder of the runner's socket")
     parser.add_argument("--site", default=SITE, help="the packages of what is started")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
@@ -197,18 +197,18 @@ def main() -> None:
     best = level()
     # Not before: what is not dumpable may not adjust itself in /proc, and no level could be tried.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    courier = connect(given.posts / SOCKET)
-    if courier is None:  # one that came and went had nothing for us to do: that is no failure of the pod's
+    runner = connect(given.posts / SOCKET)
+    if runner is None:  # one that came and went had nothing for us to do: that is no failure of the pod's
         sys.exit(DONE if (given.posts / SOCKET).exists() else ALONE)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    courier.send(json.dumps({"level": best.number, "missing": best.missing, "refusal": best.refusal}).encode())
+    runner.send(json.dumps({"level": best.number, "missing": best.missing, "refusal": best.refusal}).encode())
     ground = Ground(
         python=os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
         harness=str(Path(__file__).resolve().parents[1]),
         site=given.site,
         level=best.number,
     )
-    Post(given.module, ground, courier).serve()
+    Post(given.module, ground, runner).serve()
     os._exit(DONE)
 
 

@@ -1,6 +1,7 @@
-"""Which core a player and its host share: two that take turns wake each other faster on one than across two.
+"""Which core an evaluator and its model server share: two that take turns wake each other faster on one than across
+two.
 
-Where nobody gives cores out, each courier of a node looks for itself: it moves to a core that idles while its own is
+Where nobody gives cores out, each runner of a node looks for itself: it moves to a core that idles while its own is
 full. That is right where somebody else is on its own, and does no harm where it was alone there.
 """
 

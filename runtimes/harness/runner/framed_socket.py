@@ -1,4 +1,4 @@
-"""Length-prefixed msgpack between a courier and its neighbours, with descriptors riding along.
+"""Length-prefixed msgpack between a runner and its neighbours, with descriptors riding along.
 
 The other end may run code that is not ours: lengths are bounded, messages typed, unknown ones refused.
 """
@@ -18,7 +18,7 @@ import msgspec
 _LENGTH = struct.Struct("<I")
 #: Bytes of the largest message taken from the other end.
 LARGEST = 60 << 20
-#: Room for the player to put a batch down and go on playing.
+#: Room for the evaluator to put a batch down and go on playing.
 BUFFER = 4 << 20
 
 
@@ -27,17 +27,17 @@ class Closed(Exception):
 
 
 class Ready(msgspec.Struct, tag="ready"):
-    """The player is set up."""
+    """The evaluator is set up."""
 
 
 class Broken(msgspec.Struct, tag="broken"):
-    """The player cannot be set up."""
+    """The evaluator cannot be set up."""
 
     reason: str
 
 
 class Loaded(msgspec.Struct, tag="loaded"):
-    """The host has the model and it fits."""
+    """The model server has the model and it fits."""
 
     info: dict[str, Any] = {}
 
@@ -65,8 +65,8 @@ class Idle(msgspec.Struct, tag="idle"):
     """The range is played, or a stop was seen."""
 
 
-class NeedHost(msgspec.Struct, tag="need_host"):
-    """The host is dead or was dropped."""
+class NeedModelServer(msgspec.Struct, tag="need_model_server"):
+    """The model server is dead or was dropped."""
 
     reason: str = ""
 
@@ -78,7 +78,7 @@ class Replay(msgspec.Struct, tag="replay"):
     error: str | None = None
 
 
-Message = Ready | Broken | Loaded | Refused | Batch | Idle | NeedHost | Replay
+Message = Ready | Broken | Loaded | Refused | Batch | Idle | NeedModelServer | Replay
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

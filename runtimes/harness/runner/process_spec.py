@@ -1,4 +1,4 @@
-"""Births: how a player's or host's process begins, wherever that is: interpreter, environment, descriptors, sandbox."""
+"""Process spec: interpreter, environment, descriptors and sandbox of an evaluator's or model server's process."""
 
 import json
 import os
@@ -15,9 +15,9 @@ BOOT = (
 )
 #: The module with `main` of each kind of process.
 ENTRIES: Mapping[str, str] = {
-    "courier": "runner.runner",
-    "player": "evaluator.evaluator",
-    "host": "model_server.model_server",
+    "runner": "runner.runner",
+    "evaluator": "evaluator.evaluator",
+    "model_server": "model_server.model_server",
 }
 #: Nothing of the machine's environment; hashes are not salted, or a model that walks a set would differ between runs.
 ENVIRON: Mapping[str, str] = {

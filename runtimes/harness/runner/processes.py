@@ -1,4 +1,4 @@
-"""Players and hosts as processes: what each is told, the ways to it, and where processes come from."""
+"""Evaluators and model servers as processes: what each is told, the ways to it, and where processes come from."""
 
 import contextlib
 import mmap
@@ -20,12 +20,13 @@ from .process_spec import Birth, Ground, bear, ending
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kit:
-    """All it takes to start the players and hosts of one kind; made of strings and numbers, so that it travels as JSON.
+    """All it takes to start the evaluators and model servers of one kind; made of strings and numbers, so that it
+    travels as JSON.
 
-    ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch".
-    Memory is in bytes. Where posts start the processes, they bring interpreter, harness, packages and level themselves.
-    Where the dataset's folder is still to come, ``within`` is the one it will lie in, and ``world`` says what a player
-    may import meanwhile: as the dataset's description does.
+    ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch". Memory is
+    in bytes. Where posts start the processes, they bring interpreter, harness, packages and level themselves. Where the
+    dataset's folder is still to come, ``within`` is the one it will lie in, and ``world`` says what an evaluator may
+    import meanwhile: as the dataset's description does.
     """
 
     dataset: str
@@ -34,10 +35,10 @@ class Kit:
     sandbox: int | None
     python: str = ""
     harness: str = ""
-    player_site: str = ""
-    host_site: str = ""
-    player_memory: int = 4 << 30
-    host_memory: int = 4 << 30
+    evaluator_site: str = ""
+    model_server_site: str = ""
+    evaluator_memory: int = 4 << 30
+    model_server_memory: int = 4 << 30
     within: str = ""
     world: Mapping[str, Any] | None = None
 
@@ -140,7 +141,7 @@ class Here:
     """Starts processes as our own children, on this machine."""
 
     def __init__(self, kit: Kit) -> None:
-        sites = {"player": kit.player_site, "host": kit.host_site}
+        sites = {"evaluator": kit.evaluator_site, "model_server": kit.model_server_site}
         self._grounds = {
             module: Ground(python=kit.python, harness=kit.harness, site=site, level=kit.sandbox)
             for module, site in sites.items()
@@ -165,7 +166,7 @@ class Here:
 
 
 class Page:
-    """Sixteen bytes shared with a player: the task at work, which it writes, and where to stop, which it reads."""
+    """Sixteen bytes shared with an evaluator: the task at work, which it writes, and where to stop, which it reads."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("page", os.MFD_CLOEXEC)
@@ -181,7 +182,7 @@ class Page:
 
     @property
     def stop(self) -> int:
-        """Where the player stops; moved down when a thief took the rest."""
+        """Where the evaluator stops; moved down when a thief took the rest."""
         return self._words[1]
 
     @stop.setter
@@ -196,8 +197,8 @@ class Page:
 
 
 @dataclass(slots=True, eq=False)
-class Player:
-    """A player's process and the ways to it."""
+class EvaluatorProcess:
+    """An evaluator's process and the ways to it."""
 
     process: Process
     channel: Channel
@@ -211,8 +212,8 @@ class Player:
 
 
 @dataclass(slots=True, eq=False)
-class Host:
-    """A host's process and the socket on which its player will speak to it."""
+class ModelServerProcess:
+    """A model server's process and the socket on which its evaluator will speak to it."""
 
     process: Process
     socket: socket.socket
@@ -223,33 +224,33 @@ class Host:
         self.socket.close()
 
 
-def spawn_player(kit: Kit, name: str, spawner: Spawner | None = None) -> Player:
-    """Start a player, which imports its simulator, confines itself and waits for its set-up."""
+def spawn_evaluator(kit: Kit, name: str, spawner: Spawner | None = None) -> EvaluatorProcess:
+    """Start an evaluator, which imports its simulator, confines itself and waits for its set-up."""
     birth = Birth(
         name=name,
-        module="player",
+        module="evaluator",
         told={"dataset": kit.dataset, "world": kit.world},
         confined=kit.sandbox is not None,
-        memory=kit.player_memory,
+        memory=kit.evaluator_memory,
         readonly=(kit.within or kit.dataset,),
     )
     ours, theirs = socket.socketpair()
     page = Page()
     with theirs:
         process = (spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno(), "page": page.descriptor})
-    return Player(process, Channel(ours), page)
+    return EvaluatorProcess(process, Channel(ours), page)
 
 
-def spawn_host(kit: Kit, name: str, spawner: Spawner | None = None) -> Host:
-    """Start a host, which imports its format's libraries, confines itself and says hello on its socket."""
+def spawn_model_server(kit: Kit, name: str, spawner: Spawner | None = None) -> ModelServerProcess:
+    """Start a model server, which imports its format's libraries, confines itself and says hello on its socket."""
     birth = Birth(
         name=name,
-        module="host",
+        module="model_server",
         told={"format": kit.format, "isolation": kit.isolation},
         confined=kit.sandbox is not None,
-        memory=kit.host_memory,
+        memory=kit.model_server_memory,
         may_fork=kit.isolation == "scenario",
     )
     ours, theirs = socket.socketpair()
     with theirs:
-        return Host((spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno()}), ours)
+        return ModelServerProcess((spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno()}), ours)

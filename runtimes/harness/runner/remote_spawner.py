@@ -1,6 +1,6 @@
-"""Posts as the courier sees them: processes in other containers, started on demand, each on a leash of its own.
+"""Posts as the runner sees them: processes in other containers, started on demand, each on a leash of its own.
 
-A post introduces itself on the courier's socket; who it is, the kernel says (its user). An order carries the
+A post introduces itself on the runner's socket; who it is, the kernel says (its user). An order carries the
 descriptors that a process gets, and one end of its leash: the post writes there how the process ended, keeps it on the
 core whose number it reads there, and ends it when the other end is let go of. So nothing has a number, and whoever dies
 takes along what hung on it.
@@ -20,8 +20,8 @@ from .framed_socket import receive_with_rights
 from .process_spec import Birth
 from .processes import Kit, Process
 
-#: The courier's socket in the folder that all containers see.
-SOCKET = "courier.sock"
+#: The runner's socket in the folder that all containers see.
+SOCKET = "runner.sock"
 #: Seconds a post may take to hear an order, and to tell of the end of what it was told to end.
 PATIENCE, DEAF = 10.0, 1.0
 _CREDENTIALS = struct.Struct("3i")
@@ -59,7 +59,7 @@ class Ward(Process):
 
 
 class Posts:
-    """Starts processes through posts, one for players and one for hosts."""
+    """Starts processes through posts, one for evaluators and one for model servers."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -79,7 +79,7 @@ class Posts:
         listener.bind(str(draft))
         draft.chmod(0o666)  # who connects is told by the kernel
         listener.listen(8)
-        # It has its name once it answers: a post that is refused knows that the courier is gone.
+        # It has its name once it answers: a post that is refused knows that the runner is gone.
         draft.rename(folder / SOCKET)
         return cls(listener)
 

@@ -1,4 +1,4 @@
-"""The courier: starts players and hosts before it is known for what, then sees one launch through and ends.
+"""The runner: starts evaluators and model servers before it is known for what, then sees one launch through and ends.
 
 It holds the launch's token and speaks HTTP; it parses no model and runs no simulator. Its main thread is the only one
 that starts processes (their request to die with it follows the thread) and the one that sees them end. It is an
@@ -23,30 +23,39 @@ from typing import Any, Generic, Protocol, TypeVar
 from .captured_output import Outputs
 from .cpu_pinning import ROUND, Meter, choose
 from .framed_socket import receive_with_rights
-from .processes import Here, Host, Kit, Player, Process, Spawner, spawn_host, spawn_player
+from .processes import (
+    EvaluatorProcess,
+    Here,
+    Kit,
+    ModelServerProcess,
+    Process,
+    Spawner,
+    spawn_evaluator,
+    spawn_model_server,
+)
 from .runner_api_client import Credentials, Over, Surface, Unreachable, Unreadable
-from .worker import ATTEMPTS, Engagement, Hopeless, Refusal, Seat, Staff
+from .worker import ATTEMPTS, Engagement, Hopeless, Refusal, Staff, Worker
 
-#: Exit codes: the launch was seen to its end; no player can be set up; nobody answers; a fault of our own; where
+#: Exit codes: the launch was seen to its end; no evaluator can be set up; nobody answers; a fault of our own; where
 #: processes come from, there are no more; we were told to stop (128 + SIGTERM).
 DONE, HOPELESS, UNREACHABLE, BROKEN, BEREFT, STOPPED = 0, 70, 75, 76, 77, 143
-#: Seconds a player may spend on one task before it is ended; a dataset may say otherwise.
+#: Seconds an evaluator may spend on one task before it is ended; a dataset may say otherwise.
 TASK_PATIENCE = 600.0
 #: Seconds between two deliveries of what was printed.
 LOG_INTERVAL = 1.0
-#: Seconds that players get to report what they have played once we are told to stop, and one request after that.
+#: Seconds that evaluators get to report what they have played once we are told to stop, and one request after that.
 LAST_TASK, LAST_WORD = 1.0, 0.5
 PR_SET_DUMPABLE = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
-    """The launch, and this courier's part in it.
+    """The launch, and this runner's part in it.
 
-    ``described`` is what the drivers' surface says of it, where that was asked already. ``model`` is a file; ``bring``,
+    ``described`` is what the runner API says of it, where that was asked already. ``model`` is a file; ``bring``,
     where there is one, returns another once it and the dataset's folder are there, or gives up when the event is set.
-    ``name`` tells this courier's seats from those of the launch's other couriers. ``roam``: nobody gives out cores, so
-    the courier looks for them itself.
+    ``name`` tells this runner's workers from those of the launch's other runners. ``roam``: nobody gives out cores, so
+    the runner looks for them itself.
     """
 
     credentials: Credentials
@@ -60,7 +69,7 @@ class Told:
 
 
 class Staffed(Protocol):
-    """A player or a host."""
+    """An evaluator or a model server."""
 
     @property
     def process(self) -> Process: ...
@@ -122,8 +131,8 @@ class Stock(Generic[T]):
             return found is not None
 
 
-class Courier(Staff):
-    """One courier and its main thread. ``reserve``: hosts beside the workers' own that are made at once.
+class Runner(Staff):
+    """One runner and its main thread. ``reserve``: model servers beside the workers' own that are made at once.
 
     A launch that waits for its first result wants none yet: each costs processor time that the first ones need.
     """
@@ -140,14 +149,14 @@ class Courier(Staff):
         self._reason = ""
         self._outputs = Outputs()
         self._living: set[Process] = set()
-        self._players: Stock[Player] = Stock(
-            lambda name: spawn_player(kit, name, spawner), "player", workers, self._wake
+        self._evaluators: Stock[EvaluatorProcess] = Stock(
+            lambda name: spawn_evaluator(kit, name, spawner), "evaluator", workers, self._wake
         )
-        self._hosts: Stock[Host] = Stock(
-            lambda name: spawn_host(kit, name, spawner), "host", workers + reserve, self._wake
+        self._model_servers: Stock[ModelServerProcess] = Stock(
+            lambda name: spawn_model_server(kit, name, spawner), "model-server", workers + reserve, self._wake
         )
         self._credentials: Credentials | None = None
-        self._seats: list[tuple[Seat, threading.Thread]] = []
+        self._workers: list[tuple[Worker, threading.Thread]] = []
         self._under_way = False
         self._interrupted = False
         self._leaving = False
@@ -195,12 +204,12 @@ class Courier(Staff):
         return self._code
 
     def _refill(self, now: float) -> None:
-        if self._spawner.ready("player"):
-            for player in self._players.refill(now):
-                self._watch(player.process)
-        if self._spawner.ready("host"):
-            for host in self._hosts.refill(now):
-                self._watch(host.process)
+        if self._spawner.ready("evaluator"):
+            for evaluator in self._evaluators.refill(now):
+                self._watch(evaluator.process)
+        if self._spawner.ready("model_server"):
+            for model_server in self._model_servers.refill(now):
+                self._watch(model_server.process)
 
     def _watch(self, process: Process) -> None:
         self._living.add(process)
@@ -221,7 +230,7 @@ class Courier(Staff):
         self._outputs.forget(process.output)
         self._living.remove(process)
         how = process.reap()
-        for stock in (self._players, self._hosts):
+        for stock in (self._evaluators, self._model_servers):
             if stock.remove(process, time.monotonic()):
                 self._outputs.add(process.name, f"[{process.name} ended before it was used: {how}]\n".encode())
                 if stock.deaths > ATTEMPTS:
@@ -246,7 +255,7 @@ class Courier(Staff):
         self.begin(Told(credentials=credentials, workers=int(told["workers"]), model=told["model"], cores=cores))
 
     def finish(self, code: int, reason: str) -> None:
-        """End the courier; the first word counts."""
+        """End the runner; the first word counts."""
         with self._finishing:
             if self._code is None:
                 self._reason = reason
@@ -276,16 +285,16 @@ class Courier(Staff):
 
     # -- other threads
 
-    def player(self) -> Player:
-        """Take a player."""
-        return self._players.take()
+    def evaluator(self) -> EvaluatorProcess:
+        """Take an evaluator."""
+        return self._evaluators.take()
 
-    def host(self) -> Host:
-        """Take a host."""
-        return self._hosts.take(replaced=self._under_way)
+    def model_server(self) -> ModelServerProcess:
+        """Take a model server."""
+        return self._model_servers.take(replaced=self._under_way)
 
     def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Run a thread's work; however it ends, the courier knows."""
+        """Run a thread's work; however it ends, the runner knows."""
         try:
             work(*arguments)
         except Over as error:
@@ -296,13 +305,13 @@ class Courier(Staff):
             self.finish(UNREACHABLE, str(error))
         except Exception as error:
             traceback.print_exc()
-            self.finish(BROKEN, f"a fault of the courier: {type(error).__name__}: {error}")
+            self.finish(BROKEN, f"a fault of the runner: {type(error).__name__}: {error}")
 
     def _expect(self, arrival: Callable[[threading.Event], Told]) -> None:
         self._campaign(arrival(self._stop))
 
     def _campaign(self, told: Told) -> None:
-        """Seat the players, then beat and deliver output until the launch is over."""
+        """Worker the evaluators, then beat and deliver output until the launch is over."""
         self._credentials = credentials = told.credentials
         surface = Surface(credentials, self._stop)
         described = told.described or surface.launch()
@@ -320,51 +329,52 @@ class Courier(Staff):
             name=told.name,
         )
         for number in range(told.workers):
-            seat = Seat(number, self, Surface(credentials, self._stop), engagement)
-            thread = threading.Thread(target=self._guarded, args=(self._seat, seat), name=seat.name, daemon=True)
-            self._seats.append((seat, thread))
+            worker = Worker(number, self, Surface(credentials, self._stop), engagement)
+            thread = threading.Thread(target=self._guarded, args=(self._worker, worker), name=worker.name, daemon=True)
+            self._workers.append((worker, thread))
             thread.start()
         threading.Thread(target=self._guarded, args=(self._deliver, credentials), name="logs", daemon=True).start()
         if told.roam:
             threading.Thread(target=self._guarded, args=(self._roam,), name="cores", daemon=True).start()
-        # From now on players only when one is asked for; and one host in reserve, but not before work is under way.
-        self._players.spare = 0
-        while not self._stop.wait(beat([seat for seat, _ in self._seats], surface)):
-            self._hosts.spare, self._under_way = 1, True
+        # From now on evaluators only when one is asked for; and one model server in reserve, but not before work is
+        # under way.
+        self._evaluators.spare = 0
+        while not self._stop.wait(beat([worker for worker, _ in self._workers], surface)):
+            self._model_servers.spare, self._under_way = 1, True
 
     def _roam(self) -> None:
-        """Have each seat's player and host on one core, and on another when that one is better."""
+        """Have each worker's evaluator and model server on one core, and on another when that one is better."""
         meter = Meter()
         while not self._stop.wait(ROUND):
             busy = meter.read()
-            for seat, _ in self._seats:
-                core = choose(seat.core, busy, random.random())
-                if core is not None and core != seat.core:
-                    seat.move(core)
-                    busy[core] = 1.0  # as far as the next seat is concerned
+            for worker, _ in self._workers:
+                core = choose(worker.core, busy, random.random())
+                if core is not None and core != worker.core:
+                    worker.move(core)
+                    busy[core] = 1.0  # as far as the next worker is concerned
 
     def _leave(self) -> None:
-        """Stop in good order: let players report what they have played, and give the rest back without blame."""
+        """Stop in good order: let evaluators report what they have played, and give the rest back without blame."""
         until = time.monotonic() + LAST_TASK
-        seats = list(self._seats)
-        for seat, _ in seats:
-            seat.leave()
-        for _, thread in seats:
+        workers = list(self._workers)
+        for worker, _ in workers:
+            worker.leave()
+        for _, thread in workers:
             thread.join(max(0.0, until - time.monotonic()))
         try:
-            held = [words for seat, _ in seats if (words := seat.left()) is not None]
+            held = [words for worker, _ in workers if (words := worker.left()) is not None]
             if held and self._credentials is not None:
                 Surface(self._credentials, self._stop, patience=0.0, time_out=LAST_WORD).leave(held)
         finally:
             self.finish(STOPPED, "it was told to stop")
 
-    def _seat(self, seat: Seat) -> None:
+    def _worker(self, worker: Worker) -> None:
         try:
-            seat.run()
+            worker.run()
             if not self._leaving:
                 self.finish(DONE, "there is no more work")
         except Refusal as refusal:
-            seat.refuse(refusal)
+            worker.refuse(refusal)
             self.finish(DONE, refusal.reason)
 
     def _deliver(self, credentials: Credentials) -> None:
@@ -379,14 +389,14 @@ def deliver(outputs: Outputs, surface: Surface) -> None:
         surface.log(name, data)
 
 
-def beat(seats: list[Seat], surface: Surface) -> float:
+def beat(workers: list[Worker], surface: Surface) -> float:
     """Keep every lease alive, learn what was stolen; return the seconds until the next time."""
     now = time.monotonic()
-    said = [(seat, words) for seat in seats if (words := seat.beat(now)) is not None]
+    said = [(worker, words) for worker in workers if (words := worker.beat(now)) is not None]
     if said:
-        for (seat, words), standing in zip(said, surface.beat([words for _, words in said]), strict=True):
-            seat.hear(words, standing)
-    lives = [life for seat in seats if (life := seat.time_to_live) is not None]
+        for (worker, words), standing in zip(said, surface.beat([words for _, words in said]), strict=True):
+            worker.hear(words, standing)
+    lives = [life for worker in workers if (life := worker.time_to_live) is not None]
     return min(lives, default=3.0) / 3
 
 
@@ -397,7 +407,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     control = socket.socket(fileno=told["control"])
     kit = Kit.of(told["kit"])
-    courier = Courier(kit, told["workers"], Here(kit))
-    courier.heed(control)
-    code = courier.run()
+    runner = Runner(kit, told["workers"], Here(kit))
+    runner.heed(control)
+    code = runner.run()
     os._exit(code)  # threads may still wait for answers that nobody needs

@@ -1,4 +1,4 @@
-"""The drivers' HTTP surface as a courier sees it: tried again for as long as there may be an answer."""
+"""The runner API as a runner sees it: tried again for as long as there may be an answer."""
 
 import http.client
 import random
@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
-#: Seconds of trying before a courier gives its launch up; a restart of the other side takes a few.
+#: Seconds of trying before a runner gives its launch up; a restart of the other side takes a few.
 PATIENCE = 600.0
 #: Seconds one request may take; then it is sent again, for every request may be repeated.
 TIMEOUT = 30.0
@@ -130,7 +130,7 @@ class Surface:
         self._ask("POST", "/leave", msgspec.json.encode({"leases": leases}))
 
     def death(self, said: Mapping[str, Any]) -> None:
-        """Bear witness that a player died by itself."""
+        """Bear witness that an evaluator died by itself."""
         self._answer("death", said)
 
     def refused(self, reason: str, status: str) -> None:
@@ -150,8 +150,9 @@ class Surface:
         pause = 0.0
         while True:
             if self._stop.is_set():
-                # From now on hosts and players die because we end them: no report may hold that against the model.
-                raise Over("the courier stops")
+                # From now on model servers and evaluators die because we end them: no report may hold that against the
+                # model.
+                raise Over("the runner stops")
             fresh = self._connection is None
             try:
                 status, answer = self._send(method, path, body)
@@ -169,10 +170,10 @@ class Surface:
                 raise Unreadable(f"HTTP {status}: {bytes(answer[:500]).decode(errors='replace')}")
             if time.monotonic() - began > self._patience:
                 raise Unreachable(f"no answer for {self._patience:.0f} s: HTTP {status} {answer[:200]!r}")
-            # Jitter, or all couriers come back to a restarted service at once.
+            # Jitter, or all runners come back to a restarted service at once.
             pause = min(LONGEST, max(SHORTEST, pause * 2))
             if self._stop.wait(pause * random.uniform(0.5, 1.0)):
-                raise Over("the courier stops")
+                raise Over("the runner stops")
 
     def _send(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:

@@ -1,4 +1,4 @@
-"""One player at work for a launch: staffed, lent a range, played, reported, replaced when it dies."""
+"""One evaluator at work for a launch: staffed, lent a range, played, reported, replaced when it dies."""
 
 import os
 import threading
@@ -8,22 +8,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .captured_output import Outputs
-from .framed_socket import Batch, Broken, Closed, Idle, Loaded, Message, NeedHost, Ready, Refused
-from .processes import Host, Player
+from .framed_socket import Batch, Broken, Closed, Idle, Loaded, Message, NeedModelServer, Ready, Refused
+from .processes import EvaluatorProcess, ModelServerProcess
 from .runner_api_client import Answer, Lease, Standing, Surface, Unreadable
 
-#: Seconds a player may take to be set up, and a host to load its model.
+#: Seconds an evaluator may take to be set up, and a model server to load its model.
 SETUP = 180.0
-#: Hosts that may die one after the other before one has loaded the model, and players before one has been set up.
+#: Model servers that may die one after the other before one has loaded the model, and evaluators before one has been
+#: set up.
 ATTEMPTS = 3
-#: Seconds to wait for a host's end before it is held against the model, in a result that says so with these bytes.
+#: Seconds to wait for a model server's end before it is held against the model, in a result that says so with these
+#: bytes.
 INQUEST, CRASHED = 0.5, b'"status":"crashed"'
-#: Seconds to wait for a host's own end, so as to tell how it came, before it is ended.
+#: Seconds to wait for a model server's own end, so as to tell how it came, before it is ended.
 GRACE = 0.1
 
 
 class Hopeless(Exception):
-    """No player can be brought to work here."""
+    """No evaluator can be brought to work here."""
 
 
 class Refusal(Exception):
@@ -35,20 +37,20 @@ class Refusal(Exception):
 
 
 class Staff(Protocol):
-    """Where players and hosts come from."""
+    """Where evaluators and model servers come from."""
 
-    def player(self) -> Player:
-        """Return a player that nobody has, as soon as there is one."""
+    def evaluator(self) -> EvaluatorProcess:
+        """Return an evaluator that nobody has, as soon as there is one."""
 
-    def host(self) -> Host:
-        """Return a host that has seen no model, as soon as there is one."""
+    def model_server(self) -> ModelServerProcess:
+        """Return a model server that has seen no model, as soon as there is one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engagement:
-    """What every seat of a launch shares. ``patience``: seconds a player may spend on one task.
+    """What every worker of a launch shares. ``patience``: seconds an evaluator may spend on one task.
 
-    ``cores``: one for each seat, or none where they are not to be pinned.
+    ``cores``: one for each worker, or none where they are not to be pinned.
     """
 
     setup: Mapping[str, Any]
@@ -57,7 +59,7 @@ class Engagement:
     began: float
     patience: float
     cores: Sequence[int] = ()
-    name: str = ""  # what tells this courier's seats from those of the launch's other couriers
+    name: str = ""  # what tells this runner's workers from those of the launch's other runners
 
 
 @dataclass(slots=True, eq=False)
@@ -70,8 +72,8 @@ class Held:
     lost: bool = False
 
 
-class Seat:
-    """A player, its host, and the lease they work on."""
+class Worker:
+    """An evaluator, its model server, and the lease they work on."""
 
     def __init__(self, number: int, staff: Staff, surface: Surface, engagement: Engagement) -> None:
         self.name = f"{engagement.name}{number}"
@@ -79,24 +81,24 @@ class Seat:
         self._staff = staff
         self._surface = surface
         self._engagement = engagement
-        self._lock = threading.Lock()  # guards the player and what is held against the beating thread
-        self._player: Player | None = None
+        self._lock = threading.Lock()  # guards the evaluator and what is held against the beating thread
+        self._evaluator: EvaluatorProcess | None = None
         self._held: Held | None = None
         self._at: tuple[int, float] = (-1, 0.0)  # the task seen last, and since when
-        self._host: Host | None = None
+        self._model_server: ModelServerProcess | None = None
         self._rate: float | None = None
-        self._unloaded = 0  # hosts in a row that did not get to load the model
+        self._unloaded = 0  # model servers in a row that did not get to load the model
         self._loaded = False
         self._leaving = False
 
-    # -- the seat's own thread
+    # -- the worker's own thread
 
     def run(self) -> None:
         """Play until there is no more work, or until told to leave. Raises Over, Refusal or Hopeless."""
         deaths = 0
         while True:
             try:
-                self._take_seat()
+                self._take_worker()
                 deaths = 0
                 self._work()
                 return
@@ -106,46 +108,46 @@ class Seat:
                 if deaths >= ATTEMPTS:
                     raise Hopeless(f"the simulator's process cannot be set up: {how}") from None
 
-    def _take_seat(self) -> None:
-        """Get a player that is set up and has a host with the model loaded."""
-        player = self._staff.player()
+    def _take_worker(self) -> None:
+        """Get an evaluator that is set up and has a model server with the model loaded."""
+        evaluator = self._staff.evaluator()
         with self._lock:
-            self._player = player
+            self._evaluator = evaluator
         if self._core is not None:
-            player.process.pin(self._core)
-        player.channel.send({"type": "setup", "play": self._engagement.setup})
-        self._expect(player, Ready)
-        self._bring_host(player)
-        self._expect(player, Loaded)
+            evaluator.process.pin(self._core)
+        evaluator.channel.send({"type": "setup", "play": self._engagement.setup})
+        self._expect(evaluator, Ready)
+        self._bring_model_server(evaluator)
+        self._expect(evaluator, Loaded)
 
-    def _expect(self, player: Player, kind: type[Message]) -> None:
+    def _expect(self, evaluator: EvaluatorProcess, kind: type[Message]) -> None:
         until = time.monotonic() + SETUP
         while True:
-            message = player.channel.receive(until - time.monotonic())
+            message = evaluator.channel.receive(until - time.monotonic())
             if isinstance(message, kind):
-                self._heed(player, message)
+                self._heed(evaluator, message)
                 return
             if isinstance(message, Batch | Idle):
                 raise Closed("it spoke out of turn")
-            self._heed(player, message)
+            self._heed(evaluator, message)
 
-    def _heed(self, player: Player, message: Message) -> None:
+    def _heed(self, evaluator: EvaluatorProcess, message: Message) -> None:
         """Act on what is not a result."""
         match message:
-            case NeedHost():
+            case NeedModelServer():
                 self._unloaded += 1
-                last = self._dismiss_host()
+                last = self._dismiss_model_server()
                 if self._unloaded > ATTEMPTS:
                     raise Refusal(f"The model's process ends before it has loaded the model: {last}.", "crashed")
-                self._bring_host(player, last)
+                self._bring_model_server(evaluator, last)
             case Loaded():
                 self._unloaded, self._loaded = 0, True
             case Refused():
                 self._unloaded += 1
-                # A host may have died of something else, and a model that loaded once will load again.
+                # A model server may have died of something else, and a model that loaded once will load again.
                 if self._unloaded >= ATTEMPTS or not (self._loaded or message.status == "crashed"):
                     raise Refusal(message.reason, message.status)
-                self._bring_host(player, self._dismiss_host())
+                self._bring_model_server(evaluator, self._dismiss_model_server())
             case Broken():
                 raise Hopeless(message.reason)
             case Ready():
@@ -153,31 +155,33 @@ class Seat:
             case _:
                 raise Closed("it spoke out of turn")
 
-    def _bring_host(self, player: Player, last: str | None = None) -> None:
-        """Hand the player a new host's socket and the model; ``last`` tells how the one before ended."""
-        self._host = host = self._staff.host()
+    def _bring_model_server(self, evaluator: EvaluatorProcess, last: str | None = None) -> None:
+        """Hand the evaluator a new model server's socket and the model; ``last`` tells how the one before ended."""
+        self._model_server = model_server = self._staff.model_server()
         if self._core is not None:
-            host.process.pin(self._core)
-        descriptors = [host.socket.fileno()]
+            model_server.process.pin(self._core)
+        descriptors = [model_server.socket.fileno()]
         model = self._engagement.model
         if model is not None:
             descriptors.append(os.open(model, os.O_RDONLY | os.O_CLOEXEC))  # each its own offset
         try:
-            player.channel.send({"type": "host"} | ({"last": last} if last else {}), descriptors)
+            evaluator.channel.send({"type": "model_server"} | ({"last": last} if last else {}), descriptors)
         finally:
-            host.socket.close()  # only the player speaks with it
+            model_server.socket.close()  # only the evaluator speaks with it
             if model is not None:
                 os.close(descriptors[1])
 
-    def _dismiss_host(self) -> str:
-        """End the host; return how it ended if it did so by itself."""
-        host, self._host = self._host, None
-        if host is None:
+    def _dismiss_model_server(self) -> str:
+        """End the model server; return how it ended if it did so by itself."""
+        model_server, self._model_server = self._model_server, None
+        if model_server is None:
             return "it was not there"
-        by_itself = host.process.wait(GRACE)
-        host.dismiss()
+        by_itself = model_server.process.wait(GRACE)
+        model_server.dismiss()
         if by_itself is not None:
-            self._engagement.outputs.add(host.process.name, f"[the model's process ended: {by_itself}]\n".encode())
+            self._engagement.outputs.add(
+                model_server.process.name, f"[the model's process ended: {by_itself}]\n".encode()
+            )
         return by_itself or "it did not answer and was ended"
 
     def _work(self) -> None:
@@ -195,7 +199,7 @@ class Seat:
 
     def _play(self, lease: Lease) -> Answer | None:
         """Play a lease to its end, or until it is lost; return what was offered to go on with."""
-        player = self._seated()
+        evaluator = self._seated()
         held = Held(lease, lease.mark, lease.stop)
         with self._lock:
             self._held = held
@@ -205,25 +209,25 @@ class Seat:
             with self._lock:
                 if self._leaving:
                     return None
-                player.page.stop = held.stop
+                evaluator.page.stop = held.stop
             flush = flush_after(time.monotonic() - self._engagement.began)
             order = {"start": held.mark, "stop": held.stop, "flush": flush, "careful_until": lease.careful}
-            player.channel.send({"type": "play"} | order)
+            evaluator.channel.send({"type": "play"} | order)
             since = time.monotonic()
-            while not isinstance(message := player.channel.receive(), Idle):
+            while not isinstance(message := evaluator.channel.receive(), Idle):
                 if isinstance(message, Batch):
                     self._rate = blend(self._rate, (message.to - message.since) / max(1e-6, time.monotonic() - since))
-                    following = self._report(player, held, message) or following
+                    following = self._report(evaluator, held, message) or following
                     since = time.monotonic()
                 else:
-                    self._heed(player, message)
+                    self._heed(evaluator, message)
             if (held.mark, held.stop) == before and not held.lost and not self._leaving:
                 raise Closed("it gave no result")
         with self._lock:
             self._held = None
         return following
 
-    def _report(self, player: Player, held: Held, batch: Batch) -> Answer | None:
+    def _report(self, evaluator: EvaluatorProcess, held: Held, batch: Batch) -> Answer | None:
         """Hand results in and go where we are told; return the offer of further work, if there is one."""
         if held.lost or batch.since != held.mark:
             return None  # played before we knew better
@@ -242,19 +246,19 @@ class Seat:
         with self._lock:
             if answer.lost or answer.mark is None or answer.stop is None:
                 held.lost = True
-                player.page.stop = 0
+                evaluator.page.stop = 0
                 return None
             held.mark, held.stop = answer.mark, answer.stop
             # A report that was answered twice finds its own mark; anything else means to begin again elsewhere.
             astray = not taken and held.mark != batch.to
-            player.page.stop = 0 if astray else min(player.page.stop, held.stop)
+            evaluator.page.stop = 0 if astray else min(evaluator.page.stop, held.stop)
         offered = answer.lease is not None or answer.retry_after is not None or answer.ended
         return answer if offered else None
 
     def _inquire(self) -> None:
-        """Wait for how the host ended: if all its neighbours ended with it, the courier stops, and reports nothing."""
-        if self._host is not None:
-            self._host.process.wait(INQUEST)
+        """Wait for how the model server ended: if all processes ended with it, the runner stops and reports nothing."""
+        if self._model_server is not None:
+            self._model_server.process.wait(INQUEST)
 
     def tell(self) -> None:
         """Hand over what has been printed so far."""
@@ -266,26 +270,26 @@ class Seat:
         self.tell()
         self._surface.refused(refusal.reason, refusal.status)
 
-    def _seated(self) -> Player:
-        if self._player is None:
+    def _seated(self) -> EvaluatorProcess:
+        if self._evaluator is None:
             raise Closed("nobody is there")
-        return self._player
+        return self._evaluator
 
     def _mourn(self, error: Exception) -> str:
-        """Bear witness that the player died, let the lease go back, and clear the seat."""
+        """Bear witness that the evaluator died, let the lease go back, and clear the worker."""
         with self._lock:
-            player, self._player = self._player, None
+            evaluator, self._evaluator = self._evaluator, None
             held, self._held = self._held, None
         how = str(error)
         task = -1
-        if player is not None:
-            how = player.process.wait(1.0) or f"it was ended: {error}"
-            task = player.page.task
-            player.dismiss()
-        self._engagement.outputs.add(f"player-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
-        if self._host is not None:
-            self._host.dismiss()
-            self._host = None
+        if evaluator is not None:
+            how = evaluator.process.wait(1.0) or f"it was ended: {error}"
+            task = evaluator.page.task
+            evaluator.dismiss()
+        self._engagement.outputs.add(f"evaluator-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
+        if self._model_server is not None:
+            self._model_server.dismiss()
+            self._model_server = None
         self.tell()
         if held is not None and not held.lost:
             lease = held.lease
@@ -293,14 +297,14 @@ class Seat:
             self._surface.death(said | {"task": task, "witness": True, "reason": how})
         return how
 
-    # -- when the courier is to stop
+    # -- when the runner is to stop
 
     def leave(self) -> None:
-        """Have the player stop after the task it is at, and report what it has played; ``run`` returns then."""
+        """Have the evaluator stop after the task it is at, and report what it has played; ``run`` returns then."""
         with self._lock:
             self._leaving = True
-            if self._player is not None:
-                self._player.page.stop = 0
+            if self._evaluator is not None:
+                self._evaluator.page.stop = 0
 
     def left(self) -> dict[str, Any] | None:
         """Return what to give back, if there is anything."""
@@ -314,30 +318,30 @@ class Seat:
 
     @property
     def core(self) -> int | None:
-        """The core that its player and host are kept on; None: wherever the kernel puts them."""
+        """The core that its evaluator and model server are kept on; None: wherever the kernel puts them."""
         return self._core
 
     def move(self, core: int) -> None:
-        """Keep player and host on this core from now on, and those that come after them."""
+        """Keep evaluator and model server on this core from now on, and those that come after them."""
         self._core = core
         with self._lock:
-            player, host = self._player, self._host
-        for one in (player, host):
+            evaluator, model_server = self._evaluator, self._model_server
+        for one in (evaluator, model_server):
             if one is not None:
                 one.process.pin(core)
 
     # -- the beating thread
 
     def beat(self, now: float) -> dict[str, Any] | None:
-        """Return what to say of the lease held, or None; end a player that has been at one task for too long."""
+        """Return what to say of the lease held, or None; end an evaluator that has been at one task for too long."""
         with self._lock:
-            if self._held is None or self._player is None or self._held.lost:
+            if self._held is None or self._evaluator is None or self._held.lost:
                 return None
-            task = self._player.page.task
+            task = self._evaluator.page.task
             if self._at[0] != task:
                 self._at = (task, now)
             elif now - self._at[1] > self._engagement.patience:
-                self._player.process.kill()
+                self._evaluator.process.kill()
                 self._at = (task, now)
             lease = self._held.lease
             return {"stage": lease.stage, "start": lease.start, "fence": lease.fence, "task": task}
@@ -345,15 +349,20 @@ class Seat:
     def hear(self, said: Mapping[str, Any], standing: Standing) -> None:
         """Take notice of how the lease stands that ``beat`` spoke of."""
         with self._lock:
-            held, player = self._held, self._player
-            if held is None or player is None or held.lease.fence != said["fence"] or held.lease.start != said["start"]:
+            held, evaluator = self._held, self._evaluator
+            if (
+                held is None
+                or evaluator is None
+                or held.lease.fence != said["fence"]
+                or held.lease.start != said["start"]
+            ):
                 return
             if standing.lost:
                 held.lost = True
-                player.page.stop = 0
+                evaluator.page.stop = 0
             else:
                 held.stop = min(held.stop, standing.stop)
-                player.page.stop = min(player.page.stop, held.stop)
+                evaluator.page.stop = min(evaluator.page.stop, held.stop)
 
     @property
     def time_to_live(self) -> float | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from . import kernel
 
-#: Users for hosts where we are root: above what distributions, containers and systemd hand out, one per process id.
+#: Users for model servers where we are root: above what distributions, containers and systemd hand out, one per process
+#: id.
 FIRST_USER = 0x70000000
 SETGID, SETUID, SETPCAP, SYS_ADMIN = 6, 7, 8, 21
 _CAPABILITY_VERSION = 0x20080522

@@ -21,7 +21,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "MPLCONFIGDIR": "/tmp",
     "PATH": "/nonexistent",
     "LC_ALL": "C.UTF-8",
-    # One thread each: the machine is shared by many hosts, and sums over threads differ from run to run.
+    # One thread each: the machine is shared by many model servers, and sums over threads differ from run to run.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -43,7 +43,7 @@ class Confinement:
     ``memory`` is address space in bytes; ``processes`` counts threads too; ``keep`` are descriptors besides the
     standard ones. ``uid`` is a user of its own where we are root, and chosen when None. ``level`` None is the best
     there is; naming it saves the trial.
-    ``may_fork`` is for a host that forks a child for every scenario.
+    ``may_fork`` is for a model server that forks a child for every scenario.
     """
 
     readonly: tuple[str, ...] = ()

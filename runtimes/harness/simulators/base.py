@@ -1,4 +1,4 @@
-"""The simulator port: what a world must offer the player, and the values they exchange."""
+"""The simulator port: what a world must offer the evaluator, and the values they exchange."""
 
 import functools
 import math
@@ -75,7 +75,7 @@ class Interface:
 
 
 class World(Protocol):
-    """A simulator that plays one scenario at a time, in lock-step with the player."""
+    """A simulator that plays one scenario at a time, in lock-step with the evaluator."""
 
     interface: Interface
 

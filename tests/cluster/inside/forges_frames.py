@@ -1,4 +1,4 @@
-"""Says on its line to the player what the player says to the courier: results, of tasks that it names."""
+"""Says on its line to the evaluator what the evaluator says to the runner: results, of tasks that it names."""
 
 import contextlib
 import json

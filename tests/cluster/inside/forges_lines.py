@@ -1,4 +1,4 @@
-"""Answers as the honest one, and prints results for itself and others, as a courier would report them."""
+"""Answers as the honest one, and prints results for itself and others, as a runner would report them."""
 
 import json
 import os

@@ -45,7 +45,7 @@ def ask_another_pod(stage: Stage) -> object:
 
 @attack
 def ask_the_drivers_surface(stage: Stage) -> object:
-    """HTTP to where couriers report results"""
+    """HTTP to where runners report results"""
     return status(f"http://{stage['drivers']}/v1/launches/{stage['launch']}")
 
 
@@ -97,11 +97,11 @@ def multipath_to_another_pod(stage: Stage) -> object:
 
 
 @attack
-def call_the_courier(stage: Stage) -> object:
-    """the courier's socket, in the post's place"""
+def call_the_runner(stage: Stage) -> object:
+    """the runner's socket, in the post's place"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as out:
         out.settimeout(TIME)
-        out.connect(str(RUN / "posts" / "courier.sock"))
+        out.connect(str(RUN / "posts" / "runner.sock"))
         with contextlib.suppress(OSError):
             out.send(b'{"level": 3, "missing": [], "refusal": null}')
         out.settimeout(1.0)
@@ -112,14 +112,14 @@ def call_the_courier(stage: Stage) -> object:
 
 
 @attack
-def take_the_couriers_place(stage: Stage) -> object:
-    """put a socket of its own where posts look for the courier's"""
-    os.rename(RUN / "posts" / "courier.sock", RUN / "posts" / "old")
+def take_the_runners_place(stage: Stage) -> object:
+    """put a socket of its own where posts look for the runner's"""
+    os.rename(RUN / "posts" / "runner.sock", RUN / "posts" / "old")
     return "moved"
 
 
 @attack
-def leave_a_socket_for_the_player(stage: Stage) -> object:
+def leave_a_socket_for_the_evaluator(stage: Stage) -> object:
     """a new socket in the folder that all containers see"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as out:
         out.bind(str(RUN / "posts" / "mine"))
@@ -128,13 +128,13 @@ def leave_a_socket_for_the_player(stage: Stage) -> object:
 
 @attack
 def read_the_launchs_token(stage: Stage) -> object:
-    """the token that the courier holds, by its path"""
+    """the token that the runner holds, by its path"""
     return (RUN / "token" / "token").read_text()
 
 
 @attack
 def read_the_launchs_document(stage: Stage) -> object:
-    """the document that the courier is told the launch by"""
+    """the document that the runner is told the launch by"""
     return (RUN / "token" / "launch.json").read_text()
 
 
@@ -146,13 +146,13 @@ def read_the_accounts_token(stage: Stage) -> object:
 
 @attack
 def read_what_was_brought(stage: Stage) -> object:
-    """list the model's file and the dataset's folder, among what the courier fetched"""
+    """list the model's file and the dataset's folder, among what the runner fetched"""
     return ", ".join(os.listdir(RUN / "files"))
 
 
 @attack
 def change_what_was_brought(stage: Stage) -> object:
-    """a file among what the courier fetched"""
+    """a file among what the runner fetched"""
     return (RUN / "files" / "mine").write_text("mine")
 
 
@@ -204,7 +204,7 @@ def write_into_the_first_process(stage: Stage) -> object:
 
 @attack
 def descriptors_of_the_first_process(stage: Stage) -> object:
-    """the post's descriptors, its connection to the courier among them"""
+    """the post's descriptors, its connection to the runner among them"""
     return os.listdir("/proc/1/fd")
 
 
@@ -267,7 +267,7 @@ def raise_its_memory_limit(stage: Stage) -> object:
 
 @attack
 def other_descriptors(stage: Stage) -> object:
-    """descriptors besides the standard ones and its line to the player"""
+    """descriptors besides the standard ones and its line to the evaluator"""
     found = []
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from registry import ATTACKS
 
-#: In a host these mean something else (it holds its line to the player), or end the process.
+#: In a host these mean something else (it holds its line to the evaluator), or end the process.
 APART = ("inherited_descriptors", "calls_of_another_kind")
 
 

@@ -28,7 +28,7 @@ def open(name: str, options: Mapping[str, Any], here: "Here") -> KubernetesExecu
         Client(access, time_out=chosen.time_out, observer=measures.called),
         chosen,
         measures,
-        url=chosen.drivers_url or here.drivers_url,
+        url=chosen.runner_api_url or here.runner_api_url,
     )
 
 

@@ -51,7 +51,7 @@ from workers.executors.kubernetes.objects import (
 )
 from workers.executors.kubernetes.options import Options
 from workers.executors.kubernetes.status_cache import Glance
-from workers.executors.kubernetes.status_mapping import COURIER, phase_of
+from workers.executors.kubernetes.status_mapping import RUNNER, phase_of
 from workers.executors.kubernetes.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ LOOK, SILENCE = 0.5, 60.0
 class KubernetesExecutor:
     """Makes launches in one cluster. Nothing need be remembered: what is, spares calls.
 
-    ``url``: where couriers that do not know their launch yet wait for it.
+    ``url``: where runners that do not know their launch yet wait for it.
     """
 
     def __init__(self, name: str, client: Client, options: Options, measures: Measures, *, url: str = "") -> None:
@@ -109,7 +109,7 @@ class KubernetesExecutor:
         if launch.id.startswith(warm_pool.PREFIX):
             try:
                 self._occupy(launch.id, Taken(launch.simulation_id, launch.attempt, launch.workers))
-            except OSError as error:  # its couriers are at work all the same, and `keep` marks it later
+            except OSError as error:  # its runners are at work all the same, and `keep` marks it later
                 logger.warning("%s: %s could not be marked yet: %s", self.name, launch.id, error)
         else:
             self._begin(launch, self._objects(launch))
@@ -367,13 +367,13 @@ class KubernetesExecutor:
     # -- listen
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Follow what the replica's courier says, or its program where it has none; nothing once it is gone."""
+        """Follow what the replica's runner says, or its program where it has none; nothing once it is gone."""
         told, of = 0, ""
         while (pod := self._pod(launch_id, replica)) is not None:
             if of != pod.metadata.uid:  # another took its place
                 told, of = 0, pod.metadata.uid
             parts = [one.name for one in pod.spec.containers]
-            container = COURIER if COURIER in parts else parts[0]
+            container = RUNNER if RUNNER in parts else parts[0]
             path = path_of(POD.api, POD.plural, pod.metadata.namespace, pod.metadata.name, "log")
             try:
                 lines = self._client.lines(path, quiet=SILENCE, container=container, follow="true")

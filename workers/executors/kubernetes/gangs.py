@@ -13,7 +13,7 @@ from core.domain.launches import Gang, Launch
 from errors import Invalid
 from workers.executors.kubernetes import names
 
-#: The replicated jobs of a gang's JobSet: the replicas, and the one that leads them (it carries the courier).
+#: The replicated jobs of a gang's JobSet: the replicas, and the one that leads them (it carries the runner).
 WORKERS, LEADER = "w", "l"
 #: Where the first replica listens for the others (torch and JAX), TensorFlow's servers, and what starts MPI.
 RENDEZVOUS, TENSORFLOW, MPI, MEGASCALE = 29500, 2222, 26000, 8080
@@ -62,7 +62,7 @@ def leader(launch: Launch) -> str:
 
 
 def led(launch: Launch) -> bool:
-    """Tell whether a courier goes with it."""
+    """Tell whether a runner goes with it."""
     return of(launch).attended
 
 

@@ -26,9 +26,9 @@ KUBE_DNS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Images:
-    """Where pods get their programs from: ``courier`` whole, an environment's as ``<prefix><name>:<tag or digest>``."""
+    """Where pods get their programs from: ``runner`` whole, an environment's as ``<prefix><name>:<tag or digest>``."""
 
-    courier: str = "windtunnel-server:latest"
+    runner: str = "windtunnel-server:latest"
     prefix: str = "windtunnel-"
     tag: str = ""
 
@@ -43,7 +43,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """The cache service that couriers ask first; no ``nodes``: there is none."""
+    """The cache service that runners ask first; no ``nodes``: there is none."""
 
     nodes: str = ""
     audience: str = "scs"
@@ -62,21 +62,21 @@ class Warm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How one cluster is reached, and how pods look there. ``player`` and ``host`` empty: as the launch asks."""
+    """How one cluster is reached, and how pods look there. No ``evaluator`` or ``model_server``: as the launch asks."""
 
     kubeconfig: str = ""  # a path; empty: the service account of the pod we run in
     context: str = ""  # of the kubeconfig; empty: its current one
     installation: str = "windtunnel"  # whose objects are whose, where several installations share a cluster
     namespace: str = "windtunnel-{project}"
     create_namespaces: bool = False
-    drivers_url: str = ""  # as pods reach it; empty: as the launch says
+    runner_api_url: str = ""  # as pods reach it; empty: as the launch says
     images: Images = Images()
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
     seats: int = 1  # workers a pod
-    courier: Share = Share(cpu="100m", memory="256Mi")
-    player: Share | None = None
-    host: Share | None = None
+    runner: Share = Share(cpu="100m", memory="256Mi")
+    evaluator: Share | None = None
+    model_server: Share | None = None
     scs: Cache = Cache()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
@@ -127,7 +127,7 @@ def _strict(kind: type, given: dict[str, Any], place: str) -> dict[str, Any]:
     if unknown := sorted(set(given) - set(known)):
         words = f"the options of a Kubernetes executor have no {place}{unknown[0]!r}"
         raise ValueError(f"{words}; they have {', '.join(known)}")
-    parts = {"images": Images, "courier": Share, "player": Share, "host": Share, "scs": Cache, "warm": Warm}
+    parts = {"images": Images, "runner": Share, "evaluator": Share, "model_server": Share, "scs": Cache, "warm": Warm}
     for key, part in parts.items():
         if kind is Options and (said := given.get(key)):
             for one in said if isinstance(said, list) else [said]:

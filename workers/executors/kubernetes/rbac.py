@@ -43,7 +43,7 @@ RIGHTS: tuple[Right, ...] = (
     _of(POLICY, "create delete get list", "what a launch's pods may reach"),
     _of(SECRET, "create delete", "a launch's token; it is never read back"),
     _of(POD, "list", "why a launch does not start, and how it ended"),
-    Right("", "pods/log", ("get",), "the courier's log"),
+    Right("", "pods/log", ("get",), "the runner's log"),
     _of(EVENT, "list", "quota, volumes and refusals, in the simulation's own events"),
     Right("kueue.x-k8s.io", "workloads", ("list",), "why the cluster's own queue holds a launch"),
     _of(NODE, "list", "how much there is; not needed where the executor is told its cores", everywhere=True),

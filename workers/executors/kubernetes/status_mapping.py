@@ -21,13 +21,13 @@ from workers.executors.kubernetes.status_messages import SAYINGS, clean, lacking
 
 #: Conditions by which the four kinds of owners say how they ended.
 DONE, BROKEN = ("Completed", "Complete", "Succeeded"), ("Failed",)
-COURIER, PROGRAM = "courier", "main"
+RUNNER, PROGRAM = "runner", "main"
 #: Seconds after which a pod should be gone that was told to go, and all its grace is over.
 LATE = 15.0
 #: Seconds for which nobody replaces pods that were deleted: their namespace is being deleted, too.
 BARREN = 45.0
-#: Whose end is a launch's own, and what people call it: a courier's, or where there is none a gang's program's.
-SPEAKERS = {COURIER: "its courier", PROGRAM: "its program"}
+#: Whose end is a launch's own, and what people call it: a runner's, or where there is none a gang's program's.
+SPEAKERS = {RUNNER: "its runner", PROGRAM: "its program"}
 #: What controllers call it when they cannot make a pod; the last is the MPI operator's.
 _UNMADE = ("FailedCreate", "FailedCreatePod", "JobCreationFailed", "PodCreationFailed", "MPIJobFailed")
 #: Conditions of a launch in the cluster's queue that is not let in, or not let go yet.
@@ -112,7 +112,7 @@ def sighting(
 
 
 def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
-    """Tell how a launch ended: by the courier's last words where there are any, else by the cluster's.
+    """Tell how a launch ended: by the runner's last words where there are any, else by the cluster's.
 
     Of one of which a pod was taken away there is no exit: nobody knows how it would have ended.
     """
@@ -138,7 +138,7 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     said = (condition and (condition.message or condition.reason)) or ""
     reason = first or words or f"the cluster ended it: {clean(said)}"
     told = tuple(notes.values())
-    hopeless = exit == HOPELESS and words.startswith(SPEAKERS[COURIER])
+    hopeless = exit == HOPELESS and words.startswith(SPEAKERS[RUNNER])
     known = None if taken else exit
     return Sighting(id=id, phase=Phase.ENDED, exit=known, reason=reason, notes=told, hopeless=hopeless)
 
@@ -186,7 +186,7 @@ def _bereft(owner: Owner, pods: Sequence[Pod]) -> bool:
 
 
 def ending(state: Terminated, who: str) -> str:
-    """Say how a courier or a program ended. Its last words are a stranger's: others may have written them."""
+    """Say how a runner or a program ended. Its last words are a stranger's: others may have written them."""
     code = state.exit_code
     if state.signal or code > 128:
         number = state.signal or code - 128

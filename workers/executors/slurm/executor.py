@@ -1,4 +1,4 @@
-"""The executor port on Slurm: a launch is an array of couriers, its folder what both sides know of it."""
+"""The executor port on Slurm: a launch is an array of runners, its folder what both sides know of it."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ from workers.executors.slurm.jobs import PREFIX, Job, Options, arguments, array_
 from workers.warm_runners import Kind, kit_for
 
 SOURCE = Path(__file__).parents[3]
-#: Stands for the number of a courier in what all of a launch read.
+#: Stands for the number of a runner in what all of a launch read.
 TASK = "%TASK%"
 #: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
 LOOK, ASK = 0.5, 5.0
@@ -75,7 +75,7 @@ class SlurmExecutor:
         self._folders.remove(launch_id)
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield a courier's output as Slurm writes it into the folder."""
+        """Yield a runner's output as Slurm writes it into the folder."""
         offset, asked = 0, time.monotonic()
         while True:
             # Asked before the look: what is written between the two is found by it.
@@ -103,7 +103,7 @@ class SlurmExecutor:
         }
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Submit further couriers, or cancel those with the highest numbers."""
+        """Submit further runners, or cancel those with the highest numbers."""
         with self._folders.locked():
             if not self._folders.submitted(launch_id):
                 return
@@ -141,7 +141,7 @@ class SlurmExecutor:
         return seen
 
     def _document(self, launch: Launch) -> dict[str, Any]:
-        """Return what every courier of a launch reads; each puts its own number in."""
+        """Return what every runner of a launch reads; each puts its own number in."""
         kind = Kind(launch.runtime, launch.format, launch.dataset, launch.version, launch.play)
         # Level 0: what a node can confine is seen there.
         kit = kit_for(kind, self._environments, 0 if self._options.sandbox else None, self._plays)
@@ -149,7 +149,7 @@ class SlurmExecutor:
             raise PlatformError(f"The environments for {kind.runtime} and {kind.dataset} are not ready.")
         return {
             "id": launch.id,
-            "url": self._options.drivers_url or launch.url,
+            "url": self._options.runner_api_url or launch.url,
             "token_file": str(self._folders.of(launch.id) / "token"),
             "workers": 1,
             "kit": kit.describe(),

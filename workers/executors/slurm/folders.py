@@ -1,4 +1,4 @@
-"""The launches' folders: what is written for couriers to read, and what they and Slurm leave there."""
+"""The launches' folders: what is written for runners to read, and what they and Slurm leave there."""
 
 import contextlib
 import fcntl
@@ -41,7 +41,7 @@ class Folders:
             os.close(lock)
 
     def write(self, launch_id: str, told: Mapping[str, Any], token: str, arguments: Sequence[str]) -> None:
-        """Write what couriers read, the token into a file of its own, and how the launch is submitted."""
+        """Write what runners read, the token into a file of its own, and how the launch is submitted."""
         folder = self.of(launch_id)
         folder.mkdir(mode=0o700, exist_ok=True)
         secret = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -64,7 +64,7 @@ class Folders:
         (self.of(launch_id) / "submitted").touch()
 
     def note_dismissed(self, launch_id: str, task: int) -> None:
-        """Note that it is we who cancel this courier."""
+        """Note that it is we who cancel this runner."""
         (self.of(launch_id) / f"dismissed.{task}").touch()
 
     def traces(self, launch_id: str) -> Traces:
@@ -82,17 +82,17 @@ class Folders:
         return Traces(frozenset(began), exits, frozenset(dismissed))
 
     def log(self, launch_id: str, task: int, offset: int) -> bytes:
-        """Return a piece of what a courier has printed."""
+        """Return a piece of what a runner has printed."""
         try:
-            with open(self.of(launch_id) / f"courier.{task}.log", "rb") as file:
+            with open(self.of(launch_id) / f"runner.{task}.log", "rb") as file:
                 file.seek(offset)
                 return file.read(PIECE)
         except FileNotFoundError:
             return b""
 
     def last_words(self, launch_id: str) -> str:
-        """Return the last line that any courier printed, from whichever printed last."""
-        logs = sorted(self.of(launch_id).glob("courier.*.log"), key=lambda path: path.stat().st_mtime)
+        """Return the last line that any runner printed, from whichever printed last."""
+        logs = sorted(self.of(launch_id).glob("runner.*.log"), key=lambda path: path.stat().st_mtime)
         for path in reversed(logs):
             with open(path, "rb") as file:
                 file.seek(max(0, path.stat().st_size - 2000))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One task of the array is one courier. Whatever a site needs beforehand goes into the option "prolog".
+# One task of the array is one runner. Whatever a site needs beforehand goes into the option "prolog".
 task=$${SLURM_ARRAY_TASK_ID:-0}
 # A submission whose answer was lost is made again: the first to come here does the work, and the other has none. The
 # same job comes twice where a controller died before it noted that it had started it: it ended that, and this goes on.

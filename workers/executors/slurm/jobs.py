@@ -16,8 +16,8 @@ NODES = "NodeHost:|,CPUsState:|,Memory:|,AllocMem:|,StateLong:|"
 #: Nodes in these states take jobs; a mark behind the state (``idle*``) tells of one that does not answer.
 USABLE = frozenset({"allocated", "completing", "idle", "mixed"})
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-#: Bytes of a courier beside its player and host, and seconds it gets to deliver the last results.
-COURIER, FAREWELL = 256 << 20, 300.0
+#: Bytes of a runner beside its evaluator and host, and seconds it gets to deliver the last results.
+RUNNER, FAREWELL = 256 << 20, 300.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ class Options:
 
     conf: str = ""
     folder: str = ""
-    drivers_url: str = ""
+    runner_api_url: str = ""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -115,7 +115,7 @@ def arguments(launch: Launch, options: Options) -> list[str]:
         "job-name": name_of(launch.id),
         "comment": ";".join(f"{key}={value}" for key, value in labels.items()),
         "cpus-per-task": math.ceil(placement.cpu),
-        "mem": f"{math.ceil((placement.memory + COURIER) / (1 << 20))}M",
+        "mem": f"{math.ceil((placement.memory + RUNNER) / (1 << 20))}M",
         "time": min(minutes, default=""),
         "partition": placement.queue or options.partition,
         "qos": placement.priority or options.qos,
@@ -124,7 +124,7 @@ def arguments(launch: Launch, options: Options) -> list[str]:
         "reservation": options.reservation,
         "constraint": options.constraint,
         "gres": ",".join(sorted(gres)),
-        "output": "courier.%a.log",
+        "output": "runner.%a.log",
         "open-mode": "append",
     }
     return ["--ntasks=1", "--no-requeue", *(f"--{key}={value}" for key, value in asked.items() if value != "")]
@@ -191,10 +191,10 @@ def wait_for(job: Job) -> Wait | None:
 
 
 def losses(jobs: Iterable[Job]) -> tuple[Note, ...]:
-    """Tell of couriers that were ended while others go on; these do their work."""
+    """Tell of runners that were ended while others go on; these do their work."""
     lost = [job for job in jobs if job.state in ENDINGS and job.task is not None]
     return tuple(
-        Note(key=f"{job.state} {job.task}", words=f"Courier {job.task} was lost: {ENDINGS[job.state]}.") for job in lost
+        Note(key=f"{job.state} {job.task}", words=f"Runner {job.task} was lost: {ENDINGS[job.state]}.") for job in lost
     )
 
 

@@ -64,7 +64,7 @@ REASONS: Mapping[str, Wait] = {
     "DependencyNeverSatisfied": Wait("it waits for a job that will never end as it should", True),
     "InvalidAccount": Wait("its account is not known to Slurm; name another in the context's options", True),
     "InvalidQOS": Wait("its quality of service is not known to Slurm; name another as priority", True),
-    "JobArrayTaskLimit": Wait("as many of its couriers run as may at a time"),
+    "JobArrayTaskLimit": Wait("as many of its runners run as may at a time"),
     "JobHeldAdmin": Wait("an administrator holds it; ask for its release"),
     "JobHeldUser": Wait("somebody holds it; `scontrol release` lets it go"),
     "Licenses": Wait("it waits for a licence that others use"),

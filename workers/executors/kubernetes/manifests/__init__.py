@@ -39,7 +39,7 @@ OPERATORS: Mapping[str, tuple[str, Callable[[Launch, Options], Object]]] = {
 def of(launch: Launch, options: Options, served: Served, *, kit: Mapping[str, Any] | None = None) -> list[Object]:
     """Return what a launch is made of, its owner first. Raise a PlatformError if this cluster can never run it.
 
-    With a ``kit`` its couriers do not know their launch yet: they begin with that, and wait.
+    With a ``kit`` its runners do not know their launch yet: they begin with that, and wait.
     """
     asked = launch.placement
     if asked.claims and not served.dra:
@@ -69,13 +69,13 @@ def _within(namespace: str, one: Object) -> Object:
 
 
 def _secret(launch: Launch, options: Options, kit: Mapping[str, Any] | None) -> Object:
-    """The launch as its courier reads it, beside its token; and what a gang's pods know each other by.
+    """The launch as its runner reads it, beside its token; and what a gang's pods know each other by.
 
     The second comes from the token and does not tell it, for a gang's program may read it.
     """
     told = {
         "id": launch.id,
-        "url": options.drivers_url or launch.url,
+        "url": options.runner_api_url or launch.url,
         "workers": options.seats,
         "format": launch.format,
         "token_file": f"{containers.RUN}/token/token",

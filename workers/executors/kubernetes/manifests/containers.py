@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 #: The group that all containers of a pod share, for the sockets between them.
 GROUP = 10000
-#: Seconds from the notice to the end; a courier needs two of them to hand back what it has not played.
+#: Seconds from the notice to the end; a runner needs two of them to hand back what it has not played.
 GRACE = 30
 #: The file of the cache's token, beside the launch's own.
 SCS_TOKEN = "scs"
@@ -38,8 +38,8 @@ _FILES = Mount(volume="files", path=f"{RUN}/files")
 _LAUNCH = ("--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path)
 
 #: The only one that holds the token, and the only one that writes into what is shared.
-COURIER = Part(
-    name="courier",
+RUNNER = Part(
+    name="runner",
     user=10001,
     command=("python", "-m", "workers.standalone_runner", *_LAUNCH),
     mounts=(
@@ -48,25 +48,25 @@ COURIER = Part(
         Mount(volume="token", path=f"{RUN}/token"),
     ),
 )
-PLAYER = Part(
-    name="player",
+EVALUATOR = Part(
+    name="evaluator",
     user=10002,
-    command=("python", "-m", "runtimes.harness.runner.container_init", "player"),
+    command=("python", "-m", "runtimes.harness.runner.container_init", "evaluator"),
     mounts=(_POSTS, _FILES),
 )
-HOST = Part(
-    name="host",
+MODEL_SERVER = Part(
+    name="model-server",
     user=10003,
-    command=("python", "-m", "runtimes.harness.runner.container_init", "host"),
+    command=("python", "-m", "runtimes.harness.runner.container_init", "model_server"),
     mounts=(_POSTS, _FILES),
 )
 #: A gang's program: the user's own, so it holds nothing of ours.
 PROGRAM = Part(name="main", user=10003, command=())
 #: What the MPI operator starts, by the user and the home that its own images have.
 MPI = Part(name="main", user=1000, command=())
-#: What leads a gang, beside its courier: it reads the model, to hand it on.
+#: What leads a gang, beside its runner: it reads the model, to hand it on.
 LEADER = Part(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
-CONDUCTOR = replace(
-    COURIER,
+GANG_RUNNER = replace(
+    RUNNER,
     command=("python", "-m", "workers.gang_runner", *_LAUNCH),
 )

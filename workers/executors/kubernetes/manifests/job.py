@@ -15,7 +15,7 @@ Object = dict[str, Any]
 LOSSES = 6
 #: Seconds that a finished object stays should nobody take it away; we do, as soon as we have seen its end.
 KEPT = 3600
-#: A courier's exit for what trying again does not mend.
+#: A runner's exit for what trying again does not mend.
 HOPELESS = 70
 _DISRUPTED = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
@@ -39,7 +39,7 @@ def metadata(launch: Launch, options: Options) -> Object:
 def independent(launch: Launch, options: Options) -> Object:
     """Return pods that know nothing of each other: one that is lost is replaced, and its work was leased anew by then.
 
-    What a drain or a preemption took does not count; what a courier calls hopeless ends the whole.
+    What a drain or a preemption took does not count; what a runner calls hopeless ends the whole.
     """
     pods_needed = max(1, math.ceil(launch.workers / options.seats))
     return _indexed(pods_needed, launch) | {
@@ -49,7 +49,7 @@ def independent(launch: Launch, options: Options) -> Object:
                 {"action": "Ignore", **_DISRUPTED},
                 {
                     "action": "FailJob",
-                    "onExitCodes": {"containerName": "courier", "operator": "In", "values": [HOPELESS]},
+                    "onExitCodes": {"containerName": "runner", "operator": "In", "values": [HOPELESS]},
                 },
             ]
         },

@@ -1,4 +1,4 @@
-"""The pods of a launch: a seat (courier, player and host), a gang's replica, and the one that leads a gang."""
+"""Pod templates of a launch: runner pods (runner, evaluator, model server), a gang's replicas, and its leader."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -53,29 +53,29 @@ def seat(launch: Launch, options: Options) -> Object:
     asked = launch.placement
     half = Share(cpu=_cores(asked.cpu * options.seats / 2), memory=str(asked.memory * options.seats // 2))
     runtime = catalogue.runtime(launch.runtime)
-    host = runtime.formats[launch.format].environment.name
-    player = datasets()[launch.dataset].simulator
+    model_server = runtime.formats[launch.format].environment.name
+    evaluator = datasets()[launch.dataset].simulator
     return _template(
         launch,
         options,
         part="seat",
         containers=[
-            _courier(launch, options, table.COURIER),
+            _runner(launch, options, table.RUNNER),
             _container(
-                table.PLAYER,
-                image_of(player, options.images.prefix, options.images.tag),
+                table.EVALUATOR,
+                image_of(evaluator, options.images.prefix, options.images.tag),
                 options,
-                options.player or half,
+                options.evaluator or half,
             ),
             _container(
-                table.HOST,
-                image_of(host, options.images.prefix, options.images.tag),
+                table.MODEL_SERVER,
+                image_of(model_server, options.images.prefix, options.images.tag),
                 options,
-                options.host or half,
+                options.model_server or half,
                 launch,
             ),
         ],
-        volumes=_shared(launch, options, [table.PLAYER, table.HOST]),
+        volumes=_shared(launch, options, [table.EVALUATOR, table.MODEL_SERVER]),
     )
 
 
@@ -107,7 +107,7 @@ def lead(launch: Launch, options: Options) -> Object:
     }
     if gang.image:
         return _template(launch, options, part="lead", containers=[main], volumes=[_tmp(part)])
-    containers = [_courier(launch, options, table.CONDUCTOR), main]
+    containers = [_runner(launch, options, table.GANG_RUNNER), main]
     return _template(launch, options, part="lead", containers=containers, volumes=_shared(launch, options, [part]))
 
 
@@ -209,11 +209,11 @@ def _template(
     return {"metadata": metadata, "spec": spec}
 
 
-def _courier(launch: Launch, options: Options, part: table.Part) -> Object:
-    courier = _container(part, options.images.courier, options, options.courier)
+def _runner(launch: Launch, options: Options, part: table.Part) -> Object:
+    runner = _container(part, options.images.runner, options, options.runner)
     if options.scs.nodes:
-        courier["env"] = courier["env"] + _env({"WINDTUNNEL_SCS_NODES": options.scs.nodes})
-    return courier
+        runner["env"] = runner["env"] + _env({"WINDTUNNEL_SCS_NODES": options.scs.nodes})
+    return runner
 
 
 def _image(launch: Launch, options: Options) -> str:
@@ -261,7 +261,7 @@ def _shared(launch: Launch, options: Options, others: Sequence[table.Part]) -> l
         {"name": "posts", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
         {"name": "files", "emptyDir": {}},
         {"name": "token", "projected": {"defaultMode": 0o440, "sources": sources}},
-        *(_tmp(part) for part in (table.COURIER, *others)),
+        *(_tmp(part) for part in (table.RUNNER, *others)),
     ]
 
 

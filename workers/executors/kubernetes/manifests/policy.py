@@ -62,7 +62,7 @@ def _policy(
 
 
 def _services(launch: Launch, options: Options) -> list[Object]:
-    urls = [options.drivers_url or launch.url, *re.split(r"[\s,]+", options.scs.nodes.strip())]
+    urls = [options.runner_api_url or launch.url, *re.split(r"[\s,]+", options.scs.nodes.strip())]
     return [_dns(options), *(_to(url) for url in urls if url)]
 
 

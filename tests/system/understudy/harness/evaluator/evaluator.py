@@ -1,6 +1,7 @@
-"""A player's understudy: it speaks the courier's protocol, plays nothing, and misbehaves where the set-up says so.
+"""An evaluator's understudy: it speaks the runner's protocol, plays nothing, and misbehaves where the set-up says so.
 
-``faults`` in the set-up: {"die": task, "hang": task, "refuse": text, "lose_host": task, "late": seconds a task}.
+``faults`` in the set-up: {"die": task, "hang": task, "refuse": text, "lose_model_server": task, "late": seconds a
+task}.
 """
 
 import json
@@ -37,9 +38,9 @@ class Understudy:
         heard: dict[str, Any] = msgspec.msgpack.decode(data)
         return heard
 
-    def host(self) -> None:
+    def model_server(self) -> None:
         heard = self.hear()
-        while heard["type"] != "host":
+        while heard["type"] != "model_server":
             heard = self.hear()
         if "refuse" in self.faults:
             self.channel.send({"type": "refused", "status": "failed", "reason": self.faults["refuse"]})
@@ -62,9 +63,9 @@ class Understudy:
             self.words[0] = task
             if task == self.faults.get("die") or (task == self.faults.get("die_once") and self.once(task)):
                 os.kill(os.getpid(), signal.SIGKILL)
-            if task == self.faults.get("lose_host") and self.once(task):
-                self.channel.send({"type": "need_host", "reason": "crashed"})
-                self.host()
+            if task == self.faults.get("lose_model_server") and self.once(task):
+                self.channel.send({"type": "need_model_server", "reason": "crashed"})
+                self.model_server()
             if task == self.faults.get("hang"):
                 time.sleep(1000)
             if "late" in self.faults:
@@ -88,7 +89,7 @@ def main() -> None:
     understudy.faults = understudy.hear()["play"].get("faults", {})
     print("understudy at work")
     understudy.channel.send({"type": "ready"})
-    understudy.host()
+    understudy.model_server()
     while True:
         order = understudy.hear()
         if order["type"] == "play":

@@ -1,4 +1,4 @@
-"""A host's understudy: it waits until its player lets go of it."""
+"""A model server's understudy: it waits until its evaluator lets go of it."""
 
 import json
 import socket

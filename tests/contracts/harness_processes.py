@@ -1,4 +1,4 @@
-"""A courier's part in a few lines: starts a player and its hosts, and talks to them."""
+"""A runner's part in a few lines: starts an evaluator and its model servers, and talks to them."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from datasets.catalogue import datasets
 from runtimes import harness
 from runtimes.harness.runner import framed_socket, processes
-from runtimes.harness.runner.processes import Host, Kit, Player
+from runtimes.harness.runner.processes import EvaluatorProcess, Kit, ModelServerProcess
 
 HARNESS = Path(harness.__file__).parent
 #: The server's own packages have all that the python format and the noop world need.
@@ -27,8 +27,8 @@ def kit(dataset: str = "noop", **changes: Any) -> Kit:
         "python": PYTHON,
         "harness": str(HARNESS),
         "dataset": str(datasets()[dataset].folder),
-        "player_site": SITE,
-        "host_site": SITE,
+        "evaluator_site": SITE,
+        "model_server_site": SITE,
         "format": "python",
         "isolation": "launch",
         "sandbox": None,
@@ -63,12 +63,12 @@ def play_of(dataset: str = "noop", **changes: Any) -> dict[str, Any]:
 
 
 class Crew:
-    """One player, and hosts as it needs them."""
+    """One evaluator, and model servers as it needs them."""
 
     def __init__(self, kit: Kit, model: bytes) -> None:
         self.kit = kit
-        self.player: Player = processes.spawn_player(kit, "player-0")
-        self.hosts: list[Host] = []
+        self.evaluator: EvaluatorProcess = processes.spawn_evaluator(kit, "evaluator-0")
+        self.model_servers: list[ModelServerProcess] = []
         self._model = tempfile.TemporaryFile()
         self._model.write(model)
         self._model.flush()
@@ -77,17 +77,17 @@ class Crew:
         self.artifacts: dict[int, bytes] = {}
 
     def set_up(self, play: Mapping[str, Any]) -> framed_socket.Message:
-        """Give the player its simulation."""
-        self.player.channel.send({"type": "setup", "play": play})
-        return self.player.channel.receive(30)
+        """Give the evaluator its simulation."""
+        self.evaluator.channel.send({"type": "setup", "play": play})
+        return self.evaluator.channel.receive(30)
 
-    def give_host(self) -> framed_socket.Message:
-        """Give the player a new host with the model."""
-        host = processes.spawn_host(self.kit, f"host-{len(self.hosts)}")
-        self.hosts.append(host)
-        self.player.channel.send({"type": "host"}, (host.socket.fileno(), self._model.fileno()))
-        host.socket.close()
-        return self.player.channel.receive(60)
+    def give_model_server(self) -> framed_socket.Message:
+        """Give the evaluator a new model server with the model."""
+        model_server = processes.spawn_model_server(self.kit, f"model-server-{len(self.model_servers)}")
+        self.model_servers.append(model_server)
+        self.evaluator.channel.send({"type": "model_server"}, (model_server.socket.fileno(), self._model.fileno()))
+        model_server.socket.close()
+        return self.evaluator.channel.receive(60)
 
     def play(self, start: int, stop: int, **how: Any) -> list[dict[str, Any]]:
         """Have a range played; return its results."""
@@ -95,7 +95,7 @@ class Crew:
 
     def play_raw(self, start: int, stop: int, *, flush: float = 1.0, careful_until: int = -1) -> bytes:
         """Have a range played; return its lines."""
-        page, channel_ = self.player.page, self.player.channel
+        page, channel_ = self.evaluator.page, self.evaluator.channel
         page.stop = stop
         order = {"type": "play", "start": start, "stop": stop, "flush": flush, "careful_until": careful_until}
         channel_.send(order)
@@ -111,9 +111,9 @@ class Crew:
                 for task, _, _, size in message.artifacts:
                     self.artifacts[task] = bytes(message.blobs[at : at + size])
                     at += size
-            elif isinstance(message, framed_socket.NeedHost):
+            elif isinstance(message, framed_socket.NeedModelServer):
                 self.needs.append(message.reason)
-                assert isinstance(self.give_host(), framed_socket.Loaded)
+                assert isinstance(self.give_model_server(), framed_socket.Loaded)
             else:
                 raise AssertionError(message)
         return lines
@@ -121,7 +121,7 @@ class Crew:
     def output(self) -> str:
         """Return what everybody printed."""
         text = ""
-        for process in (self.player.process, *(host.process for host in self.hosts)):
+        for process in (self.evaluator.process, *(model_server.process for model_server in self.model_servers)):
             try:
                 while piece := os.read(process.output, 1 << 16):
                     text += piece.decode(errors="replace")
@@ -132,7 +132,7 @@ class Crew:
     def end(self) -> None:
         """End the processes that were started here."""
         self._model.close()
-        for one in (self.player, *self.hosts):
+        for one in (self.evaluator, *self.model_servers):
             one.dismiss()
             if one.process.how is None:
                 one.process.reap()
@@ -145,7 +145,7 @@ def crew(kit: Kit, model: bytes | str, play: Mapping[str, Any]) -> Iterator[Crew
     try:
         ready = made.set_up(play)
         assert isinstance(ready, framed_socket.Ready), ready
-        loaded = made.give_host()
+        loaded = made.give_model_server()
         assert isinstance(loaded, framed_socket.Loaded), loaded
         yield made
     except (AssertionError, framed_socket.Closed) as error:

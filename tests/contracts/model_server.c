@@ -1,6 +1,6 @@
-/* A model host written from docs/model-host.md alone: its model is a text "scale offset", action = scale * x + offset.
+/* A model host written from docs/model-server.md alone: its model is a text "scale offset", action = scale * x + offset.
  *
- *     cc -O1 -Wall -Wextra -Werror -o host host.c && ./host '{"socket": 3}'
+ *     cc -O1 -Wall -Wextra -Werror -o host model_server.c && ./host '{"socket": 3}'
  */
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""When the agent makes crews."""
+"""When the agent makes warm runners."""
 
 import asyncio
 from dataclasses import astuple
@@ -7,13 +7,13 @@ from typing import Any
 
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
-from tests.contracts.crew import SITE
+from tests.contracts.harness_processes import SITE
 from tests.waiting import TIMEOUT
 from workers.node_agent import Agent, WarmTimings
 from workers.warm_runners import Kind
 
 
-def test_a_crew_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path) -> None:
+def test_a_warm_runner_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path: Path) -> None:
     """And not when somebody looks again: who submits every other second would wait for one half of the time."""
     noop = Kind("python", "python", "noop", datasets()["noop"].version)
     needed = (runtimes()["python"].formats["python"].environment, simulators()["noop"])

@@ -1,4 +1,4 @@
-"""The courier that stands alone with children of its own, as on a batch system's node, against the real leases."""
+"""The runner that stands alone with children of its own, as on a batch system's node, against the real leases."""
 
 import json
 import signal
@@ -12,7 +12,7 @@ import pytest
 
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
-from tests.contracts.crew import kit, play_of
+from tests.contracts.harness_processes import kit, play_of
 from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.waiting import until
 
@@ -35,12 +35,12 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
 
 
 def packed() -> bytes:
-    """What a player sees, as the stager packs it."""
+    """What an evaluator sees, as the stager packs it."""
     return scenario_folder.pack(datasets()["noop"].folder)
 
 
 @pytest.fixture
-def courier(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+def runner(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     made: list[subprocess.Popen[str]] = []
 
     def start(url: str, *, token: str = TOKEN, **document: Any) -> "subprocess.Popen[str]":
@@ -62,16 +62,16 @@ def courier(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 
 def work_off(one: "subprocess.Popen[str]", drivers: Drivers) -> str:
-    """Play the dispatcher until the courier has ended; return what it said."""
+    """Play the dispatcher until the runner has ended; return what it said."""
     drivers.settle_until_exit(one)
     return one.communicate()[0]
 
 
 def test_it_fetches_what_it_lacks_and_sees_its_launch_through(
-    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"]
+    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     at = drivers(2000)
-    one = courier(at.url)
+    one = runner(at.url)
     assert "there is no more work (0)" in work_off(one, at)
     assert one.returncode == 0
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(2000)]
@@ -79,11 +79,11 @@ def test_it_fetches_what_it_lacks_and_sees_its_launch_through(
 
 
 def test_what_it_is_told_it_does_not_fetch(
-    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
+    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
     at = drivers(200)
     (tmp_path / "model").write_bytes(ZERO)
-    one = courier(at.url, model=str(tmp_path / "model"), kit=kit(dataset="noop", sandbox=0).describe())
+    one = runner(at.url, model=str(tmp_path / "model"), kit=kit(dataset="noop", sandbox=0).describe())
     work_off(one, at)
     assert one.returncode == 0
     assert len(at.results()) == 200
@@ -91,31 +91,31 @@ def test_what_it_is_told_it_does_not_fetch(
 
 
 def test_told_to_stop_it_gives_back_what_it_has_not_played(
-    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"]
+    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     at = drivers(400, sleep_ms=20)
-    one = courier(at.url)
+    one = runner(at.url)
     until(lambda: "report" in at.asked)
     one.send_signal(signal.SIGTERM)
     assert one.wait(30.0) == 143
     assert at.held() == 0
     assert "leave" in at.asked
     assert "death" not in at.asked
-    following = courier(at.url)
+    following = runner(at.url)
     work_off(following, at)
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
 def test_a_launch_that_is_over_before_it_begins_ends_it(
-    drivers: Callable[..., Drivers], courier: Callable[..., "subprocess.Popen[str]"]
+    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     at = drivers(10)
-    assert courier(at.url, token="guessed").wait(30.0) == 0
+    assert runner(at.url, token="guessed").wait(30.0) == 0
     assert at.results() == []
 
 
-def test_a_launch_that_cannot_be_read_says_so(courier: Callable[..., "subprocess.Popen[str]"]) -> None:
-    one = courier("http://127.0.0.1:9", token_file="/nowhere")
+def test_a_launch_that_cannot_be_read_says_so(runner: Callable[..., "subprocess.Popen[str]"]) -> None:
+    one = runner("http://127.0.0.1:9", token_file="/nowhere")
     said, _ = one.communicate(timeout=30.0)
     assert one.returncode == 76
     assert "the launch cannot be read" in said

@@ -1,4 +1,4 @@
-"""A gang and its courier against the real drivers' surface: every task has one result, whatever ends in between."""
+"""A gang and its runner against the real runner API: every task has one result, whatever ends in between."""
 
 import contextlib
 import io
@@ -51,7 +51,7 @@ def packed(slow: int = -1) -> bytes:
 
 
 class Company:
-    """The processes of a gang of two: its courier, who leads, and who follow."""
+    """The processes of a gang of two: its runner, who leads, and who follow."""
 
     def __init__(self, folder: Path, url: str) -> None:
         folder.mkdir()
@@ -68,16 +68,20 @@ class Company:
             "format": "python",
             "token_file": str(folder / "token"),
         }
-        document |= {"files": str(folder / "files"), "posts": {"player": -1, "host": os.getuid()}, "name": folder.name}
+        document |= {
+            "files": str(folder / "files"),
+            "posts": {"evaluator": -1, "model_server": os.getuid()},
+            "name": folder.name,
+        }
         (folder / "launch.json").write_text(json.dumps(document))
         socket = str(folder / "gang.sock")
-        self.courier = self._start("courier", ["-m", "workers.gang_runner", "--launch", str(folder / "launch.json")])
+        self.runner = self._start("runner", ["-m", "workers.gang_runner", "--launch", str(folder / "launch.json")])
         self.leader = self._start("leader", ["lead"], "--tasks", socket)
         command = [sys.executable, "program.py"]
         self.replicas = [self._start(f"replica-{n}", ["follow", *command], number=n) for n in range(2)]
 
     def _start(self, name: str, arguments: list[str], *options: str, number: int = 0) -> "subprocess.Popen[str]":
-        if name == "courier":
+        if name == "runner":
             arguments = [*arguments, "--posts", str(self.folder)]
         else:
             code = "import pathlib, signal, sys; from runtimes.harness.gang import replica as gang; "
@@ -96,12 +100,12 @@ class Company:
 
     def exits(self) -> tuple[int, int, list[int]]:
         """Wait for all to end."""
-        exits = self.courier.wait(PATIENCE), self.leader.wait(PATIENCE), [one.wait(PATIENCE) for one in self.replicas]
+        exits = self.runner.wait(PATIENCE), self.leader.wait(PATIENCE), [one.wait(PATIENCE) for one in self.replicas]
         return exits
 
     def end(self) -> None:
         """End what is left."""
-        for one in (self.courier, self.leader, *self.replicas):
+        for one in (self.runner, self.leader, *self.replicas):
             one.kill()
             one.wait()
 
@@ -136,7 +140,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def settled(drivers: Drivers, company: Company) -> tuple[int, int, list[int]]:
     """See a company through while the dispatcher does its passes."""
-    drivers.settle_until_exit(company.courier)
+    drivers.settle_until_exit(company.runner)
     return company.exits()
 
 
@@ -175,8 +179,8 @@ def test_told_to_stop_a_gang_reports_what_it_has_played_and_gives_the_rest_back(
     drivers, company = begin(3, slow=1, task_patience=10.0)
     first = company()
     at_the_slow_one(first)
-    first.courier.terminate()
-    assert first.courier.wait(PATIENCE) == 143, first.said
+    first.runner.terminate()
+    assert first.runner.wait(PATIENCE) == 143, first.said
     assert [one["task"] for one in drivers.results()] == [0]
     second = company()  # nobody waits for the first one's lease to run out
     assert settled(drivers, second) == (0, 0, [0, 0]), second.said

@@ -1,4 +1,4 @@
-"""The player, with real hosts: whatever a model does, every task gets its result, and the sweep goes on."""
+"""The evaluator, with real model servers: whatever a model does, every task gets its result, and the sweep goes on."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from runtimes.harness.evaluator.tasks import Plan
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
 from tests.contracts import graphs
-from tests.contracts.crew import Crew, crew, kit, play_of
+from tests.contracts.harness_processes import Crew, crew, kit, play_of
 
 ZERO = Path("runtimes/baselines/zero.py").read_bytes()
 
@@ -59,14 +59,14 @@ DEEDS = {
         "[os.write(fd, b'garbage' * 99) for fd in range(3, 1024) if os.path.exists(f'/proc/self/fd/{{fd}}')"
         " and 'socket' in os.readlink(f'/proc/self/fd/{{fd}}')]",
         "invalid",
-        "the host sent",
+        "the model server sent",
     ),
     "closes its socket": ("os.closerange(3, 1024)", "crashed", "the model's process ended"),
 }
 
 
 def naughty(deed: str, play: dict[str, Any], task: int = 2) -> bytes:
-    seed = Plan(play["tasks"]).host_seed(task)
+    seed = Plan(play["tasks"]).model_server_seed(task)
     return NAUGHTY.format(deed=DEEDS[deed][0].format(), seed=seed).encode()
 
 
@@ -184,7 +184,7 @@ def test_one_row_that_is_not_finite_is_that_tasks_own_fault() -> None:
 
 def test_a_stop_that_moves_is_heeded_before_the_next_task() -> None:
     with crew(kit(), ZERO, play_of(params={"sleep_ms": 20})) as played:
-        page, link = played.player.page, played.player.channel
+        page, link = played.evaluator.page, played.evaluator.channel
         page.stop = 1000
         link.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
         first = link.receive(30)
@@ -209,11 +209,11 @@ def test_careful_is_one_result_a_batch() -> None:
 def test_the_page_tells_which_task_is_at_work() -> None:
     play = play_of(params={"crash_at": 7})
     with crew(kit(), ZERO, play) as played:
-        assert played.player.page.task == -1
+        assert played.evaluator.page.task == -1
         with pytest.raises(framed_socket.Closed):
             played.play(0, 20, careful_until=20)
-        assert played.player.page.task == 7
-        assert "code 1" in played.player.process.reap()
+        assert played.evaluator.page.task == 7
+        assert "code 1" in played.evaluator.process.reap()
 
 
 def test_a_simulator_that_fails_is_named_and_the_sweep_goes_on() -> None:
@@ -246,17 +246,17 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
             made = Crew(kit(isolation=isolation), source.encode())
             try:
                 made.set_up(play_of(isolation=isolation))
-                refused = made.give_host()
+                refused = made.give_model_server()
             finally:
                 made.end()
             assert isinstance(refused, framed_socket.Refused)
             assert refused.reason == reason
 
 
-def test_a_host_that_is_gone_before_it_is_spoken_to_is_replaced() -> None:
+def test_a_model_server_that_is_gone_before_it_is_spoken_to_is_replaced() -> None:
     with crew(kit(), ZERO, play_of()) as played:
         played.play(0, 3)
-        os.kill(played.hosts[0].process.pid, 9)
+        os.kill(played.model_servers[0].process.pid, 9)
         results = played.play(3, 6)
     assert [result["status"] for result in results] == ["crashed", "ok", "ok"]
     assert played.needs == ["crashed"]
@@ -312,8 +312,8 @@ def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(co
     before = set(os.listdir(tempfile.gettempdir()))
     with crew(how, zipped(ZIPPED), play_of(isolation="scenario")) as played:
         assert [result["metrics"]["value"] for result in played.play(0, 4)] == [10.0] * 4
-        played.player.channel.close()
-        played.hosts[0].process.reap()
+        played.evaluator.channel.close()
+        played.model_servers[0].process.reap()
     assert not {name for name in set(os.listdir(tempfile.gettempdir())) - before if name.startswith("model-")}
 
 
@@ -327,18 +327,18 @@ def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(co
         ({"model.py": "", **{f"parts/{at}": "" for at in range(1200)}}, "its 1,201 entries: No space left on device"),
     ],
 )
-def test_a_zip_that_is_no_model_is_refused_by_its_host(files: dict[str, str], words: str) -> None:
+def test_a_zip_that_is_no_model_is_refused_by_its_model_server(files: dict[str, str], words: str) -> None:
     made = Crew(kit(isolation="scenario", sandbox=level().number), zipped(files).replace(b"DAMAGED", b"damaged"))
     try:
         made.set_up(play_of(isolation="scenario"))
-        refused = made.give_host()
+        refused = made.give_model_server()
     finally:
         made.end()
     assert isinstance(refused, framed_socket.Refused)
     assert words in refused.reason
 
 
-def test_a_player_that_cannot_be_set_up_says_why() -> None:
+def test_a_evaluator_that_cannot_be_set_up_says_why() -> None:
     play = play_of()
     play["tasks"]["select"] = {"range": [0, 10**9]}
     made = Crew(kit(), ZERO)
@@ -352,7 +352,7 @@ def test_a_player_that_cannot_be_set_up_says_why() -> None:
 
 def test_a_world_without_pictures_says_so_when_asked_for_a_replay() -> None:
     with crew(kit(), ZERO, play_of()) as played:
-        link = played.player.channel
+        link = played.evaluator.channel
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
         answer = link.receive(30)
     assert isinstance(answer, framed_socket.Replay)
@@ -371,9 +371,9 @@ def test_a_dry_run_takes_one_real_step() -> None:
     assert result["status"] == "ok"
 
 
-def test_a_crew_ends_with_its_courier() -> None:
+def test_a_crew_ends_with_its_runner() -> None:
     with crew(kit(isolation="scenario"), ZERO, play_of(isolation="scenario")) as played:
         played.play(0, 2)
-        played.player.channel.close()
-        assert played.player.process.reap() == "it exited with code 0"
-        assert played.hosts[0].process.reap() == "it exited with code 0"
+        played.evaluator.channel.close()
+        assert played.evaluator.process.reap() == "it exited with code 0"
+        assert played.model_servers[0].process.reap() == "it exited with code 0"

@@ -1,4 +1,4 @@
-"""The street behind the platform's own player and hosts, in their environments and behind this machine's sandbox."""
+"""The street behind the platform's own evaluator and hosts, in their environments and behind this machine's sandbox."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.simulators.base import Scenario
-from tests.contracts.crew import crew, play_of
+from tests.contracts.harness_processes import crew, play_of
 from tests.worlds.street_world import BASELINES, SPECS, model, world
 from tests.worlds.test_small_worlds import kit_of, site
 
@@ -22,7 +22,7 @@ CHOSEN = list(range(0, 288, 37))
 PLAY: dict[str, Any] = {"isolation": "scenario", "select": {"tasks": CHOSEN}}
 
 
-def test_the_player_tells_what_the_bare_world_tells() -> None:
+def test_the_evaluator_tells_what_the_bare_world_tells() -> None:
     with crew(kit_of("car_street"), IDM, play_of("car_street", **PLAY)) as played:
         results = played.play(0, len(CHOSEN))
     assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
@@ -59,8 +59,8 @@ def test_a_recorded_drive_is_drawn_from_its_actions() -> None:
     with crew(kit_of("car_street"), IDM, play) as played:
         (result,) = played.play(2, 3)
         trace = played.artifacts[2]
-        played.player.channel.send({"type": "replay", "task": 2, "trace": trace})
-        answer = played.player.channel.receive(60)
+        played.evaluator.channel.send({"type": "replay", "task": 2, "trace": trace})
+        answer = played.evaluator.channel.receive(60)
     assert isinstance(answer, framed_socket.Replay)
     assert answer.error is None
     assert answer.replay is not None

@@ -1,4 +1,4 @@
-"""The courier as a process, against the real leases; players and hosts are understudies that can misbehave."""
+"""The runner as a process, against the real leases; its evaluators and model servers are doubles that misbehave."""
 
 import json
 import os
@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 UNDERSTUDY = Path(__file__).parent / "understudy" / "harness"
 
 
-class Courier:
-    """A courier's process, and the agent's end of its control socket."""
+class Runner:
+    """A runner's process, and the agent's end of its control socket."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -33,8 +33,8 @@ class Courier:
             python=sys.executable,
             harness=str(UNDERSTUDY),
             dataset=str(folder),
-            player_site=site,
-            host_site=site,
+            evaluator_site=site,
+            model_server_site=site,
             format="python",
             isolation="launch",
             sandbox=None,
@@ -64,8 +64,8 @@ class Courier:
 
 
 @pytest.fixture
-def courier(tmp_path: Path) -> Iterator[Courier]:
-    made = Courier(tmp_path, workers=2)
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    made = Runner(tmp_path, workers=2)
     yield made
     made.end()
 
@@ -83,28 +83,28 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
         one.close()
 
 
-def work_off(courier: Courier, one: Drivers) -> None:
-    """Play the dispatcher until the courier has seen the launch through."""
-    one.settle_until_exit(courier.process)
+def work_off(runner: Runner, one: Drivers) -> None:
+    """Play the dispatcher until the runner has seen the launch through."""
+    one.settle_until_exit(runner.process)
 
 
-def test_every_task_gets_one_result_and_the_courier_ends(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_every_task_gets_one_result_and_the_runner_ends(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=5000)
-    courier.launch(one.url)
-    work_off(courier, one)
-    assert courier.process.returncode == 0
+    runner.launch(one.url)
+    work_off(runner, one)
+    assert runner.process.returncode == 0
     assert [result["task"] for result in one.results()] == list(range(5000))
     assert "understudy at work" in one.logs()
 
 
-def test_a_warm_courier_has_its_players_and_hosts_before_it_knows_for_what(courier: Courier) -> None:
-    until(lambda: len(courier.children()) == 5)  # two players, two hosts, a host in reserve
+def test_a_warm_runner_has_its_evaluators_and_model_servers_before_it_knows_for_what(runner: Runner) -> None:
+    until(lambda: len(runner.children()) == 5)  # two evaluators, two model servers, a model server in reserve
 
 
-def test_a_player_that_dies_is_witnessed_and_replaced(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_a_evaluator_that_dies_is_witnessed_and_replaced(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=400, die_once=130)
-    courier.launch(one.url)
-    work_off(courier, one)
+    runner.launch(one.url)
+    work_off(runner, one)
     results = one.results()
     assert [result["task"] for result in results] == list(range(400))
     assert {result["status"] for result in results} == {"ok"}
@@ -112,88 +112,88 @@ def test_a_player_that_dies_is_witnessed_and_replaced(courier: Courier, drivers:
     assert "the simulator's process ended: killed by SIGKILL" in one.logs()
 
 
-def test_a_task_that_kills_its_player_three_times_is_crashed_and_its_neighbours_are_not(
-    courier: Courier, drivers: Callable[..., Drivers]
+def test_a_task_that_kills_its_evaluator_three_times_is_crashed_and_its_neighbours_are_not(
+    runner: Runner, drivers: Callable[..., Drivers]
 ) -> None:
     one = drivers(total=300, die=77)
-    courier.launch(one.url)
-    work_off(courier, one)
+    runner.launch(one.url)
+    work_off(runner, one)
     assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {77}
     assert len(one.results()) == 300
     assert one.asked.count("death") <= 6
 
 
-def test_a_player_that_hangs_is_ended_for_it(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_a_evaluator_that_hangs_is_ended_for_it(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=40, ttl=1.0, hang=5)
-    courier.launch(one.url)
-    work_off(courier, one)
+    runner.launch(one.url)
+    work_off(runner, one)
     assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {5}
 
 
-def test_a_lost_host_is_replaced_and_its_end_told(courier: Courier, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=300, lose_host=20)
-    courier.launch(one.url)
-    work_off(courier, one)
+def test_a_lost_model_server_is_replaced_and_its_end_told(runner: Runner, drivers: Callable[..., Drivers]) -> None:
+    one = drivers(total=300, lose_model_server=20)
+    runner.launch(one.url)
+    work_off(runner, one)
     assert len(one.results()) == 300
     assert "death" not in one.asked
 
 
 def test_a_model_that_does_not_fit_fails_the_simulation_at_once(
-    courier: Courier, drivers: Callable[..., Drivers]
+    runner: Runner, drivers: Callable[..., Drivers]
 ) -> None:
     one = drivers(refuse="the model's input is float32[1,30]")
-    courier.launch(one.url)
-    assert courier.process.wait(20) == 0
+    runner.launch(one.url)
+    assert runner.process.wait(20) == 0
     assert one.state() == ("failed", "the model's input is float32[1,30]")
 
 
-def test_a_launch_that_is_over_ends_the_courier(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_a_launch_that_is_over_ends_the_runner(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=100_000, late=0.01)
-    courier.launch(one.url)
+    runner.launch(one.url)
     until(lambda: "report" in one.asked)
-    children = courier.children()
+    children = runner.children()
     one.cancel()
-    assert courier.process.wait(20) == 0
+    assert runner.process.wait(20) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
 
-def test_a_wrong_token_ends_the_courier(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_a_wrong_token_ends_the_runner(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers()
-    courier.launch(one.url, token="guessed")
-    assert courier.process.wait(20) == 0
+    runner.launch(one.url, token="guessed")
+    assert runner.process.wait(20) == 0
     assert one.results() == []
 
 
-def test_a_surface_that_goes_away_for_a_while_only_delays(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_a_surface_that_goes_away_for_a_while_only_delays(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=600, late=0.002)
-    courier.launch(one.url)
+    runner.launch(one.url)
     until(lambda: "report" in one.asked)
     one.shut()
-    one.hang_up(5)  # the courier tries again, each time after a longer pause
+    one.hang_up(5)  # the runner tries again, each time after a longer pause
     one.open()
-    work_off(courier, one)
+    work_off(runner, one)
     assert [result["task"] for result in one.results()] == list(range(600))
     assert "death" not in one.asked
 
 
-def test_nothing_outlives_a_courier_that_is_killed(courier: Courier, drivers: Callable[..., Drivers]) -> None:
+def test_nothing_outlives_a_runner_that_is_killed(runner: Runner, drivers: Callable[..., Drivers]) -> None:
     one = drivers(total=100_000, late=0.01)
-    courier.launch(one.url)
+    runner.launch(one.url)
     until(lambda: "report" in one.asked)
-    children = courier.children()
-    os.kill(courier.process.pid, signal.SIGKILL)
-    courier.process.wait()
+    children = runner.children()
+    os.kill(runner.process.pid, signal.SIGKILL)
+    runner.process.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
-def test_a_courier_that_stops_reports_nothing_any_more_and_bears_witness_of_no_death(
+def test_a_runner_that_stops_reports_nothing_any_more_and_bears_witness_of_no_death(
     drivers: Callable[..., Drivers],
 ) -> None:
     one = drivers()
     stop = threading.Event()
     surface = Surface(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop)
     assert surface.lease("0", None).lease is not None
-    stop.set()  # what dies from here on was ended by the courier itself
+    stop.set()  # what dies from here on was ended by the runner itself
     with pytest.raises(Over):
         surface.report({}, memoryview(b""), memoryview(b""))
     with pytest.raises(Over):
@@ -201,15 +201,15 @@ def test_a_courier_that_stops_reports_nothing_any_more_and_bears_witness_of_no_d
     assert one.asked == ["lease"]
 
 
-def test_a_courier_whose_agent_is_gone_ends(courier: Courier) -> None:
-    until(lambda: len(courier.children()) == 5)
-    courier.control.close()
-    assert courier.process.wait(20) == 0
+def test_a_runner_whose_agent_is_gone_ends(runner: Runner) -> None:
+    until(lambda: len(runner.children()) == 5)
+    runner.control.close()
+    assert runner.process.wait(20) == 0
 
 
-def test_another_process_of_the_same_user_cannot_read_the_token(courier: Courier) -> None:
-    until(lambda: len(courier.children()) > 0)
-    owner = Path(f"/proc/{courier.process.pid}/mem").stat().st_uid
+def test_another_process_of_the_same_user_cannot_read_the_token(runner: Runner) -> None:
+    until(lambda: len(runner.children()) > 0)
+    owner = Path(f"/proc/{runner.process.pid}/mem").stat().st_uid
     assert owner == 0  # a process that is not dumpable belongs to root there, whoever it runs as
 
 

@@ -36,11 +36,11 @@ def seen(name: str, after: float = 5.0) -> Sighting:
 @pytest.mark.parametrize(
     ("name", "phase", "words"),
     [
-        ("never", Phase.STARTING, "The node has no image windtunnel.local/none:1 for the courier,"),
-        ("pull", Phase.STARTING, "The image 127.0.0.1:9/none:1 of the courier cannot be pulled ("),
-        ("name", Phase.STARTING, "UPPER!! is no name of an image (courier)."),
+        ("never", Phase.STARTING, "The node has no image windtunnel.local/none:1 for the runner,"),
+        ("pull", Phase.STARTING, "The image 127.0.0.1:9/none:1 of the runner cannot be pulled ("),
+        ("name", Phase.STARTING, "UPPER!! is no name of an image (runner)."),
         ("cpu", Phase.STARTING, "No node has room: not enough cpu, not enough nvidia.com/gpu on 1 nodes ("),
-        ("oom", Phase.RUNNING, "The host needed more than its 32Mi of memory and was killed."),
+        ("oom", Phase.RUNNING, "The model-server needed more than its 32Mi of memory and was killed."),
         ("nosecret", Phase.STARTING, "A pod waits for a volume: MountVolume.SetUp failed"),
         ("suspend", Phase.SUSPENDED, "It is suspended in the cluster."),
         ("unsafe", Phase.STARTING, "The namespace's pod security refuses our pods:"),
@@ -78,10 +78,10 @@ def test_a_launch_that_ended_well_has_no_reason() -> None:
     assert settled(scene("good")[0])
 
 
-def test_a_launch_that_failed_tells_its_couriers_exit_and_last_words() -> None:
+def test_a_launch_that_failed_tells_its_runners_exit_and_last_words() -> None:
     found = seen("exit")
     assert (found.phase, found.exit, found.hopeless) == (Phase.ENDED, 70, True)
-    assert found.reason == "its courier ended with exit code 70: model [31mmissing"
+    assert found.reason == "its runner ended with exit code 70: model [31mmissing"
 
 
 def owner(*conditions: tuple[str, str], kind: str = "job", reason: str = "", **spec: Any) -> Owner:
@@ -92,7 +92,7 @@ def owner(*conditions: tuple[str, str], kind: str = "job", reason: str = "", **s
 
 def pod(status: Mapping[str, Any], age: float = 0.0) -> Pod:
     made = NOW - timedelta(seconds=age)
-    container = {"name": "courier", "image": "c:1", "resources": {"limits": {"memory": "1Gi"}}}
+    container = {"name": "runner", "image": "c:1", "resources": {"limits": {"memory": "1Gi"}}}
     spec = {"nodeName": "n1", "containers": [container]}
     document = {"metadata": {"name": "p", "creationTimestamp": made.isoformat()}, "spec": spec, "status": status}
     return msgspec.convert(document, Pod)
@@ -170,18 +170,18 @@ def test_a_pod_that_lost_its_place_says_so(status: dict[str, Any], words: str) -
             "may have been deleted",
         ),
         ({"waiting": {"reason": "ContainerCreating"}}, ""),
-        ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "The courier needed more than its 1Gi of memory"),
+        ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "The runner needed more than its 1Gi of memory"),
         ({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no python"}}, "(no python)"[1:-1]),
         ({"running": {}}, ""),
     ],
 )
 def test_a_container_that_does_not_run_says_why(state: dict[str, Any], words: str) -> None:
-    status = {"phase": "Pending", "containerStatuses": [{"name": "courier", "image": "c:1", "state": state}]}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "runner", "image": "c:1", "state": state}]}
     assert words in told(status) and bool(words) is bool(told(status))
 
 
 def test_a_launch_with_one_pod_that_can_go_on_is_not_hopeless() -> None:
-    bad = {"name": "courier", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    bad = {"name": "runner", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
     stuck, fine = pod({"phase": "Pending", "containerStatuses": [bad]}, age=500), pod({"phase": "Pending"}, age=500)
     whole = owner(parallelism=2)
     assert sighting(whole, [stuck], now=NOW, patience=PATIENCE).hopeless
@@ -231,11 +231,11 @@ def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> N
         assert not ended or "none can follow" in str(found.reason)
 
 
-def test_a_courier_that_was_killed_is_told_by_the_signals_name() -> None:
-    status = {"name": "courier", "state": {"terminated": {"exitCode": 137}}}
+def test_a_runner_that_was_killed_is_told_by_the_signals_name() -> None:
+    status = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})
     found = sighting(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
-    assert (found.exit, found.reason) == (137, "its courier was ended by SIGKILL")
+    assert (found.exit, found.reason) == (137, "its runner was ended by SIGKILL")
 
 
 def test_a_gang_that_failed_tells_its_programs_end() -> None:
@@ -250,7 +250,7 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reas
 
 
 def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any) -> Pod:
-    """Return a pod of a gang without a courier: how its containers ended, the program's after those beside it."""
+    """Return a pod of a gang without a runner: how its containers ended, the program's after those beside it."""
     names = [*(f"beside-{number}" for number in range(len(exits) - 1)), name]
     ended = [
         {"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in zip(names, exits, strict=False)
@@ -420,12 +420,12 @@ def test_why_a_pod_could_not_be_made_is_told_apart(message: str, fact: str) -> N
 def test_what_strangers_write_is_one_short_printable_line() -> None:
     assert clean("a\x1b[31m\r\nb\u202e\tc") == "a [31m b c"
     assert len(clean("x" * 10_000)) == 300
-    assert "\x1b" not in note("OOMKilled", "host", "\x1b[0m").words
+    assert "\x1b" not in note("OOMKilled", "model-server", "\x1b[0m").words
 
 
 def test_every_saying_can_be_said_and_ends_as_a_sentence() -> None:
     for fact in SAYINGS:
-        words = note(fact, "host", "thing", "because.").words
+        words = note(fact, "model-server", "thing", "because.").words
         assert "{" not in words and words.endswith(".") and ".." not in words and len(words) < 300
 
 

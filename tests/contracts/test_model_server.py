@@ -1,4 +1,4 @@
-"""Every model host keeps the protocol of docs/model-host.md: those that ship, and one in C written from that page."""
+"""Every model server keeps the protocol of docs/model-server.md: the shipped ones, and one in C written from it."""
 
 import array
 import shutil
@@ -23,9 +23,9 @@ from runtimes.harness.runner import processes
 from runtimes.harness.simulators.base import Interface, Space
 from tests.cached import ENVIRONMENTS
 from tests.contracts import graphs
-from tests.contracts.crew import SITE, kit
+from tests.contracts.harness_processes import SITE, kit
 
-#: Hosts of models that say what they take before they run, and those of code, which does not.
+#: Model servers of models that say what they take before they run, and those of code, which does not.
 DECLARED, CODE = ("onnx", "tflite", "c"), ("python", "python, a process a scenario")
 
 
@@ -42,7 +42,7 @@ def interface(seen: int = 4, done: int = 4) -> Interface:
 
 @dataclass
 class Process:
-    """A host that was started, and the player's end of its socket."""
+    """A model server that was started, and the evaluator's end of its socket."""
 
     popen: Any
     socket: socket.socket
@@ -50,7 +50,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of host: how to start one, and a model for it that answers scale * x + offset."""
+    """A kind of model server: how to start one, and a model for it that answers scale * x + offset."""
 
     name: str
     start: Callable[[], Process]
@@ -60,16 +60,18 @@ class Kind:
 
 def shipped(format: str, site: str, isolation: str) -> Callable[[], Process]:
     def start() -> Process:
-        host = processes.spawn_host(kit(format=format, host_site=site, isolation=isolation), "host")
-        return Process(host.process.popen, host.socket)
+        model_server = processes.spawn_model_server(
+            kit(format=format, model_server_site=site, isolation=isolation), "model_server"
+        )
+        return Process(model_server.process.popen, model_server.socket)
 
     return start
 
 
 @pytest.fixture(scope="session")
-def c_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("c") / "host"
-    source = Path(__file__).with_name("host.c")
+def c_model_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("c") / "model_server"
+    source = Path(__file__).with_name("model_server.c")
     # A machine without a C compiler gets one from the package index, for this once.
     brought = [uv.find_uv_bin(), "run", "--quiet", "--no-project", "--with", "ziglang", "python", "-m", "ziglang", "cc"]
     compiler = ["cc"] if shutil.which("cc") else brought
@@ -94,7 +96,7 @@ def declared(request: pytest.FixtureRequest) -> Kind:
 
 def kind_of(name: str, request: pytest.FixtureRequest) -> Kind:
     if name == "c":
-        program = request.getfixturevalue("c_host")
+        program = request.getfixturevalue("c_model_server")
 
         def start() -> Process:
             ours, theirs = socket.socketpair()
@@ -136,14 +138,16 @@ def file_of(content: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def loaded(kind: Kind, *, batch: int = 1, deadline: float = 20.0) -> Iterator[tuple[model_protocol.Host, Process]]:
+def loaded(
+    kind: Kind, *, batch: int = 1, deadline: float = 20.0
+) -> Iterator[tuple[model_protocol.ModelServerClient, Process]]:
     with started(kind) as process, file_of(kind.model()) as model:
-        host = model_protocol.Host(
+        model_server = model_protocol.ModelServerClient(
             process.socket, interface(), batch=batch, deadline=deadline, tell_done=kind.isolation == "scenario"
         )
-        host.hello()
-        host.load("any", {}, model)
-        yield host, process
+        model_server.hello()
+        model_server.load("any", {}, model)
+        yield model_server, process
 
 
 def observations(count: int = 1) -> np.ndarray[Any, Any]:
@@ -158,33 +162,33 @@ def test_it_greets_before_it_is_asked_and_says_which_protocol_it_speaks(kind: Ki
 
 
 def test_it_answers_every_observation_with_the_models_action(kind: Kind) -> None:
-    with loaded(kind) as (host, _):
+    with loaded(kind) as (model_server, _):
         for seed in (1, 2, 2**63 - 1):
-            host.ready(seed)
+            model_server.ready(seed)
             for step in range(5):
-                actions, took = host.act(observations() + np.float32(step))
+                actions, took = model_server.act(observations() + np.float32(step))
                 assert np.array_equal(actions, 2 * (observations() + np.float32(step)) + 1)
                 assert took > 0
-            host.end(None)
+            model_server.end(None)
 
 
 def test_it_answers_a_batch_row_by_row(kind: Kind) -> None:
-    with loaded(kind, batch=16) as (host, _):
-        host.ready(7)
-        actions, _ = host.act(observations(16))
+    with loaded(kind, batch=16) as (model_server, _):
+        model_server.ready(7)
+        actions, _ = model_server.act(observations(16))
         assert actions.shape == (16, 4)
         assert np.allclose(actions, 2 * observations(16) + 1, rtol=1e-6)
 
 
 def test_a_scenario_may_be_begun_and_never_played(kind: Kind) -> None:
-    with loaded(kind) as (host, _):
-        host.begin(1)
-        host.begin(2)
-        host.ready(2)
-        host.act(observations())
-        host.end(3)
-        host.ready(4)
-        actions, _ = host.act(observations())
+    with loaded(kind) as (model_server, _):
+        model_server.begin(1)
+        model_server.begin(2)
+        model_server.ready(2)
+        model_server.act(observations())
+        model_server.end(3)
+        model_server.ready(4)
+        actions, _ = model_server.act(observations())
         assert np.array_equal(actions, 2 * observations() + 1)
 
 
@@ -222,10 +226,10 @@ def test_frames_may_come_in_pieces_or_together(kind: Kind) -> None:
 def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
     with started(declared) as process, file_of(declared.model(width=3)) as model:
         seen, done = (4, 5) if declared.name == "c" else (4, 4)
-        host = model_protocol.Host(process.socket, interface(seen, done), batch=1, deadline=20.0)
-        host.hello()
+        model_server = model_protocol.ModelServerClient(process.socket, interface(seen, done), batch=1, deadline=20.0)
+        model_server.hello()
         with pytest.raises(model_faults.WrongAnswer) as refusal:
-            host.load("any", {}, model)
+            model_server.load("any", {}, model)
     said = {
         "onnx": "the model's input is float32[n,3]; the dataset observes float32[4]",
         "tflite": "the model's input is float32[n,3]; the dataset observes float32[4]",
@@ -244,10 +248,10 @@ def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.Fi
     kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("RandomUniformLike", ["observation"]))
     drawn: dict[int, set[bytes]] = {}
     for seeds in ([5, 6, 5], [2**63 - 1, 5, 6]):
-        with loaded(kind) as (host, _):
+        with loaded(kind) as (model_server, _):
             for seed in seeds:
-                host.ready(seed)
-                actions = b"".join(host.act(observations())[0].tobytes() for _ in range(3))
+                model_server.ready(seed)
+                actions = b"".join(model_server.act(observations())[0].tobytes() for _ in range(3))
                 drawn.setdefault(seed, set()).add(actions)
                 assert len({actions[at : at + 16] for at in (0, 16, 32)}) == 3
     assert [len(found) for found in drawn.values()] == [1, 1, 1]
@@ -256,19 +260,19 @@ def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.Fi
 
 def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
     with started(kind) as process, file_of(b"\x00 no model at all") as model:
-        host = model_protocol.Host(process.socket, interface(), batch=1, deadline=20.0)
-        host.hello()
+        model_server = model_protocol.ModelServerClient(process.socket, interface(), batch=1, deadline=20.0)
+        model_server.hello()
         with pytest.raises((model_faults.WrongAnswer, model_faults.Failed)) as refusal:
-            host.load("any", {}, model)
+            model_server.load("any", {}, model)
     assert len(str(refusal.value)) > 10
 
 
-def test_it_ends_with_code_0_when_it_is_told_to_or_when_the_player_is_gone(kind: Kind) -> None:
-    with loaded(kind) as (host, process):
-        host.ready(1)
-        host.act(observations())
-        host.end(None)
-        host.close()
+def test_it_ends_with_code_0_when_it_is_told_to_or_when_the_evaluator_is_gone(kind: Kind) -> None:
+    with loaded(kind) as (model_server, process):
+        model_server.ready(1)
+        model_server.act(observations())
+        model_server.end(None)
+        model_server.close()
         assert process.popen.wait(10) == 0
     with loaded(kind) as (_, process):
         process.socket.close()
@@ -302,6 +306,6 @@ def exactly(end: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
         piece = end.recv(length - len(data))
-        assert piece, "the host is gone"
+        assert piece, "the model server is gone"
         data += piece
     return data

@@ -1,4 +1,4 @@
-"""The couriers' surface as a process: whoever waits for a launch there does not hold up its end."""
+"""The runners' surface as a process: whoever waits for a launch there does not hold up its end."""
 
 import http.client
 import os
@@ -33,7 +33,7 @@ def up(port: int) -> bool:
 
 def test_those_that_wait_are_sent_away_when_their_process_ends(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    settings = {"HOME": str(tmp_path), "DRIVERS_PORT": str(port), "REDIS_URL": "redis://127.0.0.1:1/0"}
+    settings = {"HOME": str(tmp_path), "RUNNER_API_PORT": str(port), "REDIS_URL": "redis://127.0.0.1:1/0"}
     environ = dict(os.environ) | {f"WINDTUNNEL_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "server"]
     subprocess.run([*command, "migrate"], env=environ, cwd=ROOT, check=True, timeout=120, capture_output=True)

@@ -1,4 +1,4 @@
-"""What players see is packed for couriers that share no folder with us, and kept for as long as one may ask for it."""
+"""Bundles: what an evaluator sees of a dataset, packed and handed to runners that share no folder with the server."""
 
 import calendar
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from core.domain.records import Submission
 from core.domain.states import State
-from core.services.datasets.bundles import Parcels
+from core.services.datasets.bundles import Bundles
 from core.services.platform import Platform
 from core.store import simulations
 from tests.conftest import Clock
@@ -30,32 +30,32 @@ def kept(platform: Platform) -> list[str]:
     return list(platform.store.list("plays/"))
 
 
-def test_a_parcel_of_two_months_ago_goes_and_younger_ones_stay(platform: Platform, folder: Path) -> None:
+def test_a_bundle_of_two_months_ago_goes_and_younger_ones_stay(platform: Platform, folder: Path) -> None:
     clock = Clock()
-    parcels = Parcels(platform.store, platform.database, clock)
+    bundles = Bundles(platform.store, platform.database, clock)
     for clock.now in (OCTOBER, DECEMBER, FEBRUARY):
-        made = parcels.of("street", folder)
-        assert made == parcels.of("street", folder)
+        made = bundles.of("street", folder)
+        assert made == bundles.of("street", folder)
         assert made["key"] in kept(platform) and made["size"] == platform.store.size(made["key"])
     assert [key.split("/")[1] for key in kept(platform)] == ["2026-10", "2026-12", "2027-02"]
     clock.now = DECEMBER
-    assert parcels.comb() == 1
+    assert bundles.comb() == 1
     assert [key.split("/")[1] for key in kept(platform)] == ["2026-12", "2027-02"], "whose clock is ahead loses nothing"
     clock.now = FEBRUARY
-    assert parcels.comb() == 1
+    assert bundles.comb() == 1
     assert [key.split("/")[1] for key in kept(platform)] == ["2027-02"]
 
 
-def test_a_parcel_stays_for_as_long_as_a_simulation_may_ask_for_it(
+def test_a_bundle_stays_for_as_long_as_a_simulation_may_ask_for_it(
     platform: Platform, folder: Path, model: str
 ) -> None:
     clock = Clock()
     clock.now = OCTOBER
-    parcels = Parcels(platform.store, platform.database, clock)
-    packed = parcels.of("street", folder)
+    bundles = Bundles(platform.store, platform.database, clock)
+    packed = bundles.of("street", folder)
     made, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     platform.database.write(lambda c: simulations.pack(c, made.id, {"play": packed, "model_size": 1}))
     clock.now = FEBRUARY
-    assert parcels.comb() == 0 and kept(platform) == [packed["key"]]
+    assert bundles.comb() == 0 and kept(platform) == [packed["key"]]
     platform.database.write(lambda c: simulations.move(c, made.id, State.QUEUED, State.CANCELLED, 0.0))
-    assert parcels.comb() == 1 and kept(platform) == []
+    assert bundles.comb() == 1 and kept(platform) == []
