@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open what the settings name and put the services on top; the schema was brought up to date before."""
-    from core.notifications.redis_notifier import RedisBell, embedded
+    from core.notifications.redis_notifier import RedisNotifier, embedded
     from core.services.platform import build
-    from workers.executors.registry import apart, contexts_of, gangs
+    from workers.executors.registry import apart, gangs, load_executor_configs
 
-    contexts = contexts_of(settings.executors, settings.cores)
+    executor_configs = load_executor_configs(settings.executors, settings.max_workers)
     store, known = store_of(settings), connections_of(settings)
     return build(
         Database(settings.database),
         store,
-        RedisBell(settings.redis_url or embedded(settings.run_dir)),
+        RedisNotifier(settings.redis_url or embedded(settings.run_dir)),
         home=settings.home.resolve(),
-        contexts=contexts,
-        apart=apart(contexts),
-        gangs=gangs(contexts),
+        executor_configs=executor_configs,
+        apart=apart(executor_configs),
+        gangs=gangs(executor_configs),
         sandbox=confinement,
         streams=settings.streams,
         lease_ttl=settings.lease_ttl.total_seconds(),
@@ -100,10 +100,10 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
             return f"the database does not answer ({type(error).__name__})"
         return None
 
-    def bell() -> str | None:
-        return None if platform.bell.alive() else "the bell is silent; loops go by the clock alone"
+    def notifier() -> str | None:
+        return None if platform.notifier.alive() else "the notifier is silent; loops go by the clock alone"
 
-    return {"database": database, "bell": bell}
+    return {"database": database, "notifier": notifier}
 
 
 def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
@@ -140,12 +140,12 @@ def create_runner_api(at_end: "Callable[[Callable[[], None]], None]" = lambda _:
     ``at_end`` is told what to do once the process is to end.
     """
     from api import runner_api
-    from core.notifications.redis_notifier import RedisBell, embedded
+    from core.notifications.redis_notifier import RedisNotifier, embedded
     from core.services.scheduling.leases import Leases
 
     settings = Settings.from_env(os.environ)
-    bell = RedisBell(settings.redis_url or embedded(settings.run_dir))
+    notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
     ttl = settings.lease_ttl.total_seconds()
-    leases = Leases(Database(settings.database), store_of(settings), bell, ttl=ttl)
+    leases = Leases(Database(settings.database), store_of(settings), notifier, ttl=ttl)
     at_end(leases.dismiss)
     return runner_api.create(leases)

@@ -31,17 +31,19 @@ class PlatformCollector(Collector):
             simulations.add_metric([state.value], found.get(state.value, 0))
         yield simulations
         streams = GaugeMetricFamily("windtunnel_streams", "Event and result streams open in this process.")
-        streams.add_metric([], self._platform.hub.streams)
+        streams.add_metric([], self._platform.changes.streams)
         yield streams
-        cores = GaugeMetricFamily("windtunnel_executor_cores", "Pairs at work at once, by place.", labels=["executor"])
-        held = GaugeMetricFamily("windtunnel_executor_held", "Of those, how many are taken.", labels=["executor"])
-        well = GaugeMetricFamily("windtunnel_executor_well", "Whether the place answers.", labels=["executor"])
+        workers = GaugeMetricFamily(
+            "windtunnel_executor_workers", "Pairs at work at once, by place.", labels=["executor"]
+        )
+        in_use = GaugeMetricFamily("windtunnel_executor_in_use", "Of those, how many are taken.", labels=["executor"])
+        healthy = GaugeMetricFamily("windtunnel_executor_healthy", "Whether the place answers.", labels=["executor"])
         for one in self._platform.executors.list():
-            cores.add_metric([one["name"]], one["cores"])
-            held.add_metric([one["name"]], one["held"])
-            if one["well"] is not None:
-                well.add_metric([one["name"]], float(one["well"]))
-        yield from (cores, held, well)
+            workers.add_metric([one["name"]], one["workers"])
+            in_use.add_metric([one["name"]], one["in_use"])
+            if one["healthy"] is not None:
+                healthy.add_metric([one["name"]], float(one["healthy"]))
+        yield from (workers, in_use, healthy)
 
 
 def observe(app: Flask, platform: Platform) -> CollectorRegistry:

@@ -34,15 +34,15 @@ VALID = 600
 
 
 class _Lease(msgspec.Struct):
-    driver: str
+    worker: str
     rate: float | None = None
 
 
 class _Report(msgspec.Struct, rename={"since": "from"}):
-    driver: str
+    worker: str
     stage: str
     start: int
-    fence: str
+    fencing_token: str
     since: int
     to: int
     lines: int
@@ -55,19 +55,19 @@ class _Report(msgspec.Struct, rename={"since": "from"}):
 class _Held(msgspec.Struct):
     stage: str
     start: int
-    fence: str
+    fencing_token: str
     task: int = -1
 
 
-class _Beat(msgspec.Struct):
+class _Heartbeat(msgspec.Struct):
     leases: list[_Held]
 
 
 class _Death(msgspec.Struct):
-    driver: str
+    worker: str
     stage: str
     start: int
-    fence: str
+    fencing_token: str
     task: int = -1
     reason: str = "its process ended"
 
@@ -78,7 +78,7 @@ class _Refusal(msgspec.Struct):
 
 
 _decode: Mapping[Any, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (_Lease, _Report, _Beat, _Death, _Refusal)
+    kind: msgspec.json.Decoder(kind) for kind in (_Lease, _Report, _Heartbeat, _Death, _Refusal)
 }
 
 Environ = dict[str, Any]
@@ -192,7 +192,7 @@ def _following(answer: Lease | Later | Ended | None) -> dict[str, Any]:
 
 def _lease(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
     asked = _parsed(_Lease, body)
-    return 200, _following(leases.lease(launch, asked.driver, asked.rate))
+    return 200, _following(leases.lease(launch, asked.worker, asked.rate))
 
 
 def _report(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
@@ -201,10 +201,10 @@ def _report(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tup
     edge = _LENGTH.size + _LENGTH.unpack_from(body)[0]
     head = _parsed(_Report, body[_LENGTH.size : edge])
     report = Report(
-        driver=head.driver,
+        worker=head.worker,
         stage=head.stage,
         start=head.start,
-        fence=head.fence,
+        fencing_token=head.fencing_token,
         since=head.since,
         to=head.to,
         lines=body[edge : edge + head.lines],
@@ -217,31 +217,33 @@ def _report(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tup
     answer: Answer = leases.report(launch, report)
     if answer.place is None:
         return 409, {"lost": True}
-    place = {"mark": answer.place.mark, "stop": answer.place.stop}
+    place = {"cursor": answer.place.cursor, "stop": answer.place.stop}
     return (200, place | _following(answer.next)) if answer.taken else (409, place)
 
 
-def _beat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
-    held = [(one.stage, one.start, one.fence, one.task) for one in _parsed(_Beat, body).leases]
-    places = leases.beat(launch, held)
+def _heartbeat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+    held = [(one.stage, one.start, one.fencing_token, one.task) for one in _parsed(_Heartbeat, body).leases]
+    places = leases.heartbeat(launch, held)
     return 200, {
         "leases": [
             {"start": start, "lost": True}
             if place is None
-            else {"start": start, "mark": place.mark, "stop": place.stop}
+            else {"start": start, "cursor": place.cursor, "stop": place.stop}
             for (_, start, _, _), place in zip(held, places, strict=True)
         ]
     }
 
 
 def _leave(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
-    leases.leave(launch, [(one.stage, one.start, one.fence, one.task) for one in _parsed(_Beat, body).leases])
+    leases.leave(
+        launch, [(one.stage, one.start, one.fencing_token, one.task) for one in _parsed(_Heartbeat, body).leases]
+    )
     return 200, {}
 
 
 def _death(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
     said = _parsed(_Death, body)
-    leases.death(launch, said.stage, said.start, said.fence, said.task, said.reason)
+    leases.death(launch, said.stage, said.start, said.fencing_token, said.task, said.reason)
     return 200, {}
 
 
@@ -259,7 +261,7 @@ def _logs(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple
 _VERBS: Mapping[tuple[str, str | None], Callable[[Leases, Known, bytes, Environ], tuple[int, Any]]] = {
     ("POST", "lease"): _lease,
     ("POST", "report"): _report,
-    ("POST", "beat"): _beat,
+    ("POST", "heartbeat"): _heartbeat,
     ("POST", "leave"): _leave,
     ("POST", "death"): _death,
     ("POST", "refused"): _refused,

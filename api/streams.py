@@ -76,7 +76,7 @@ def as_events(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]:
 
 def room() -> None:
     """Refuse a stream that there is no slot for while that can still be an answer of its own."""
-    if services().hub.streams >= context().streams:
+    if services().changes.streams >= context().streams:
         raise TooManyStreams(retry_after=5)
 
 

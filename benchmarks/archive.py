@@ -17,8 +17,8 @@ from benchmarks.house import free_port, house
 from benchmarks.processes import memory
 from benchmarks.results import Figures, aim, number, spanned, table
 from benchmarks.scs import process
-from core.notifications.change_notifier import Hub
-from core.notifications.redis_notifier import RedisBell, embedded
+from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.redis_notifier import RedisNotifier, embedded
 from core.services.simulations.results import Results
 from core.store import results as artifacts
 from core.store import simulations
@@ -53,13 +53,13 @@ def filled(home: Path, id: str, size: int) -> None:
             crc32=zlib.crc32(body),
         )
         database.write(lambda c, one=one: artifacts.add_artifact(c, id, one))  # type: ignore[misc]
-    bell = RedisBell(embedded(home / "run"))
-    read = Results(database, store, Hub(database, bell, slots=1))
+    notifier = RedisNotifier(embedded(home / "run"))
+    read = Results(database, store, ChangeNotifier(database, notifier, slots=1))
     summary = json.loads(row.summary)
     held = summary["archive"]
     summary["archive"] = read.measured(row, summary, held["bytes"], held["crc32"])
     database.write(lambda c: simulations.set_summary(c, id, summary))
-    bell.close()
+    notifier.close()
     database.close()
 
 

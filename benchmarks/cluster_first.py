@@ -52,7 +52,7 @@ def now() -> float:
 
 def install(installed: Installed) -> None:
     """Install the platform by its chart, so that its pods have their share."""
-    installed.install(executors={"cluster": {"cores": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
+    installed.install(executors={"cluster": {"workers": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
 
 
 def service(cluster: Cluster) -> Wire:

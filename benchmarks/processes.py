@@ -9,13 +9,13 @@ from pathlib import Path
 
 #: What tells a process's part, looked for in its command line; the first that fits holds.
 PARTS = (
-    ("api", r"workers\x00api|app:create_api"),
-    ("drivers", r"workers\x00drivers|app:create_runner_api"),
-    ("dispatch", r"workers\x00dispatch"),
-    ("jobs", r"workers\x00jobs"),
-    ("agent", r"workers\x00agent"),
-    ("scs", r"workers\x00scs"),
-    ("supervisor", r"workers\x00run"),
+    ("api", r"server\x00api|app:create_api"),
+    ("runner-api", r"server\x00runner-api|app:create_runner_api"),
+    ("dispatch", r"server\x00dispatch"),
+    ("jobs", r"server\x00jobs"),
+    ("agent", r"server\x00agent"),
+    ("scs", r"server\x00scs"),
+    ("supervisor", r"server\x00run"),
     ("valkey", r"valkey-server|redis-server"),
     ("runner", r"harness\.runner\.runner"),
     ("evaluator", r"harness\.evaluator"),

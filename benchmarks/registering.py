@@ -61,8 +61,8 @@ def resident() -> int:
 
 def one(kind: str, count: int, home: Path) -> dict[str, float]:
     """Register and page, in this process."""
-    from core.domain.executor_config import Context
-    from core.notifications.notifier import LocalBell
+    from core.domain.executor_config import ExecutorConfig
+    from core.notifications.notifier import LocalNotifier
     from core.services.platform import build
     from core.store.database import Database
     from core.store.migrate import migrate
@@ -73,8 +73,10 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     migrate(database)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(home / "objects")
-    here = Context(name="local", kind="local", cores=1)
-    made = build(database, objects, LocalBell(), home=home, contexts=[here], sandbox={}, connections={"lab": lab})
+    here = ExecutorConfig(name="local", kind="local", workers=1)
+    made = build(
+        database, objects, LocalNotifier(), home=home, executor_configs=[here], sandbox={}, connections={"lab": lab}
+    )
     bucket = Bucket(count)
     made.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
     if kind == "tar":

@@ -21,6 +21,14 @@ PARSE: Mapping[Any, Callable[[str], Any]] = {
     tuple[str, ...]: lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }
 
+#: Settings by their former names, refused with the present one.
+RENAMED: Mapping[str, str] = {
+    "DRIVERS_HOST": "RUNNER_API_HOST",
+    "DRIVERS_PORT": "RUNNER_API_PORT",
+    "DRIVERS_URL": "RUNNER_API_URL",
+    "WARM_CREWS": "WARM_RUNNERS",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
@@ -40,7 +48,7 @@ class Settings:
     runner_api_url: str = ""
     #: SQLAlchemy's URL: SQLite or PostgreSQL (``postgresql+psycopg://``).
     database_url: str = ""
-    #: The bell and the jobs' queue.
+    #: The notifier and the jobs' queue.
     redis_url: str = ""
     #: ``file:///folder``, or ``s3://bucket/prefix?endpoint=http://host:port``, with the two keys below.
     object_store_url: str = ""
@@ -51,8 +59,8 @@ class Settings:
     #: The object storage that datasets may be registered from, with its credentials: JSON, readable by its owner alone.
     #: Empty: ``connections.json`` under ``home``.
     connections: str = ""
-    #: The places that simulations run in: JSON, ``{"executors": [{"name", "kind", "cores", "options"}]}``. Empty: this
-    #: machine alone.
+    #: The places that simulations run in: JSON, ``{"executors": [{"name", "kind", "workers", "options"}]}``. Empty:
+    #: this machine alone.
     executors: str = ""
     #: Evaluator and host pairs at work at once; 0 is one for each core.
     workers: int = 0
@@ -91,7 +99,7 @@ class Settings:
     metrics_port: int = 0
     #: How long a lease lives without a beat.
     lease_ttl: timedelta = timedelta(seconds=10)
-    #: How often the dispatcher looks when no bell rings.
+    #: How often the dispatcher looks when no notifier rings.
     dispatch_interval: timedelta = timedelta(seconds=1)
     #: Kinds of warm runner of which a spare one is kept warm, most recently used first.
     warm_runners: int = 2
@@ -103,6 +111,10 @@ class Settings:
         """Read ``WINDTUNNEL_*``; an unknown name is an error, for a misspelt setting is a silent one."""
         kinds = get_type_hints(cls)
         known = {PREFIX + one.name.upper(): one.name for one in fields(cls)}
+        if renamed := [
+            f"{PREFIX}{old} is called {PREFIX}{new} now" for old, new in RENAMED.items() if PREFIX + old in env
+        ]:
+            raise ValueError("; ".join(renamed))
         if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         given = {}
@@ -124,8 +136,8 @@ class Settings:
         return settings
 
     @property
-    def cores(self) -> int:
-        """Pairs at work at once."""
+    def max_workers(self) -> int:
+        """Workers at once on this machine."""
         return self.workers or os.cpu_count() or 1
 
     @property

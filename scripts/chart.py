@@ -35,7 +35,10 @@ def settings_schema() -> dict[str, Any]:
     known = {
         camel(one.name): KINDS[kinds[one.name]] | {"description": words[one.name]} for one in fields(settings.Settings)
     }
-    return {"type": "object", "additionalProperties": False, "properties": known}
+    renamed = {
+        camel(old.lower()): {"const": f"is called {camel(new.lower())} now"} for old, new in settings.RENAMED.items()
+    }
+    return {"type": "object", "additionalProperties": False, "properties": known | renamed}
 
 
 def schema() -> str:

@@ -41,7 +41,7 @@ def run(settings: Settings) -> int:
     from runtimes.harness import sandbox
     from server.ports import free
     from server.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
-    from workers.executors.registry import contexts_of
+    from workers.executors.registry import load_executor_configs
 
     home, run_dir = settings.home.resolve(), settings.run_dir
     try:
@@ -53,7 +53,7 @@ def run(settings: Settings) -> int:
     try:  # what no role could start with is said once, here
         connections.load(settings.connections_file)
         open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
-        contexts = contexts_of(settings.executors, settings.cores)
+        executor_configs = load_executor_configs(settings.executors, settings.max_workers)
         cache = _cache_here(settings, environ)
     except (ValueError, OSError) as error:
         tell(str(error))
@@ -78,18 +78,18 @@ def run(settings: Settings) -> int:
         roles.append(Role(name="migrate", command=role("migrate"), once=True))
     address = f"http://{settings.host}:{settings.port}"
     ready = answers(f"{address}/readyz")
-    roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "drivers")]
+    roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "runner-api")]
     # These only matter once somebody can ask for something, and would slow that down.
     late = once_true(lambda: ready() or time.monotonic() - began > PATIENCE)
-    needed = ["dispatch", "jobs", *(["agent"] if any(one.kind == "local" for one in contexts) else [])]
+    needed = ["dispatch", "jobs", *(["agent"] if any(one.kind == "local" for one in executor_configs) else [])]
     roles += [Role(name=name, command=role(name), after=late) for name in needed]
     if cache is not None:
         roles.append(Role(name="scs", command=role("scs"), after=late))
 
     def greet() -> None:
         tell(f"Windtunnel answers at {address} after {time.monotonic() - began:.1f} s; its manual is {address}/docs.")
-        places = ", ".join(f"{one.cores} cores of {one.name}" for one in contexts if one.kind != "local")
-        tell(f"{places or f'{settings.cores} cores'}; all it keeps lies in {home}.")
+        places = ", ".join(f"{one.workers} workers on {one.name}" for one in executor_configs if one.kind != "local")
+        tell(f"{places or f'{settings.max_workers} workers'}; all it keeps lies in {home}.")
         if cache is not None:
             tell(f"The cache service answers at {cache}.")
         elif settings.scs_port:
@@ -190,7 +190,7 @@ def api(settings: Settings) -> int:
     return 0
 
 
-def drivers(settings: Settings) -> int:
+def runner_api(settings: Settings) -> int:
     """Serve runners."""
     from core.notifications.launch_waiters import SLOTS
     from server.granian_server import serve
@@ -210,7 +210,7 @@ def create_api() -> "WSGIApplication":
 
 def create_runner_api() -> "WSGIApplication":
     """Build the runners' surface in granian's worker."""
-    _settle("drivers")
+    _settle("runner-api")
     import app
     from server.granian_server import at_end
 
@@ -237,18 +237,18 @@ def dispatch(settings: Settings) -> int:
     from core.services.scheduling.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
     from workers.executors.base import Measured
-    from workers.executors.registry import Here, contexts_of, gangs, open_executors
-    from workers.managed_executor import Site
+    from workers.executors.registry import Here, gangs, load_executor_configs, open_executors
+    from workers.managed_executor import ManagedExecutor
 
     stop = _told_to_stop()
-    contexts = contexts_of(settings.executors, settings.cores)
+    executor_configs = load_executor_configs(settings.executors, settings.max_workers)
     here = Here(
         home=settings.home.resolve(),
         run_dir=settings.run_dir,
         environments=settings.environments,
         runner_api_url=settings.runner_api_address,
     )
-    executors = open_executors(contexts, here)
+    executors = open_executors(executor_configs, here)
     if settings.metrics_port:
         from server.metrics_server import tell
 
@@ -258,12 +258,12 @@ def dispatch(settings: Settings) -> int:
         platform,
         Dispatch(
             platform.database,
-            platform.bell,
-            contexts=contexts,
+            platform.notifier,
+            executor_configs=executor_configs,
             runner_api_url=settings.runner_api_address,
-            gangs=gangs(contexts),
+            gangs=gangs(executor_configs),
         ),
-        [Site(context, executors[context.name]) for context in contexts],
+        [ManagedExecutor(context, executors[context.name]) for context in executor_configs],
         run_dir=settings.run_dir,
         ttl=settings.lease_ttl.total_seconds(),
         interval=settings.dispatch_interval.total_seconds(),
@@ -306,7 +306,7 @@ def agent(settings: Settings) -> int:
         await Agent(
             home=settings.home.resolve(),
             cache=node_cache(settings, store_of(settings), connections_of(settings)),
-            cores=settings.cores,
+            cores=settings.max_workers,
             kinds=settings.warm_runners,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,
@@ -342,7 +342,7 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
     "run": run,
     "migrate": migrate,
     "api": api,
-    "drivers": drivers,
+    "runner-api": runner_api,
     "dispatch": dispatch,
     "jobs": jobs,
     "agent": agent,

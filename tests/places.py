@@ -1,5 +1,5 @@
 """Where simulations run in tests that have nothing running them."""
 
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 
-HERE = Context(name="local", kind="fake", cores=2)
+HERE = ExecutorConfig(name="local", kind="fake", workers=2)

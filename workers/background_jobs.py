@@ -72,7 +72,7 @@ class Jobs:
         """Do what may take long beside the other jobs, and not twice at once."""
         with self._lock:
             if (pool, id) in self._busy:
-                return  # the bell rings again while it goes on
+                return  # the notifier rings again while it goes on
             self._busy.add((pool, id))
         pool.submit(self._do, pool, work, id)
 

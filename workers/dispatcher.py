@@ -1,4 +1,4 @@
-"""The dispatcher: look, decide, act, wait for the bell or the clock. One acts at a time; spares wait."""
+"""The dispatcher: look, decide, act, wait for the notifier or the clock. One acts at a time; spares wait."""
 
 import fcntl
 import logging
@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import Any
 
 from core.domain.admission import Room, admit
-from core.domain.launches import Note, Phase, Sighting
+from core.domain.launches import LaunchStatus, Note, Phase
 from core.domain.states import LIVE, State
 from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
@@ -24,7 +24,7 @@ from core.store import leaders
 from errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
 from workers import liveness
 from workers.executors.base import Missed, Taken, Warm, Watched
-from workers.managed_executor import Site
+from workers.managed_executor import ManagedExecutor
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Dispatcher:
         self,
         platform: Platform,
         dispatch: Dispatch,
-        sites: Sequence[Site],
+        sites: Sequence[ManagedExecutor],
         *,
         run_dir: Path,
         ttl: float,
@@ -83,12 +83,12 @@ class Dispatcher:
             except Exception:
                 logger.exception("a pass of the dispatcher failed; next try in %s s", self._interval)
                 stop.wait(self._interval)
-            self._platform.bell.wait("dispatch", self._pause())
+            self._platform.notifier.wait("dispatch", self._pause())
 
     def _watch(self, executor: Watched, stop: Event) -> None:
-        """Have a place ring for us; it is looked at by the clock as well."""
-        ring = partial(self._platform.bell.ring, "dispatch")
-        Thread(target=executor.watch, args=(ring, stop), name="watch", daemon=True).start()
+        """Have an executor wake the dispatcher when something of ours changes there; it is also polled."""
+        wake = partial(self._platform.notifier.wake, "dispatch")
+        Thread(target=executor.watch, args=(wake, stop), name="watch", daemon=True).start()
 
     def _pause(self) -> float:
         return TICK if self._working or not all(site.takes for site in self._sites.values()) else self._interval
@@ -159,19 +159,19 @@ class Dispatcher:
 
     # -- launches
 
-    def _visit(self, site: Site, snapshot: Snapshot) -> None:
+    def _visit(self, site: ManagedExecutor, snapshot: Snapshot) -> None:
         """Look at one place, and bring what is there together with what should be."""
         launches = [launch for launch in snapshot.launches if launch.executor == site.name]
         if site.lost:
-            words = f"{site.name} has not answered for {site.context.grace:g} s: {site.said}"
+            words = f"{site.name} has not answered for {site.config.grace:g} s: {site.last_error}"
             for launch in launches:
                 if self._forsake(launch, words):
                     site.comb_soon()  # it is removed once the place is back
         due = site.due_for_combing or site.keeping is not None
-        if (launches or due or not site.well) and site.may_be_asked:
+        if (launches or due or not site.healthy) and site.may_be_asked:
             site.do(lambda: self._tend(site, launches, {one.id: one for one in snapshot.busy}))
 
-    def _tend(self, site: Site, launches: Sequence[Lent], busy: Mapping[str, Busy]) -> None:
+    def _tend(self, site: ManagedExecutor, launches: Sequence[Lent], busy: Mapping[str, Busy]) -> None:
         """Reconcile the launches of a place that answers, and cancel there what nobody knows of."""
         seen = site.executor.observe([launch.id for launch in launches])
         site.answered()
@@ -187,7 +187,7 @@ class Dispatcher:
             site.combed()
         if (warm := site.keeping) is not None:
             lent = [one for one in self._dispatch.snapshot().launches if one.executor == site.name]
-            site.kept(warm.keep({one.id: Taken(one.simulation, one.attempt, one.cores) for one in lent}))
+            site.kept(warm.keep({one.id: Taken(one.simulation, one.attempt, one.workers) for one in lent}))
 
     def _forsake(self, launch: Lent, words: str, *, counted: bool = True) -> bool:
         """Take up elsewhere what ran in a place that cannot be asked; tell whether it was let go.
@@ -196,7 +196,7 @@ class Dispatcher:
         """
         if launch.state not in LIVE:
             self._dispatch.end_launch(launch)
-        elif self._dispatch.beating(launch):
+        elif self._dispatch.heartbeating(launch):
             return False
         else:
             self._dispatch.again(launch, words, counted=counted)
@@ -206,11 +206,11 @@ class Dispatcher:
         """Write down how each place fares, when that has changed."""
         told = {
             site.name: {
-                "kind": site.context.kind,
-                "cores": site.context.cores,
-                "held": snapshot.held(site.name),
-                "well": int(site.well and site.said is None),
-                "said": site.said,
+                "kind": site.config.kind,
+                "workers": site.config.workers,
+                "in_use": snapshot.in_use(site.name),
+                "healthy": int(site.healthy and site.last_error is None),
+                "last_error": site.last_error,
             }
             for site in self._sites.values()
         }
@@ -218,43 +218,43 @@ class Dispatcher:
             self._dispatch.report_health(told)
             self._told = told
 
-    def _reconcile(self, site: Site, launch: Lent, sighting: Sighting | None, one: Busy | None) -> None:
+    def _reconcile(self, site: ManagedExecutor, launch: Lent, status: LaunchStatus | None, one: Busy | None) -> None:
         """Bring together what we know of a launch and what its executor sees."""
-        over = sighting is None or sighting.phase is Phase.ENDED
-        if sighting is not None:
-            self._dispatch.tell(launch, sighting.notes)
+        over = status is None or status.phase is Phase.ENDED
+        if status is not None:
+            self._dispatch.tell(launch, status.notes)
         if launch.state not in LIVE:
             self._dispatch.end_launch(launch)  # first: should the cancelling fail, it is a stray, and found
             site.executor.cancel(launch.id)
-        elif sighting is not None and sighting.hopeless and one is not None:
-            self._dispatch.give_up(one, State.ERRORED, sighting.reason or "it cannot start here", launch)
+        elif status is not None and status.hopeless and one is not None:
+            self._dispatch.give_up(one, State.ERRORED, status.reason or "it cannot start here", launch)
             site.executor.cancel(launch.id)
-        elif one is not None and not over and one.cores != launch.cores and one.state is State.RUNNING:
-            self._resize(site, launch, one.cores)
-        elif one is not None and one.state is State.LAUNCHING and one.unattended and _runs(sighting):
+        elif one is not None and not over and one.workers != launch.workers and one.state is State.RUNNING:
+            self._resize(site, launch, one.workers)
+        elif one is not None and one.state is State.LAUNCHING and one.unattended and _runs(status):
             self._programs.began(launch.id)
-        elif over and (sighting is not None or launch.age > GRACE):
+        elif over and (status is not None or launch.age > GRACE):
             if launch.state is State.RUNNING and self._dispatch.close(launch.simulation):
                 self._dispatch.end_launch(launch)
                 site.comb_soon()
                 return
-            if one is not None and one.unattended and sighting is not None and sighting.exit is not None:
-                self._programs.ended(launch.id, sighting.exit, sighting.reason, launch.age)
+            if one is not None and one.unattended and status is not None and status.exit is not None:
+                self._programs.ended(launch.id, status.exit, status.reason, launch.age)
                 return  # the next pass finds that all is done
-            reason = sighting.reason if sighting is not None and sighting.reason else "its processes vanished"
+            reason = status.reason if status is not None and status.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
             self._dispatch.again(launch, reason)
             site.executor.cancel(launch.id)
 
-    def _resize(self, site: Site, launch: Lent, cores: int) -> None:
-        """Give a launch the width its simulation has now; where that cannot be, say so and leave it."""
+    def _resize(self, site: ManagedExecutor, launch: Lent, workers: int) -> None:
+        """Give a launch the number of workers its simulation has now; where that cannot be, say so and leave it."""
         try:
-            site.executor.resize(launch.id, cores)
+            site.executor.resize(launch.id, workers)
         except PlatformError as error:
-            words = error.detail or "It keeps its width."
-            self._dispatch.tell(launch, [Note(key=f"width-{cores}", words=words)])
+            words = error.detail or "It keeps its workers."
+            self._dispatch.tell(launch, [Note(key=f"workers-{workers}", words=words)])
         else:
-            self._dispatch.widen(launch, cores)
+            self._dispatch.widen(launch, workers)
 
     def _expire(self, snapshot: Snapshot) -> None:
         for simulation in self._platform.leases.expire():
@@ -294,7 +294,7 @@ class Dispatcher:
             return
         site.do(lambda: self._submit(site, one))
 
-    def _submit(self, site: Site, one: Busy) -> None:
+    def _submit(self, site: ManagedExecutor, one: Busy) -> None:
         waiting = site.executor.waiting if isinstance(site.executor, Warm) else lambda _: None
         launch = self._dispatch.launch(one, waiting)
         if launch is None:
@@ -328,26 +328,26 @@ class Dispatcher:
         if not queued:
             return
         rooms = [
-            Room(site.context, site.context.cores - snapshot.held(site.name), site.takes)
+            Room(site.config, site.config.workers - snapshot.in_use(site.name), site.takes)
             for site in self._sites.values()
         ]
         for item, executor in list(admit(snapshot.queue, rooms, snapshot.now)):
             one = queued.pop(item.id)
             ready = self._platform.staging.ready(dict(one.provenance), executor)
             if self._dispatch.admit(one, executor, ready=ready) and ready:
-                cores = self._sites[executor].context.share(one.wanted)
-                self._launch(replace(one, executor=executor, cores=cores))
+                workers = self._sites[executor].config.workers_for(one.requested)
+                self._launch(replace(one, executor=executor, workers=workers))
 
     def _tidy(self) -> None:
         """What is left to do for simulations that have ended, for datasets, and for what has expired."""
         if time.monotonic() - self._swept_at >= SWEEP:
             self._swept_at = time.monotonic()
-            self._platform.bell.enqueue("sweep", "expired")
+            self._platform.notifier.enqueue("sweep", "expired")
         registering, fetching = self._platform.datasets.waiting()
         for id in registering:
-            self._again_and_again(id, lambda id: self._platform.bell.enqueue("register", id))
+            self._again_and_again(id, lambda id: self._platform.notifier.enqueue("register", id))
         for id in fetching:
-            self._again_and_again(id, lambda id: self._platform.bell.enqueue("prefetch", id))
+            self._again_and_again(id, lambda id: self._platform.notifier.enqueue("prefetch", id))
         for id in self._dispatch.unfinished():
             self._again_and_again(id, self._dispatch.collect)
         for id in self._dispatch.deleted():
@@ -357,14 +357,14 @@ class Dispatcher:
 
 
 @contextmanager
-def _granted(site: Site) -> Iterator[None]:
+def _granted(site: ManagedExecutor) -> Iterator[None]:
     """Do something to one launch; that it is not granted is said, and keeps nothing from the others."""
     try:
         yield
     except PermissionError as error:
         logger.warning("%s: %s", site.name, error)
-        site.said = str(error)[:500]
+        site.last_error = str(error)[:500]
 
 
-def _runs(sighting: Sighting | None) -> bool:
-    return sighting is not None and sighting.phase is Phase.RUNNING
+def _runs(status: LaunchStatus | None) -> bool:
+    return status is not None and status.phase is Phase.RUNNING

@@ -5,7 +5,7 @@
 It reads the document that workers/standalone_runner.py does, and its ``format``. It listens on ``gang.sock`` in FOLDER
 for the leader (`runtimes.harness.gang.replica`), in the container beside it, and leases nothing before all replicas are
 there: no lease runs out while they come. What the first replica leaves as its result is a task's metrics: nobody judges
-a program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost driver, and its
+a program but itself. A program that fails is a task that failed; a gang that loses a replica is a lost worker, and its
 task is played again by the next gang until it has cost three.
 """
 
@@ -60,12 +60,12 @@ class GangRunner:
         self._credentials = credentials
         self._leader = leader
         self._name = name
-        self._lock = threading.Lock()  # guards what is held against the beating thread
+        self._lock = threading.Lock()  # guards what is held against the heartbeating thread
         self._held: tuple[Lease, int, int] | None = None  # the lease, the task it is at, and where it ends now
 
     def run(self) -> None:
         """Lease, play, report, until there is nothing left. Raises Over, Lost with the gang, or Stopped."""
-        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        threading.Thread(target=self._heartbeat, name="heartbeat", daemon=True).start()
         following: Answer | None = None
         while True:
             answer = following or self._surface.lease(self._name, None)
@@ -79,12 +79,12 @@ class GangRunner:
 
     def _work_off(self, lease: Lease) -> Answer | None:
         lines = Lines(self._play.get("definition", {}), "none", None)
-        mark, stop = lease.mark, lease.stop
-        lines.begin(mark)
-        self._hold(lease, mark, stop)
+        cursor, stop = lease.cursor, lease.stop
+        lines.begin(cursor)
+        self._hold(lease, cursor, stop)
         following: Answer | None = None
         since = time.monotonic()
-        while mark < stop:
+        while cursor < stop:
             task = lines.to
             self._hold(lease, task, stop)
             try:
@@ -102,11 +102,11 @@ class GangRunner:
                 continue
             answer = self._report(lease, lines)
             since = time.monotonic()
-            if answer.lost or answer.mark is None or answer.stop is None:
+            if answer.lost or answer.cursor is None or answer.stop is None:
                 break
-            mark, stop = answer.mark, answer.stop
-            if mark != lines.to:
-                lines.begin(mark)
+            cursor, stop = answer.cursor, answer.stop
+            if cursor != lines.to:
+                lines.begin(cursor)
             following = answer if answer.lease or answer.retry_after is not None or answer.ended else following
         with self._lock:
             self._held = None
@@ -127,10 +127,10 @@ class GangRunner:
     def _report(self, lease: Lease, lines: Lines, *, following: bool = True) -> Answer:
         batch = lines.take()
         head = {
-            "driver": self._name,
+            "worker": self._name,
             "stage": lease.stage,
             "start": lease.start,
-            "fence": lease.fence,
+            "fencing_token": lease.fencing_token,
             "next": following,
         }
         head |= {"from": batch["from"], "to": batch["to"], "lines": len(batch["lines"]), "rate": None}
@@ -138,7 +138,7 @@ class GangRunner:
         return self._surface.report(head, memoryview(batch["lines"]), memoryview(b""))[1]
 
     def _mourn(self, lease: Lease, task: int, reason: str) -> None:
-        said = {"driver": self._name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
+        said = {"worker": self._name, "stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token}
         self._surface.death(said | {"task": task, "witness": True, "reason": f"the gang is lost: {reason}"})
 
     def leave(self) -> None:
@@ -148,7 +148,7 @@ class GangRunner:
         if held is not None:
             lease = held[0]
             surface = Surface(self._credentials, self._stop, patience=0.0, time_out=2 * LAST_WORD)
-            surface.leave([{"stage": lease.stage, "start": lease.start, "fence": lease.fence}])
+            surface.leave([{"stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token}])
 
     def _hold(self, lease: Lease, task: int, stop: int) -> None:
         with self._lock:
@@ -159,7 +159,7 @@ class GangRunner:
         with self._lock:
             return min(stop, self._held[2]) if self._held is not None else 0
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         """Keep the lease alive, and learn what was taken of it."""
         surface = Surface(self._credentials, self._stop)
         pause = 1.0
@@ -170,10 +170,10 @@ class GangRunner:
                 if held is None:
                     continue
                 lease, task, _ = held
-                words = {"stage": lease.stage, "start": lease.start, "fence": lease.fence, "task": task}
-                [standing] = surface.beat([words])
+                words = {"stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token, "task": task}
+                [standing] = surface.heartbeat([words])
                 with self._lock:
-                    if self._held is not None and self._held[0].fence == lease.fence:
+                    if self._held is not None and self._held[0].fencing_token == lease.fencing_token:
                         end = 0 if standing.lost else min(self._held[2], standing.stop)
                         self._held = (self._held[0], self._held[1], end)
                 pause = lease.ttl / 3

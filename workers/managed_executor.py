@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Later
 
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 from workers.executors.base import Executor, Warm
 
 logger = logging.getLogger(__name__)
@@ -23,25 +23,25 @@ COMBING = 60.0
 LATER, EAGER = 1.0, 10
 
 
-class Site:
-    """An executor with its context. Everything that is asked of it is asked by one thread, in order.
+class ManagedExecutor:
+    """An executor with its config. Everything that is asked of it is asked by one thread, in order.
 
     ``refill``: seconds until warm launches are looked after again when some were taken or are missing.
     """
 
     def __init__(
         self,
-        context: Context,
+        config: ExecutorConfig,
         executor: Executor,
         *,
         refill: float = LATER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.context = context
+        self.config = config
         self.executor = executor
         self._refill = refill
         self._clock = clock
-        self.said: str | None = None  # why it does not answer
+        self.last_error: str | None = None  # why it does not answer
         self._failing_since: float | None = None
         self._failures = 0
         self._try_at = 0.0
@@ -50,27 +50,27 @@ class Site:
         self._looks = 0
         self._refusals = 0
         self._shut_until = 0.0
-        self._thread = ThreadPoolExecutor(1, f"site-{context.name}")
+        self._thread = ThreadPoolExecutor(1, f"site-{config.name}")
         self._at_work: Future[None] | None = None
 
     @property
     def name(self) -> str:
-        return self.context.name
+        return self.config.name
 
     @property
-    def well(self) -> bool:
+    def healthy(self) -> bool:
         """Whether it answered when last asked."""
         return self._failing_since is None
 
     @property
     def takes(self) -> bool:
         """Whether it may be given launches: it answers, and has not just failed to take one."""
-        return self.well and self._clock() >= self._shut_until
+        return self.healthy and self._clock() >= self._shut_until
 
     @property
     def lost(self) -> bool:
         """Whether it has not answered for so long that its launches count as lost."""
-        return self._failing_since is not None and self._clock() - self._failing_since > self.context.grace
+        return self._failing_since is not None and self._clock() - self._failing_since > self.config.grace
 
     @property
     def may_be_asked(self) -> bool:
@@ -130,7 +130,7 @@ class Site:
         if self._failing_since is not None:
             logger.warning("%s answers again", self.name)
             self.comb_soon()  # what was given up in the meantime may still run there
-            self.said = None
+            self.last_error = None
         self._failing_since, self._failures, self._try_at = None, 0, 0.0
 
     def failed(self, error: OSError) -> None:
@@ -138,7 +138,7 @@ class Site:
         if self._failing_since is None:
             self._failing_since = self._clock()
             logger.warning("%s does not answer: %s", self.name, error)
-        self.said = str(error)[:500] or type(error).__name__
+        self.last_error = str(error)[:500] or type(error).__name__
         pause = min(LONGEST, SHORTEST * 2.0**self._failures)
         self._failures += 1
         self._try_at = self._clock() + pause * random.uniform(0.5, 1.0)
@@ -146,12 +146,12 @@ class Site:
     def took(self) -> None:
         """It has taken a launch."""
         self._refusals, self._shut_until = 0, 0.0
-        self.said = None
+        self.last_error = None
 
     def refused(self, error: OSError) -> None:
         """It answers, but could not take a launch, as when one of a cluster's webhooks is away: none for a while."""
         logger.warning("%s takes no launch: %s", self.name, error)
-        self.said = str(error)[:500] or type(error).__name__
+        self.last_error = str(error)[:500] or type(error).__name__
         self._refusals += 1
         self._shut_until = self._clock() + min(LONGEST, SHORTEST * 2.0**self._refusals)
         self.comb_soon()  # it may have taken it all the same

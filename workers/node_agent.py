@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.domain.launches import Phase, Sighting
+from core.domain.launches import LaunchStatus, Phase
 from datasets.nodecache.node_cache import NodeCache
 from errors import PlatformError, Unsafe
 from workers.warm_runners import Kind, WarmRunner, kit_for
@@ -194,24 +194,24 @@ class Agent:
         return tuple(random.sample(free, count)) if len(free) >= count else ()
 
     async def observe(self, ids: list[str]) -> dict[str, Any]:
-        """Return a sighting of each that is known."""
-        seen = {id: self._sighting(id) for id in ids}
+        """Return a status of each that is known."""
+        seen = {id: self._status(id) for id in ids}
         return {id: asdict(one) for id, one in seen.items() if one is not None}
 
-    def _sighting(self, id: str) -> Sighting | None:
+    def _status(self, id: str) -> LaunchStatus | None:
         running = self._running.get(id)
         if running is not None:
-            return Sighting(id=id, phase=Phase.STARTING if running.warm_runner is None else Phase.RUNNING)
+            return LaunchStatus(id=id, phase=Phase.STARTING if running.warm_runner is None else Phase.RUNNING)
         folder = self._launches / id
         if not folder.is_dir():
             return None
         if alive(folder):  # an agent before us started it, and it has not died yet
-            return Sighting(id=id, phase=Phase.RUNNING)
+            return LaunchStatus(id=id, phase=Phase.RUNNING)
         try:
             ended = json.loads((folder / "ended.json").read_bytes())
         except (OSError, ValueError):
             ended = {"exit": None, "reason": "the agent that ran it ended"}
-        return Sighting(id=id, phase=Phase.ENDED, **ended)
+        return LaunchStatus(id=id, phase=Phase.ENDED, **ended)
 
     async def cancel(self, id: str) -> None:
         """End a launch and forget it."""

@@ -45,11 +45,11 @@ class ExecutorSchema(Open):
 
     name = fields.String(required=True)
     kind = fields.String(required=True)
-    cores = fields.Integer(
+    workers = fields.Integer(
         required=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
     )
-    held = fields.Integer(required=True, metadata={"description": "Of those, how many are taken."})
-    well = fields.Boolean(
+    in_use = fields.Integer(required=True, metadata={"description": "Of those, how many are taken."})
+    healthy = fields.Boolean(
         required=True, allow_none=True, metadata={"description": "Whether it answers; null before the first look."}
     )
     reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it does not."})

@@ -180,7 +180,7 @@ class SubmissionForm(SubmissionSchema):
     )
 
 
-class WidthSchema(Strict):
+class WorkersSchema(Strict):
     """What can be changed of a simulation that has not ended."""
 
     workers = Whole(

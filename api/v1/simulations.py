@@ -23,7 +23,7 @@ from api.schemas.simulations import (
     SubmissionHeaders,
     SubmissionOfUpload,
     SubmissionSchema,
-    WidthSchema,
+    WorkersSchema,
 )
 from api.streams import NDJSON, SSE
 from api.submissions import created, receive, submit
@@ -92,7 +92,7 @@ CREATED = {
 def width_asked() -> int:
     """Read how wide the simulation is to run."""
     try:
-        return int(WidthSchema().load(json_body())["workers"])
+        return int(WorkersSchema().load(json_body())["workers"])
     except ValidationError as error:
         raise invalid(error.messages) from None
 
@@ -165,7 +165,7 @@ class OneSimulation(MethodView):
         "resize_simulation",
         SimulationSchema,
         description="It is asked to have another width; `workers` tells which it has.",
-        body={"application/json": WidthSchema},
+        body={"application/json": WorkersSchema},
         fails=[IllegalTransition, Invalid, TooLarge, UnknownSimulation, UnsupportedMedia],
     )
     def patch(self, id: str) -> Simulation:

@@ -3,18 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A queued simulation. ``wanted``: pairs at work at once, None for all there are; ``executor``: where, if it says.
+    """A queued simulation. ``requested``: pairs at work at once, None for all there are; ``executor``: where, if it
+    says.
 
     ``brief`` is a moment's work that need not wait its turn. ``among``: the places that could run it; None: all.
     """
 
     id: str
-    wanted: int | None
+    requested: int | None
     submitted_at: float
     not_before: float = 0.0
     brief: bool = False
@@ -30,9 +31,9 @@ class Waiting:
 class Room:
     """What is free in a place; one that does not answer has no room, and holds nobody up who could go elsewhere."""
 
-    context: Context
+    config: ExecutorConfig
     free: int
-    well: bool = True
+    healthy: bool = True
 
 
 def admit(queue: Iterable[Waiting], rooms: Iterable[Room], now: float) -> Iterator[tuple[Waiting, str]]:
@@ -41,9 +42,9 @@ def admit(queue: Iterable[Waiting], rooms: Iterable[Room], now: float) -> Iterat
     The head of the line waits for room, and whoever could run where it could waits behind it, so that a wide one is
     never starved by narrow ones. A check of a model (``brief``) passes: it is one step long.
     """
-    well = [room for room in rooms if room.well]
-    known: Mapping[str, Context] = {room.context.name: room.context for room in well}
-    free = {room.context.name: room.free for room in well}
+    well = [room for room in rooms if room.healthy]
+    known: Mapping[str, ExecutorConfig] = {room.config.name: room.config for room in well}
+    free = {room.config.name: room.free for room in well}
     blocked: set[str] = set()
     for item in sorted(queue, key=lambda item: (item.submitted_at, item.id)):
         places = [name for name in free if item.may_run(name)]
@@ -53,20 +54,20 @@ def admit(queue: Iterable[Waiting], rooms: Iterable[Room], now: float) -> Iterat
             yield item, max(places, key=lambda name: free[name])
             continue
         open_ = [name for name in places if name not in blocked]
-        fits = [name for name in open_ if known[name].share(item.wanted) <= free[name]]
+        fits = [name for name in open_ if known[name].workers_for(item.requested) <= free[name]]
         if fits:
             # As wide as it asked for where that can be had; among those, where most is left.
-            chosen = max(fits, key=lambda name: (known[name].share(item.wanted), free[name]))
-            free[chosen] -= known[chosen].share(item.wanted)
+            chosen = max(fits, key=lambda name: (known[name].workers_for(item.requested), free[name]))
+            free[chosen] -= known[chosen].workers_for(item.requested)
             yield item, chosen
         else:
             blocked.update(places)
 
 
-def why_waiting(position: int, wanted: int, pause: float, reason: str | None) -> str:
+def why_waiting(position: int, requested: int, pause: float, reason: str | None) -> str:
     """Say in words what a queued simulation waits for; ``pause``: seconds until it may be tried again, and why."""
     if pause > 0 and reason is not None:
         return f"tried again in {pause:.0f} s; {reason}"
     if position > 1:
         return f"waits its turn: {position - 1} before it"
-    return f"waits for {wanted} free core{'s' if wanted > 1 else ''}"
+    return f"waits for {requested} free worker{'s' if requested > 1 else ''}"

@@ -103,7 +103,7 @@ class Note:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sighting:
+class LaunchStatus:
     """What an executor sees of a launch; ``exit`` and ``reason`` only once it has ended.
 
     ``hopeless``: trying again would end the same way, until somebody does something about it.

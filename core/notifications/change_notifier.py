@@ -1,11 +1,11 @@
-"""One watcher a process for all streams: it hears the bell, looks by the clock, and wakes the streams concerned."""
+"""One watcher a process for all streams: it hears the notifier, looks by the clock, and wakes the streams concerned."""
 
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.store import simulations
 from core.store.database import Database
 from errors import TooManyStreams
@@ -13,12 +13,12 @@ from errors import TooManyStreams
 logger = logging.getLogger(__name__)
 
 
-class Hub:
+class ChangeNotifier:
     """Streams wait here on conditions; none of them polls. ``slots`` is how many may be open at once."""
 
-    def __init__(self, database: Database, bell: Bell, *, slots: int = 1000, interval: float = 0.5) -> None:
+    def __init__(self, database: Database, notifier: Notifier, *, slots: int = 1000, interval: float = 0.5) -> None:
         self._database = database
-        self._bell = bell
+        self._notifier = notifier
         self._interval = interval
         self._changed = threading.Condition()
         self._versions: dict[str, int] = {}
@@ -65,7 +65,7 @@ class Hub:
     def _start(self) -> None:
         if not self._threads:
             for work in (self._hear, self._look):
-                thread = threading.Thread(target=work, name=f"hub{work.__name__}", daemon=True)
+                thread = threading.Thread(target=work, name=f"changes{work.__name__}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
 
@@ -77,7 +77,7 @@ class Hub:
 
     def _hear(self) -> None:
         while True:
-            self._wake(set(self._bell.announcements(10.0)))
+            self._wake(set(self._notifier.published(10.0)))
 
     def _look(self) -> None:
         pause = threading.Event()

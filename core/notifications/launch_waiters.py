@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.store import launches
 from core.store.database import Database
 from errors import TooManyWaits
@@ -14,18 +14,20 @@ logger = logging.getLogger(__name__)
 
 #: Waits at once in one process; each holds a thread of its server, and those at work want one, too.
 SLOTS = 64
-#: Seconds between two looks by the clock, should the bell not ring.
+#: Seconds between two looks by the clock, should the notifier not ring.
 INTERVAL = 1.0
 #: Seconds after which one more may ask again.
 PAUSE = 2
 
 
-class Arrivals:
+class LaunchWaiters:
     """Wakes whoever waits for a launch once there is one of that id. No thread runs before somebody waits."""
 
-    def __init__(self, database: Database, bell: Bell, *, slots: int = SLOTS, interval: float = INTERVAL) -> None:
+    def __init__(
+        self, database: Database, notifier: Notifier, *, slots: int = SLOTS, interval: float = INTERVAL
+    ) -> None:
         self._database = database
-        self._bell = bell
+        self._notifier = notifier
         self._slots = slots
         self._interval = interval
         self._closed = False
@@ -83,9 +85,9 @@ class Arrivals:
                 self._threads.append(thread)
 
     def _hear(self) -> None:
-        """A bell that rings for one of ours is believed only as far as looking."""
+        """A notifier that rings for one of ours is believed only as far as looking."""
         while True:
-            heard = self._bell.announcements(10.0)
+            heard = self._notifier.published(10.0)
             with self._changed:
                 ours = [id for id in heard if id in self._waiting]
             self._try(ours)

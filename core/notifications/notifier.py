@@ -1,34 +1,34 @@
-"""The bell: wakes loops and streams. It carries no truth; every listener also looks by the clock."""
+"""Best-effort wake-ups. Delivery is not guaranteed; every consumer also polls."""
 
 import threading
 from collections import deque
 from typing import Protocol
 
 
-class Bell(Protocol):
-    """Rings are hints. A lost one costs seconds, one too many nothing; no method raises because the bell is broken."""
+class Notifier(Protocol):
+    """Wakes loops and streams. A lost wake-up costs seconds, a spurious one nothing; no method raises."""
 
-    def ring(self, role: str) -> None:
-        """Wake a role's loop."""
+    def wake(self, role: str) -> None:
+        """Wake a role's loop, or its next wait."""
 
     def wait(self, role: str, timeout: float) -> bool:
-        """Block until the role is rung for, at most ``timeout`` seconds; tell which."""
+        """Block until the role is woken, at most ``timeout`` seconds; return whether it was."""
 
-    def announce(self, simulation_id: str) -> None:
-        """Tell streams that a simulation has something new."""
+    def publish(self, simulation_id: str) -> None:
+        """Tell every process that a simulation has changed."""
 
-    def announcements(self, timeout: float) -> list[str]:
-        """Block until something is announced, at most ``timeout`` seconds; return what was."""
+    def published(self, timeout: float) -> list[str]:
+        """Block until a simulation has changed, at most ``timeout`` seconds; return the ids published meanwhile."""
 
     def enqueue(self, job: str, id: str) -> None:
-        """Hand a job (`stage`, `collect`, `replay`, `sweep`) to the jobs role: an id in, nothing out."""
+        """Hand a job (`stage`, `collect`, `replay`, `sweep`) to the jobs role: an id in, no result."""
 
     def alive(self) -> bool:
-        """Tell whether the bell rings at all."""
+        """Return whether wake-ups are delivered at present."""
 
 
-class LocalBell:
-    """A bell within one process, for tests and tools."""
+class LocalNotifier:
+    """A notifier within one process, for tests."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class LocalBell:
         self._announced: deque[str] = deque(maxlen=10_000)
         self.jobs: deque[tuple[str, str]] = deque()
 
-    def ring(self, role: str) -> None:
+    def wake(self, role: str) -> None:
         with self._changed:
             self._rung[role] = self._rung.get(role, 0) + 1
             self._changed.notify_all()
@@ -47,12 +47,12 @@ class LocalBell:
             self._rung[role] = 0
             return rung
 
-    def announce(self, simulation_id: str) -> None:
+    def publish(self, simulation_id: str) -> None:
         with self._changed:
             self._announced.append(simulation_id)
             self._changed.notify_all()
 
-    def announcements(self, timeout: float) -> list[str]:
+    def published(self, timeout: float) -> list[str]:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._announced), timeout)
             heard = list(self._announced)

@@ -1,4 +1,4 @@
-"""The bell over Redis, and RQ beneath it: the one place that knows either.
+"""The notifier over Redis, and RQ beneath it: the one place that knows either.
 
 Nothing here is the truth. A flushed, restarted or missing Redis costs the seconds until somebody looks by the clock.
 """
@@ -31,8 +31,8 @@ TIMEOUT = 5.0
 RETRY = 0.5
 
 
-class RedisBell:
-    """A bell that reaches every process. No method raises because Redis is away; one line says so."""
+class RedisNotifier:
+    """A notifier that reaches every process. No method raises because Redis is away; one line says so."""
 
     def __init__(self, url: str) -> None:
         self._client = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
@@ -41,29 +41,29 @@ class RedisBell:
         self._news: PubSub | None = None
         self._away = threading.Event()
 
-    def ring(self, role: str) -> None:
+    def wake(self, role: str) -> None:
         """Wake a role's loop, or its next wait."""
         with self._forgiving():
             # One ring is as good as ten; the list is kept at one.
             with self._client.pipeline() as pipeline:
-                pipeline.lpush(_bell(role), 1)
-                pipeline.ltrim(_bell(role), 0, 0)
+                pipeline.lpush(_notifier(role), 1)
+                pipeline.ltrim(_notifier(role), 0, 0)
                 pipeline.execute()
 
     def wait(self, role: str, timeout: float) -> bool:
         """Block until the role is rung for, at most ``timeout`` seconds; tell which."""
         with self._forgiving(timeout):
             if timeout <= 0:
-                return self._client.lpop(_bell(role)) is not None
-            return self._patient.blpop([_bell(role)], timeout) is not None
+                return self._client.lpop(_notifier(role)) is not None
+            return self._patient.blpop([_notifier(role)], timeout) is not None
         return False
 
-    def announce(self, simulation_id: str) -> None:
+    def publish(self, simulation_id: str) -> None:
         """Tell streams that a simulation has something new."""
         with self._forgiving():
             self._client.publish(NEWS, simulation_id)
 
-    def announcements(self, timeout: float) -> list[str]:
+    def published(self, timeout: float) -> list[str]:
         """Block until something is announced, at most ``timeout`` seconds; one thread of a process may listen."""
         heard: dict[str, None] = {}
         with self._forgiving(timeout):
@@ -108,20 +108,20 @@ class RedisBell:
         except RedisError as error:
             if not self._away.is_set():
                 self._away.set()
-                logger.warning("the bell does not ring, the clock does: %s", error)
+                logger.warning("the notifier does not ring, the clock does: %s", error)
             time.sleep(min(pause, RETRY))
         else:
             if self._away.is_set():
                 self._away.clear()
-                logger.warning("the bell rings again")
+                logger.warning("the notifier rings again")
 
 
 #: Seconds a worker waits for a job before it turns again, and 15 more; and between two beats while it is at one.
 TERM, BEAT = 35, 10.0
 
 
-def _bell(role: str) -> str:
-    return f"windtunnel:bell:{role}"
+def _notifier(role: str) -> str:
+    return f"windtunnel:notifier:{role}"
 
 
 def _hear(news: PubSub, heard: dict[str, None], timeout: float) -> bool:

@@ -1,4 +1,4 @@
-"""Claims: a job takes a simulation for as long as it lives, so that a bell that rang twice does its work once."""
+"""Claims: a job takes a simulation for as long as it lives, so that a notifier that rang twice does its work once."""
 
 import logging
 import secrets

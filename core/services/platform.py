@@ -1,4 +1,4 @@
-"""All services put together over one database, one object store and one bell; for the composition roots."""
+"""All services put together over one database, one object store and one notifier; for the composition roots."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from core.domain.executor_config import Context
-from core.notifications.change_notifier import Hub
-from core.notifications.notifier import Bell
+from core.domain.executor_config import ExecutorConfig
+from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import Registering
 from core.services.datasets.datasets import Datasets
@@ -32,12 +32,12 @@ from datasets.objectstore.connections import Connection
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """All services, over one database, one object store and one bell."""
+    """All services, over one database, one object store and one notifier."""
 
     database: Database
     store: ObjectStore
-    bell: Bell
-    hub: Hub
+    notifier: Notifier
+    changes: ChangeNotifier
     catalogue: Catalogue
     executors: Executors
     models: Models
@@ -57,10 +57,10 @@ class Platform:
 def build(
     database: Database,
     store: ObjectStore,
-    bell: Bell,
+    notifier: Notifier,
     *,
     home: Path,
-    contexts: Sequence[Context],
+    executor_configs: Sequence[ExecutorConfig],
     sandbox: Mapping[str, Any],
     apart: Collection[str] = (),
     gangs: Collection[str] = (),
@@ -73,34 +73,42 @@ def build(
 ) -> Platform:
     """Put the services together.
 
-    ``contexts`` are where simulations may run; those ``apart`` bring their own environments and share no folder with
-    this machine; those in ``gangs`` can start some. ``sandbox`` is what provenance says of this machine's.
+    ``executor_configs`` are where simulations may run; those ``apart`` bring their own environments and share no folder
+    with this machine; those in ``gangs`` can start some. ``sandbox`` is what provenance says of this machine's.
     """
-    hub = Hub(database, bell, slots=streams)
+    changes = ChangeNotifier(database, notifier, slots=streams)
     models = Models(database, store, home / "scratch")
     uploads = Uploads(database, store, ttl=upload_ttl, largest=max_resumable)
     sources = Sources(store, connections)
-    datasets = Datasets(database, store, bell, uploads, sources)
+    datasets = Datasets(database, store, notifier, uploads, sources)
     simulations = Simulations(
-        database, store, models, datasets, bell, hub, contexts=contexts, sandbox=sandbox, gangs=gangs
+        database,
+        store,
+        models,
+        datasets,
+        notifier,
+        changes,
+        executor_configs=executor_configs,
+        sandbox=sandbox,
+        gangs=gangs,
     )
-    results = Results(database, store, hub)
+    results = Results(database, store, changes)
     return Platform(
         database=database,
         store=store,
-        bell=bell,
-        hub=hub,
+        notifier=notifier,
+        changes=changes,
         catalogue=Catalogue(home / "environments"),
-        executors=Executors(database, contexts),
+        executors=Executors(database, executor_configs),
         models=models,
         simulations=simulations,
         results=results,
         comparison=Comparison(simulations, results),
-        replays=Replays(database, store, bell, results),
-        leases=Leases(database, store, bell, ttl=lease_ttl),
+        replays=Replays(database, store, notifier, results),
+        leases=Leases(database, store, notifier, ttl=lease_ttl),
         staging=Staging(
             database,
-            bell,
+            notifier,
             datasets,
             cache or NodeCache(home / "cache", store, connections),
             environments_folder=home / "environments",
@@ -108,7 +116,7 @@ def build(
             objects=store,
             apart=apart,
         ),
-        collecting=Collecting(database, store, bell, results),
+        collecting=Collecting(database, store, notifier, results),
         uploads=uploads,
         transfers=Transfers(store),
         datasets=datasets,

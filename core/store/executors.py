@@ -14,7 +14,7 @@ def keep(c: Connection, name: str, values: Mapping[str, Any], now: float) -> Non
     if known is None:
         c.execute(insert(executors).values(name=name, since=now, **values))
         return
-    since = known.since if bool(known.well) == bool(values["well"]) else now
+    since = known.since if bool(known.healthy) == bool(values["healthy"]) else now
     c.execute(update(executors).where(executors.c.name == name).values(since=since, **values))
 
 

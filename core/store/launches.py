@@ -44,11 +44,11 @@ def end(c: Connection, id: str) -> bool:
     return c.execute(ending.returning(launches.c.id)).first() is not None
 
 
-def widen(c: Connection, id: str, cores: int) -> None:
+def widen(c: Connection, id: str, workers: int) -> None:
     """Note another width of a launch."""
     row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
     if row is not None:
-        resources = json.dumps(json.loads(row.resources) | {"cpu": cores})
+        resources = json.dumps(json.loads(row.resources) | {"cpu": workers})
         c.execute(update(launches).where(launches.c.id == id).values(resources=resources))
 
 

@@ -12,7 +12,7 @@ from errors import Conflict, IllegalTransition, UnknownSimulation
 
 _NEXT_EVENT = text("UPDATE simulations SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 _PROGRESS = text(
-    "SELECT coalesce(sum(mark-start), 0) AS done FROM ranges WHERE stage_id IN (SELECT id FROM stages"
+    "SELECT coalesce(sum(cursor-start), 0) AS done FROM ranges WHERE stage_id IN (SELECT id FROM stages"
     " WHERE simulation_id=:i)"
 )
 _FAILED = text(
@@ -129,15 +129,15 @@ def said(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
     return [json.loads(body) for body in c.scalars(query.order_by(events.c.seq))]
 
 
-def pack(c: Connection, id: str, packed: Mapping[str, Any]) -> None:
+def set_bundle(c: Connection, id: str, bundle: Mapping[str, Any]) -> None:
     """Note the objects that were made for a simulation's evaluators."""
-    c.execute(update(simulations).where(simulations.c.id == id).values(packed=json.dumps(packed)))
+    c.execute(update(simulations).where(simulations.c.id == id).values(bundle=json.dumps(bundle)))
 
 
 def bundles(c: Connection) -> set[str]:
     """Return the keys of what was packed for simulations that may still ask for it."""
-    busy = and_(simulations.c.state.in_(_BUSY), simulations.c.deleted_at.is_(None), simulations.c.packed.is_not(None))
-    return {json.loads(packed)["play"]["key"] for packed in c.scalars(select(simulations.c.packed).where(busy))}
+    busy = and_(simulations.c.state.in_(_BUSY), simulations.c.deleted_at.is_(None), simulations.c.bundle.is_not(None))
+    return {json.loads(bundle)["play"]["key"] for bundle in c.scalars(select(simulations.c.bundle).where(busy))}
 
 
 def counts(c: Connection, id: str) -> tuple[int, int, int]:
@@ -147,7 +147,7 @@ def counts(c: Connection, id: str) -> tuple[int, int, int]:
 
 
 def claim(c: Connection, id: str, state: State, who: str, seconds: float, now: float) -> bool:
-    """Take a simulation for a while, so that a bell that rang twice does its work once."""
+    """Take a simulation for a while, so that a notifier that rang twice does its work once."""
     named = {"i": id, "state": state.value, "who": who, "until": now + seconds, "now": now}
     return c.execute(_CLAIM, named).first() is not None
 

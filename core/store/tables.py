@@ -57,7 +57,7 @@ simulations = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("not_before", Float(53), nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
-    Column("packed", Text),  # JSON: what an evaluator's folder was packed into, for places that share none
+    Column("bundle", Text),  # JSON: what an evaluator's folder was packed into, for places that share none
     Column("created_at", Float(53), nullable=False),
     Column("started_at", Float(53)),
     Column("ended_at", Float(53)),
@@ -111,10 +111,10 @@ executors = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("kind", Text, nullable=False),
-    Column("cores", Integer, nullable=False),
-    Column("held", Integer, nullable=False, server_default="0"),
-    Column("well", Integer, nullable=False, server_default="1"),
-    Column("said", Text),  # why it is not
+    Column("workers", Integer, nullable=False),
+    Column("in_use", Integer, nullable=False, server_default="0"),
+    Column("healthy", Integer, nullable=False, server_default="1"),
+    Column("last_error", Text),  # why it is not healthy
     Column("since", Float(53), nullable=False),  # when it became so
 )
 
@@ -124,22 +124,22 @@ ranges = Table(
     Column("stage_id", Text, primary_key=True),
     Column("start", BigInteger, primary_key=True),
     Column("stop", BigInteger, nullable=False),
-    Column("mark", BigInteger, nullable=False),
+    Column("cursor", BigInteger, nullable=False),
     Column("state", Text, nullable=False),  # pending | leased | done | closed
-    Column("fence", Text),
+    Column("fencing_token", Text),
     Column("launch_id", Text),
-    Column("driver", Text),
+    Column("worker", Text),
     Column("ttl", Float(53)),
-    Column("beat_at", Float(53)),
+    Column("heartbeat_at", Float(53)),
     Column("moved_at", Float(53)),
     Column("rate", Float(53)),
     Column("task", BigInteger, nullable=False, server_default="-1"),  # last announced
     Column("cuts", Integer, nullable=False, server_default="0"),
-    Column("twins", Integer, nullable=False, server_default="0"),
+    Column("speculative", Integer, nullable=False, server_default="0"),
     Column("careful", BigInteger, nullable=False, server_default="-1"),  # one result a report up to this task
     Column("strikes", Integer, nullable=False, server_default="0"),
-    Column("silences", Integer, nullable=False, server_default="0"),
-    CheckConstraint("start <= mark AND mark <= stop"),
+    Column("expiries", Integer, nullable=False, server_default="0"),
+    CheckConstraint("start <= cursor AND cursor <= stop"),
     Index(
         "ranges_open",
         "stage_id",

@@ -30,7 +30,7 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- $names = concat $names ($given.names | default list) | uniq -}}
 {{- $ours := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "runnerApiHost" "0.0.0.0" "runnerApiPort" 5001
     "executors" "/etc/windtunnel/executors/executors.json" "scsPort" 0 "metricsPort" 9464 -}}
-{{- $_ := set $ours "runnerApiUrl" (printf "http://%s-drivers.%s.svc:%v" $full .Release.Namespace (default 5001 $given.runnerApiPort)) -}}
+{{- $_ := set $ours "runnerApiUrl" (printf "http://%s-runner-api.%s.svc:%v" $full .Release.Namespace (default 5001 $given.runnerApiPort)) -}}
 {{- if .Values.trial -}}
 {{- $_ := set $ours "objectStoreUrl" (printf "s3://windtunnel/objects?endpoint=http://%s-minio:%v" $full .Values.bundled.minio.port) -}}
 {{- end -}}

@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 import app as root
 from core.domain.ranges import Lease
 from core.domain.states import State
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import Known
@@ -35,7 +35,9 @@ def platform(settings: Settings) -> Iterator[Platform]:
     settings.home.mkdir()
     database = sqlite_database(settings.home / "windtunnel.db")
     store = open_store(settings.objects)
-    yield build(database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, streams=4)
+    yield build(
+        database, store, LocalNotifier(), home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4
+    )
     database.close()
 
 
@@ -50,7 +52,7 @@ def client(application: Flask) -> FlaskClient:
 
 
 @dataclass(frozen=True)
-class Driver:
+class LeasingWorker:
     """Plays simulations as a runner would, through the services that runners reach."""
 
     platform: Platform
@@ -58,11 +60,11 @@ class Driver:
     @property
     def dispatch(self) -> Dispatch:
         return Dispatch(
-            self.platform.database, self.platform.bell, contexts=[HERE], runner_api_url="http://127.0.0.1:1"
+            self.platform.database, self.platform.notifier, executor_configs=[HERE], runner_api_url="http://127.0.0.1:1"
         )
 
     def launch(self, id: str) -> Known:
-        """Bring a queued simulation to where drivers may lease."""
+        """Bring a queued simulation to where runner_api may lease."""
         dispatch = self.dispatch
         busy = next(one for one in dispatch.snapshot().busy if one.id == id)
         assert dispatch.admit(busy, HERE.name, ready=True)
@@ -73,7 +75,7 @@ class Driver:
     def report(self, launch: Known, lease: Lease, since: int, to: int, **extra: Any) -> None:
         """Report made-up results of the tasks [since, to); every seventh fails."""
         lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
-        report = Report("d", lease.stage, lease.start, lease.fence, since, to, lines, **extra)
+        report = Report("d", lease.stage, lease.start, lease.fencing_token, since, to, lines, **extra)
         assert self.platform.leases.report(launch, report).taken
 
     def lease(self, launch: Known) -> Lease:
@@ -94,7 +96,7 @@ class Driver:
             given = artifacts if first and artifacts else {}
             blobs = b"".join(given.values())
             described = [(*key, len(blob)) for key, blob in given.items()]
-            self.report(launch, lease, lease.mark, lease.stop, artifacts=described, blobs=blobs)
+            self.report(launch, lease, lease.cursor, lease.stop, artifacts=described, blobs=blobs)
             first = False
             if self.dispatch.close(id):
                 break
@@ -103,8 +105,8 @@ class Driver:
 
 
 @pytest.fixture
-def driver(platform: Platform) -> Driver:
-    return Driver(platform)
+def driver(platform: Platform) -> LeasingWorker:
+    return LeasingWorker(platform)
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def submit(client: FlaskClient, model: str) -> Submit:
 
 
 @pytest.fixture
-def finished(submit: Submit, driver: Driver) -> str:
+def finished(submit: Submit, driver: LeasingWorker) -> str:
     """The id of a simulation of 20 tasks that has ended; two of them failed."""
     id: str = submit().json["id"]
     driver.play(

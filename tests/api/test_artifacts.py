@@ -18,7 +18,7 @@ from core.services.platform import Platform
 from core.services.simulations.finalization import Collecting
 from core.services.simulations.results import Results
 from tests.api.answers import problem
-from tests.api.conftest import Driver, Submit
+from tests.api.conftest import LeasingWorker, Submit
 
 
 def test_artifacts_are_listed_by_pages(client: FlaskClient, finished: str) -> None:
@@ -89,7 +89,7 @@ def test_every_range_of_an_archive_is_what_a_slice_would_be(
 
 @pytest.mark.parametrize("played", [0, 3])
 def test_the_archive_of_a_simulation_that_ended_early_is_whole(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, played: int
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform, played: int
 ) -> None:
     id = submit(tasks=288).json["id"]
     launch = driver.launch(id)
@@ -128,9 +128,9 @@ def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
                 assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
             return found
 
-    read = Widened(platform.database, platform.store, platform.hub)
-    collecting = Collecting(platform.database, platform.store, platform.bell, read)
-    Driver(replace(platform, collecting=collecting)).play(id)
+    read = Widened(platform.database, platform.store, platform.changes)
+    collecting = Collecting(platform.database, platform.store, platform.notifier, read)
+    LeasingWorker(replace(platform, collecting=collecting)).play(id)
     assert read.widened
     whole = client.get(f"/v1/simulations/{id}/archive")
     assert whole.headers["Content-Length"] == str(len(whole.data))
@@ -156,14 +156,14 @@ def test_a_replay_without_a_trace_is_not_there(client: FlaskClient, finished: st
 
 
 def test_a_replay_is_made_when_it_is_asked_for(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
     driver.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     wait = client.get(path)
     assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
-    assert list(platform.bell.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
+    assert list(platform.notifier.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
     platform.replays.keep(id, 0, {"dt": 0.1, "frames": []})
     made = client.get(path)
     assert made.status_code == 200 and made.mimetype == "application/json"
@@ -175,22 +175,22 @@ def test_a_replay_is_made_when_it_is_asked_for(
 
 
 def test_what_cannot_be_shown_is_said_and_not_promised_again(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
     driver.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     assert client.get(path).status_code == 202
-    platform.bell.jobs.clear()  # type: ignore[attr-defined]
+    platform.notifier.jobs.clear()  # type: ignore[attr-defined]
     platform.replays.refuse(id, 0, "this world has nothing to show")
     assert "nothing to show" in problem(client.get(path), 404, "no-replay")["detail"]
-    assert not platform.bell.jobs  # type: ignore[attr-defined]
+    assert not platform.notifier.jobs  # type: ignore[attr-defined]
 
 
 # -- logs
 
 
-def log(platform: Platform, driver: Driver, id: str, *pieces: bytes) -> None:
+def log(platform: Platform, driver: LeasingWorker, id: str, *pieces: bytes) -> None:
     launch = driver.launch(id)
     for piece in pieces:
         platform.leases.log(launch, "host-0", piece)
@@ -198,7 +198,7 @@ def log(platform: Platform, driver: Driver, id: str, *pieces: bytes) -> None:
 
 
 def test_logs_are_shown_and_never_obeyed(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
     log(platform, driver, id, b"hello\n", b"\x1b[2Jred\xe2\x80\xaetxet\xff\n")

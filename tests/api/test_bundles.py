@@ -54,7 +54,7 @@ def test_a_bundle_stays_for_as_long_as_a_simulation_may_ask_for_it(
     bundles = Bundles(platform.store, platform.database, clock)
     packed = bundles.of("street", folder)
     made, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
-    platform.database.write(lambda c: simulations.pack(c, made.id, {"play": packed, "model_size": 1}))
+    platform.database.write(lambda c: simulations.set_bundle(c, made.id, {"play": packed, "model_size": 1}))
     clock.now = FEBRUARY
     assert bundles.comb() == 0 and kept(platform) == [packed["key"]]
     platform.database.write(lambda c: simulations.move(c, made.id, State.QUEUED, State.CANCELLED, 0.0))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform
 from errors import Corrupt
 from tests.api.answers import MODEL, problem
-from tests.api.conftest import Driver
+from tests.api.conftest import LeasingWorker
 from tests.packed import LINES, MINE, Files, tar, zipped
 
 
@@ -33,10 +33,10 @@ def work(platform: Platform) -> Callable[[], None]:
     """Do the jobs that were rung for."""
 
     def do() -> None:
-        bell = platform.bell
-        assert isinstance(bell, LocalBell)
-        while bell.jobs:
-            job, id = bell.jobs.popleft()
+        notifier = platform.notifier
+        assert isinstance(notifier, LocalNotifier)
+        while notifier.jobs:
+            job, id = notifier.jobs.popleft()
             if job == "register":
                 platform.registering.register(id)
             elif job == "prefetch":
@@ -275,7 +275,7 @@ PLAYED = {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}
 
 
 def test_a_dataset_that_extends_a_built_in_one_is_simulated(
-    client: FlaskClient, platform: Platform, register: Register, driver: Driver
+    client: FlaskClient, platform: Platform, register: Register, driver: LeasingWorker
 ) -> None:
     made = register("mine", PLAYED)
     assert (made["simulator"], made["extends"], made["tasks"], made["title"]) == ("noop", "noop", 5, "Mine")
@@ -307,7 +307,7 @@ def test_blank_lines_are_no_scenarios(client: FlaskClient, register: Register) -
 
 
 def test_an_archive_is_played_again_on_what_it_was_played_on(
-    client: FlaskClient, platform: Platform, register: Register, driver: Driver
+    client: FlaskClient, platform: Platform, register: Register, driver: LeasingWorker
 ) -> None:
     register("mine", PLAYED)
     client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})

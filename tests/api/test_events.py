@@ -11,7 +11,7 @@ import app as root
 from core.services.platform import Platform
 from core.settings import Settings
 from tests.api.answers import problem
-from tests.api.conftest import Driver, Submit
+from tests.api.conftest import LeasingWorker, Submit
 
 
 def events_of(data: bytes) -> list[tuple[int, str, dict[str, Any]]]:
@@ -80,9 +80,9 @@ def test_heartbeats_keep_the_line_open(platform: Platform, settings: Settings, s
         pieces = iter(answer.response)
         assert beat in [next(pieces), next(pieces)]
         answer.close()
-    assert platform.hub.streams == 0
+    assert platform.changes.streams == 0
 
 
-def test_head_opens_no_stream(client: FlaskClient, submit: Submit, driver: Driver, platform: Platform) -> None:
+def test_head_opens_no_stream(client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform) -> None:
     answer = client.head(f"/v1/simulations/{submit().json['id']}/events")
-    assert answer.status_code == 200 and answer.data == b"" and platform.hub.streams == 0
+    assert answer.status_code == 200 and answer.data == b"" and platform.changes.streams == 0

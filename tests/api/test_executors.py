@@ -5,28 +5,28 @@ from flask.testing import FlaskClient
 from core.domain.launches import Placement
 from core.services.platform import Platform
 from core.services.scheduling.snapshots import Busy
-from tests.api.conftest import Driver, Submit
+from tests.api.conftest import LeasingWorker, Submit
 
 
-def busy(driver: Driver, id: str) -> Busy:
+def busy(driver: LeasingWorker, id: str) -> Busy:
     return next(one for one in driver.dispatch.snapshot().busy if one.id == id)
 
 
-def test_places_are_listed_with_how_they_fare(client: FlaskClient, driver: Driver) -> None:
+def test_places_are_listed_with_how_they_fare(client: FlaskClient, driver: LeasingWorker) -> None:
     before = client.get("/v1/executors").json["items"]
     assert before == [
-        {"name": "local", "kind": "fake", "cores": 2, "held": 0, "well": None, "reason": None, "since": None}
+        {"name": "local", "kind": "fake", "workers": 2, "in_use": 0, "healthy": None, "reason": None, "since": None}
     ]
-    told = {"kind": "fake", "cores": 2, "held": 1, "well": 0, "said": "no route to host"}
+    told = {"kind": "fake", "workers": 2, "in_use": 1, "healthy": 0, "last_error": "no route to host"}
     driver.dispatch.report_health({"local": told})
     (ill,) = client.get("/v1/executors").json["items"]
-    assert (ill["held"], ill["well"], ill["reason"]) == (1, False, "no route to host")
-    driver.dispatch.report_health({"local": told | {"held": 2}})
+    assert (ill["in_use"], ill["healthy"], ill["reason"]) == (1, False, "no route to host")
+    driver.dispatch.report_health({"local": told | {"in_use": 2}})
     (still,) = client.get("/v1/executors").json["items"]
     assert still["since"] == ill["since"]  # since when it is ill, not since when we looked
 
 
-def test_what_it_asks_of_its_place_reaches_the_launch(submit: Submit, driver: Driver) -> None:
+def test_what_it_asks_of_its_place_reaches_the_launch(submit: Submit, driver: LeasingWorker) -> None:
     asked = {"cpu": 2.5, "resources": {"nvidia.com/gpu": "1"}, "queue": "team-a", "executor": "local"}
     id = submit(placement=asked).json["id"]
     assert driver.dispatch.admit(busy(driver, id), "local", ready=True)
@@ -47,16 +47,16 @@ def test_a_placement_that_no_cluster_would_take_is_refused(submit: Submit) -> No
 
 
 def test_a_simulation_that_waits_or_runs_can_be_given_another_width(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(workers=1).json["id"]
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 2}).json["workers"] == 2
     launch = driver.launch(id)
-    assert launch.peers == 2
+    assert launch.workers == 2
     driver.lease(launch)
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 1}).json["workers"] == 1
     (one,), (lent,) = driver.dispatch.snapshot().busy, driver.dispatch.snapshot().launches
-    assert (one.cores, lent.cores) == (1, 2)  # what is wanted, and what is
+    assert (one.workers, lent.workers) == (1, 2)  # what is requested, and what is
     assert client.patch(f"/v1/simulations/{id}", json={}).status_code == 422
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 0}).status_code == 422
 

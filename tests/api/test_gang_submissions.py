@@ -7,9 +7,9 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
 from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
@@ -17,8 +17,8 @@ from datasets.objectstore import open_store
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
 
-CLUSTER = Context(name="cluster", kind="kubernetes", cores=4)
-LAPTOP = Context(name="laptop", kind="local", cores=64)
+CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4)
+LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64)
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def platform(settings: Settings) -> Iterator[Platform]:
     yield build(
         database,
         open_store(settings.objects),
-        LocalBell(),
+        LocalNotifier(),
         home=settings.home,
-        contexts=[LAPTOP, CLUSTER],
+        executor_configs=[LAPTOP, CLUSTER],
         sandbox={"level": 3},
         apart=["cluster"],
         gangs=["cluster"],
@@ -56,7 +56,11 @@ def test_a_gang_is_started_where_gangs_can_be_and_nowhere_else(client: FlaskClie
     assert answer.status_code == 201, answer.json
     assert (answer.json["tasks"]["total"], answer.json["workers"]) == (6, 2)
     dispatch = Dispatch(
-        platform.database, platform.bell, contexts=[LAPTOP, CLUSTER], runner_api_url="http://x", gangs=["cluster"]
+        platform.database,
+        platform.notifier,
+        executor_configs=[LAPTOP, CLUSTER],
+        runner_api_url="http://x",
+        gangs=["cluster"],
     )
     (waiting,) = dispatch.snapshot().queue
     assert waiting.may_run("cluster") and not waiting.may_run("laptop")

@@ -21,7 +21,7 @@ def test_health_and_readiness(client: FlaskClient) -> None:
     assert ready.status_code == 200
     assert ready.json == {
         "ready": True,
-        "checks": {"database": "ok", "bell": "ok"},
+        "checks": {"database": "ok", "notifier": "ok"},
         "sandbox": {"level": 3, "missing": []},
     }
 

@@ -18,7 +18,7 @@ from api.streams import frame
 from api.tables import as_csv, columns, flat, harmless
 from core.services.platform import Platform
 from tests.api.answers import line, problem
-from tests.api.conftest import Driver, Submit
+from tests.api.conftest import LeasingWorker, Submit
 from tests.waiting import until
 
 
@@ -34,7 +34,7 @@ def test_lines_come_in_task_order(client: FlaskClient, finished: str) -> None:
     assert [one["task"] for one in lines_of(rest.data)] == [17, 18, 19]
 
 
-def test_what_is_there_can_be_read_before_the_end(client: FlaskClient, submit: Submit, driver: Driver) -> None:
+def test_what_is_there_can_be_read_before_the_end(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
     id = submit().json["id"]
     launch = driver.launch(id)
     lease = driver.lease(launch)
@@ -43,7 +43,7 @@ def test_what_is_there_can_be_read_before_the_end(client: FlaskClient, submit: S
     assert client.get(f"/v1/simulations/{id}/results?format=csv").data.count(b"\r\n") == 4
 
 
-def test_a_followed_stream_ends_with_the_simulation(client: FlaskClient, submit: Submit, driver: Driver) -> None:
+def test_a_followed_stream_ends_with_the_simulation(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
     id = submit().json["id"]
     thread = threading.Thread(target=driver.play, args=(id,))
     thread.start()
@@ -97,7 +97,7 @@ def test_a_browser_that_comes_back_goes_on_behind_the_last_result_it_received(
 
 
 def test_a_browser_that_has_every_result_so_far_waits_for_more(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
 ) -> None:
     id = submit().json["id"]
     launch = driver.launch(id)
@@ -239,7 +239,7 @@ def test_what_arrives_between_the_passes_breaks_no_table() -> None:
 # -- the same request
 
 
-def test_a_submission_streams_its_own_results(submit: Submit, driver: Driver, platform: Platform) -> None:
+def test_a_submission_streams_its_own_results(submit: Submit, driver: LeasingWorker, platform: Platform) -> None:
     def play() -> None:
         driver.play(until(lambda: platform.simulations.list()[0])[0].id)
 
@@ -252,14 +252,14 @@ def test_a_submission_streams_its_own_results(submit: Submit, driver: Driver, pl
 
 
 def test_hanging_up_does_not_stop_the_simulation(
-    client: FlaskClient, model: str, driver: Driver, platform: Platform
+    client: FlaskClient, model: str, driver: LeasingWorker, platform: Platform
 ) -> None:
     asked = {"dataset": "noop", "model": model, "scenarios": {"range": [0, 20]}}
     answer = client.post("/v1/simulations", json=asked, headers={"Accept": "text/event-stream"}, buffered=False)
     assert next(iter(answer.response)) == b"retry: 2000\n\n"
     id = answer.headers["Location"].rpartition("/")[2]
     answer.close()
-    assert platform.hub.streams == 0
+    assert platform.changes.streams == 0
     driver.play(id)
     assert client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 20
 
@@ -277,7 +277,7 @@ def test_past_the_limit_a_stream_is_refused_before_anything_is_made(
 
     with ExitStack() as stack:
         for _ in range(4):
-            stack.enter_context(platform.hub.watching(id))
+            stack.enter_context(platform.changes.watching(id))
         for path in (f"/v1/simulations/{id}/events", f"/v1/simulations/{id}/results?follow=true"):
             refused = client.get(path)
             problem(refused, 503, "too-many-streams")

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
 from core.settings import Settings
 from datasets.objectstore import open_store
@@ -34,7 +34,13 @@ def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     }
     store = open_store(settings.objects)
     yield build(
-        database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, connections=connections
+        database,
+        store,
+        LocalNotifier(),
+        home=settings.home,
+        executor_configs=[HERE],
+        sandbox={"level": 3},
+        connections=connections,
     )
     database.close()
 

@@ -16,7 +16,7 @@ from core.services.simulations.retries import Inheritance, inherit
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
 from tests.api.answers import MODEL, problem
-from tests.api.conftest import Driver, Submit
+from tests.api.conftest import LeasingWorker, Submit
 from tests.waiting import until
 
 FIELDS = {
@@ -137,7 +137,7 @@ def test_a_whole_number_may_be_written_with_a_point(submit: Submit) -> None:
 # -- asked more than once
 
 
-def test_the_same_key_gives_the_first_answer_again(client: FlaskClient, submit: Submit, driver: Driver) -> None:
+def test_the_same_key_gives_the_first_answer_again(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
     key = {"Idempotency-Key": "once"}
     first = submit(headers=key)
     assert "Idempotency-Replayed" not in first.headers
@@ -167,7 +167,7 @@ def test_a_key_is_for_one_request(submit: Submit) -> None:
 
 
 def test_a_key_whose_simulation_was_deleted_makes_no_second_one(
-    client: FlaskClient, submit: Submit, driver: Driver
+    client: FlaskClient, submit: Submit, driver: LeasingWorker
 ) -> None:
     key = {"Idempotency-Key": "k"}
     id = submit(headers=key).json["id"]
@@ -210,7 +210,7 @@ def test_many_at_once_with_one_key_make_one_simulation(application: Any, model: 
 # -- waiting
 
 
-def test_prefer_wait_answers_when_it_has_ended(submit: Submit, driver: Driver, platform: Platform) -> None:
+def test_prefer_wait_answers_when_it_has_ended(submit: Submit, driver: LeasingWorker, platform: Platform) -> None:
     def play() -> None:
         driver.play(until(lambda: platform.simulations.list()[0])[0].id)
 
@@ -237,7 +237,7 @@ def test_a_preference_that_is_not_understood_is_let_be(submit: Submit, prefer: s
 # -- the list
 
 
-def test_the_list_is_filtered_and_comes_by_pages(client: FlaskClient, submit: Submit, driver: Driver) -> None:
+def test_the_list_is_filtered_and_comes_by_pages(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
     ids = [submit(labels={"n": str(number), "all": "x,y=z"}).json["id"] for number in range(5)]
     driver.play(ids[0])
 
@@ -309,19 +309,19 @@ def test_cancelling_twice_is_harmless(client: FlaskClient, submit: Submit) -> No
         assert answer.status_code == 202 and answer.json["state"] == "cancelled"
 
 
-def played_and_ticked(driver: Driver, launch: Known) -> tuple[int, int]:
+def played_and_ticked(driver: LeasingWorker, launch: Known) -> tuple[int, int]:
     """Play one lease, and let the dispatcher sum up; return how many tasks that were, and how many of them failed."""
     lease = driver.lease(launch)
-    driver.report(launch, lease, lease.mark, lease.stop)
+    driver.report(launch, lease, lease.cursor, lease.stop)
     dispatch = driver.dispatch
     snapshot = dispatch.snapshot()
     dispatch.tick([one for one in snapshot.busy if one.state is State.RUNNING], snapshot.now)
-    return lease.stop - lease.mark, sum(task % 7 == 6 for task in range(lease.mark, lease.stop))
+    return lease.stop - lease.cursor, sum(task % 7 == 6 for task in range(lease.cursor, lease.stop))
 
 
 @pytest.mark.parametrize("most", [0, 1])
 def test_a_running_simulation_ends_as_soon_as_more_has_failed_than_may(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, most: int
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform, most: int
 ) -> None:
     id = submit(tasks=100, max_failures=most).json["id"]
     launch = driver.launch(id)
@@ -339,7 +339,7 @@ def test_a_running_simulation_ends_as_soon_as_more_has_failed_than_may(
 
 @pytest.mark.parametrize("asked", [{}, {"max_failures": 2}])
 def test_a_running_simulation_goes_on_with_as_many_failures_as_may_be(
-    client: FlaskClient, submit: Submit, driver: Driver, asked: dict[str, int]
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, asked: dict[str, int]
 ) -> None:
     id = submit(**asked).json["id"]
     launch = driver.launch(id)
@@ -356,7 +356,7 @@ def test_what_has_ended_cannot_be_cancelled(client: FlaskClient, finished: str) 
     assert refused["state"] == "succeeded"
 
 
-def test_a_retry_plays_only_what_failed(client: FlaskClient, finished: str, driver: Driver) -> None:
+def test_a_retry_plays_only_what_failed(client: FlaskClient, finished: str, driver: LeasingWorker) -> None:
     answer = client.post(f"/v1/simulations/{finished}/retry")
     assert answer.status_code == 201 and answer.json["retry_of"] == finished
     assert answer.headers["Location"] == answer.json["links"]["self"]
@@ -380,7 +380,7 @@ def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
 
 
 def test_a_retry_finds_what_was_moved_while_it_looked(
-    client: FlaskClient, submit: Submit, driver: Driver, platform: Platform, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = submit().json["id"]
     launch = driver.launch(id)
@@ -394,7 +394,9 @@ def test_a_retry_finds_what_was_moved_while_it_looked(
         found = inherit(database, store, id)
         if not moved:  # as another retry of it does at its end
             moved.extend(dict.fromkeys(segment.object for segment in found.kept))
-            gathering = Collecting(platform.database, platform.store, platform.bell, platform.results, compact_above=1)
+            gathering = Collecting(
+                platform.database, platform.store, platform.notifier, platform.results, compact_above=1
+            )
             gathering.compact(f"{id}.0")
             assert not {*moved} & {*platform.store.list(f"results/{id}/")}
         return found
@@ -439,7 +441,9 @@ def test_a_summary_is_there_only_at_the_end(client: FlaskClient, submit: Submit)
     problem(client.get(f"/v1/simulations/{submit().json['id']}/summary"), 409, "not-finished")
 
 
-def test_two_simulations_are_compared(client: FlaskClient, finished: str, submit: Submit, driver: Driver) -> None:
+def test_two_simulations_are_compared(
+    client: FlaskClient, finished: str, submit: Submit, driver: LeasingWorker
+) -> None:
     other = submit(seed=1).json["id"]
     driver.play(other)
     answer = client.get(f"/v1/simulations/{finished}/comparison?to={other}")
@@ -448,7 +452,7 @@ def test_two_simulations_are_compared(client: FlaskClient, finished: str, submit
     problem(client.get(f"/v1/simulations/{finished}/comparison?to=x"), 422, "invalid")
 
 
-def test_an_archives_simulation_json_runs_it_again(client: FlaskClient, finished: str, driver: Driver) -> None:
+def test_an_archives_simulation_json_runs_it_again(client: FlaskClient, finished: str, driver: LeasingWorker) -> None:
     import zipfile
 
     archive = zipfile.ZipFile(io.BytesIO(client.get(f"/v1/simulations/{finished}/archive").data))
@@ -474,7 +478,7 @@ def test_a_document_that_is_no_simulation_json_is_refused(
 
 
 def test_a_dry_run_says_whether_it_fits(
-    submit: Submit, driver: Driver, platform: Platform, client: FlaskClient
+    submit: Submit, driver: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
     def play() -> None:
         driver.play(until(lambda: driver.dispatch.snapshot().busy)[0].id)

@@ -37,7 +37,7 @@ def away(platform: Platform, settings: Settings) -> Staging:
     cache = NodeCache(home / "elsewhere", S3Store(nowhere, "objects"), patience=patience)
     return Staging(
         platform.database,
-        platform.bell,
+        platform.notifier,
         platform.datasets,
         cache,
         environments_folder=home / "environments",
@@ -73,7 +73,7 @@ def test_a_package_index_that_is_away_is_no_fault_of_the_model(
     monkeypatch.setenv("UV_OFFLINE", "1")
     staging = Staging(
         platform.database,
-        platform.bell,
+        platform.notifier,
         platform.datasets,
         NodeCache(tmp_path / "node", platform.store),
         environments_folder=tmp_path / "environments",
@@ -140,7 +140,7 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
     cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete, gone))
     staging = Staging(
         platform.database,
-        platform.bell,
+        platform.notifier,
         Watched(platform.datasets, gone),  # type: ignore[arg-type]
         cache,
         environments_folder=settings.home / "environments",

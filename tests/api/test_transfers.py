@@ -8,13 +8,13 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
 from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL, problem
-from tests.api.conftest import Driver
+from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
@@ -32,7 +32,9 @@ def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     settings.home.mkdir()
     database = sqlite_database(settings.home / "windtunnel.db")
     store = open_store(minio.url(fresh_bucket()), (minio.access_key, minio.secret_key))
-    yield build(database, store, LocalBell(), home=settings.home, contexts=[HERE], sandbox={"level": 3}, streams=4)
+    yield build(
+        database, store, LocalNotifier(), home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4
+    )
     database.close()
 
 
@@ -147,7 +149,7 @@ def test_who_asks_is_sent_to_the_store_for_a_model_and_for_an_artifact(
     assert (head.status_code, head.headers["Content-Length"]) == (200, str(len(MODEL)))
     asked = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 5]}}
     id = s3.post("/v1/simulations", json=asked).json["id"]
-    Driver(distant).play(
+    LeasingWorker(distant).play(
         id, artifacts={(0, "note.txt", "text/plain"): b"0123456789", (1, "a/ü.bin", "text/html"): b"<"}
     )
     for task, name, content in ((0, "note.txt", b"0123456789"), (1, "a/ü.bin", b"<"), (0, "note.txt", b"0123456789")):

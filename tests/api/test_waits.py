@@ -1,4 +1,4 @@
-"""Runners that wait for their launch: woken by the bell or the clock, told what all are told, and bounded."""
+"""Runners that wait for their launch: woken by the notifier or the clock, told what all are told, and bounded."""
 
 import json
 import threading
@@ -13,12 +13,12 @@ from sqlalchemy import text
 from api import runner_api as surface
 from core.domain.ids import hashed
 from core.domain.launches import Launch
-from core.notifications.launch_waiters import Arrivals
-from core.notifications.notifier import LocalBell
+from core.notifications.launch_waiters import LaunchWaiters
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
 from errors import TooManyWaits
-from tests.api.conftest import HERE, Driver
+from tests.api.conftest import HERE, LeasingWorker
 from tests.waiting import until
 from workers.executors.base import Waiting
 
@@ -44,7 +44,7 @@ def asking(leases: Leases, **options: Any) -> Ask:
 
 
 @pytest.fixture
-def queued(driver: Driver, submitted: str) -> str:
+def queued(driver: LeasingWorker, submitted: str) -> str:
     """A simulation that is about to be launched."""
     dispatch = driver.dispatch
     (busy,) = dispatch.snapshot().busy
@@ -61,7 +61,7 @@ def submitted(client: Any, model: str) -> str:
     return id
 
 
-def launched(driver: Driver, offered: Waiting | None = None) -> Launch:
+def launched(driver: LeasingWorker, offered: Waiting | None = None) -> Launch:
     dispatch = driver.dispatch
     (busy,) = dispatch.snapshot().busy
     launch = dispatch.launch(busy, lambda _: offered)
@@ -82,7 +82,7 @@ def waiting(leases: Leases, ask: Ask, **asked: Any) -> Iterator[list[Any]]:
 
 
 def test_a_runner_that_waits_is_told_of_its_launch_as_all_are(
-    platform: Platform, ask: Ask, driver: Driver, queued: str
+    platform: Platform, ask: Ask, driver: LeasingWorker, queued: str
 ) -> None:
     with waiting(platform.leases, ask) as told:
         launch = launched(driver, Waiting(ID, hashed(TOKEN)))
@@ -93,14 +93,16 @@ def test_a_runner_that_waits_is_told_of_its_launch_as_all_are(
     assert ask()[0] == 200, "who comes later is told at once"
 
 
-def test_a_launch_with_another_token_is_not_told_of(platform: Platform, ask: Ask, driver: Driver, queued: str) -> None:
+def test_a_launch_with_another_token_is_not_told_of(
+    platform: Platform, ask: Ask, driver: LeasingWorker, queued: str
+) -> None:
     with waiting(platform.leases, ask, token="guessed") as told:
         launched(driver, Waiting(ID, hashed(TOKEN)))
     assert told[0][0] == 401 and ask(token="guessed")[0] == 401
 
 
 def test_what_is_offered_twice_is_refused_and_a_launch_of_its_own_made(
-    platform: Platform, ask: Ask, driver: Driver, queued: str
+    platform: Platform, ask: Ask, driver: LeasingWorker, queued: str
 ) -> None:
     launched(driver, Waiting(ID, hashed(TOKEN)))
     (lent,) = driver.dispatch.snapshot().launches
@@ -119,20 +121,20 @@ def test_whoever_waits_in_vain_is_told_to_ask_again(platform: Platform) -> None:
 
 
 def test_only_so_many_wait_at_once_and_the_rest_are_told_when_to_come_back(platform: Platform) -> None:
-    arrivals = Arrivals(platform.database, platform.bell, slots=1)
-    leases = Leases(platform.database, platform.store, platform.bell, arrivals=arrivals)
+    launch_waiters = LaunchWaiters(platform.database, platform.notifier, slots=1)
+    leases = Leases(platform.database, platform.store, platform.notifier, launch_waiters=launch_waiters)
     ask = asking(leases, wait=5.0)
     with waiting(leases, ask) as told:
         status, headers, said = ask(f"/v1/launches/{ID}0/wait")
         assert status == 429 and headers["Retry-After"] == "2" and "Ask again" in said["detail"]
     assert told[0][2] == {"retry_after": 0.0}
-    assert arrivals.wait(ID, 0.01) is False, "its place is free again"
+    assert launch_waiters.wait(ID, 0.01) is False, "its place is free again"
 
 
-def test_without_a_bell_the_clock_wakes(platform: Platform, driver: Driver, queued: str) -> None:
-    arrivals = Arrivals(platform.database, LocalBell(), interval=0.05)
+def test_without_a_notifier_the_clock_wakes(platform: Platform, driver: LeasingWorker, queued: str) -> None:
+    launch_waiters = LaunchWaiters(platform.database, LocalNotifier(), interval=0.05)
     woken: list[bool] = []
-    thread = threading.Thread(target=lambda: woken.append(arrivals.wait(ID, 30.0)), daemon=True)
+    thread = threading.Thread(target=lambda: woken.append(launch_waiters.wait(ID, 30.0)), daemon=True)
     thread.start()
     launched(driver, Waiting(ID, hashed(TOKEN)))
     thread.join(30.0)
@@ -148,37 +150,37 @@ def test_those_that_wait_share_one_look_and_cost_none_without_a_cause(platform: 
             return platform.database.read()
 
     counted: Any = Counted()
-    arrivals = Arrivals(counted, platform.bell, interval=60.0)
-    threads = [threading.Thread(target=arrivals.wait, args=(f"w{n}", 1.0), daemon=True) for n in range(8)]
+    launch_waiters = LaunchWaiters(counted, platform.notifier, interval=60.0)
+    threads = [threading.Thread(target=launch_waiters.wait, args=(f"w{n}", 1.0), daemon=True) for n in range(8)]
     for thread in threads:
         thread.start()
     for _ in range(50):
-        platform.bell.announce("somebody else")
+        platform.notifier.publish("somebody else")
     for thread in threads:
         thread.join(30.0)
-    assert len(reads) == 2 * 8, "a look before and after each takes its place, and none for others' bells"
+    assert len(reads) == 2 * 8, "a look before and after each takes its place, and none for others' notifiers"
 
 
 def test_slots_are_given_back_however_a_wait_ends(platform: Platform) -> None:
-    arrivals = Arrivals(platform.database, platform.bell, slots=1)
+    launch_waiters = LaunchWaiters(platform.database, platform.notifier, slots=1)
     for _ in range(3):
-        assert arrivals.wait(ID, 0.0) is False
+        assert launch_waiters.wait(ID, 0.0) is False
 
     def wait_until_closed() -> None:
         with suppress(TooManyWaits):
-            arrivals.wait("another", 30.0)
+            launch_waiters.wait("another", 30.0)
 
     thread = threading.Thread(target=wait_until_closed, daemon=True)
     thread.start()
-    until(lambda: arrivals.waiting)
+    until(lambda: launch_waiters.waiting)
     with pytest.raises(TooManyWaits):
-        arrivals.wait(ID, 0.0)
-    arrivals.close()
+        launch_waiters.wait(ID, 0.0)
+    launch_waiters.close()
     thread.join(30.0)
-    assert arrivals.waiting == 0
+    assert launch_waiters.waiting == 0
 
 
-def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driver: Driver, queued: str) -> None:
+def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driver: LeasingWorker, queued: str) -> None:
     launched(driver, Waiting(ID, hashed(TOKEN)))
     with platform.database.read() as c:
         row = c.execute(text("SELECT simulation_id, token_hash, state FROM launches")).one()

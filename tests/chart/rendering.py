@@ -33,7 +33,7 @@ SAID: Mapping[str, Mapping[str, Any]] = {
         "scs": {"zones": ["a", "b"], "storage": {"storageClass": "local"}},
         "executors": {
             "kubeconfigsSecret": "clusters",
-            "others": [{"name": "west", "kind": "kubernetes", "cores": 8, "options": {"kubeconfig": "/etc/west"}}],
+            "others": [{"name": "west", "kind": "kubernetes", "workers": 8, "options": {"kubeconfig": "/etc/west"}}],
         },
     },
     "given values": {
@@ -58,7 +58,7 @@ SAID: Mapping[str, Mapping[str, Any]] = {
         "trial": True,
         "executors": {
             "cluster": {"enabled": False},
-            "others": [{"name": "farm", "kind": "slurm", "cores": 9, "options": {}}],
+            "others": [{"name": "farm", "kind": "slurm", "workers": 9, "options": {}}],
         },
     },
 }

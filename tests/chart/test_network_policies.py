@@ -64,7 +64,7 @@ def components(said: str) -> dict[str, End]:
 @SAYINGS
 def test_a_tenant_reaches_the_runners_surface_the_cache_and_names_and_nothing_else(said: str) -> None:
     lets, ours = world(said).lets, components(said)
-    allowed = {("drivers", 5001)}
+    allowed = {("runner-api", 5001)}
     if "envoy" in ours:
         allowed.add(("envoy", 5081))
     elif "scs" in ours:
@@ -109,7 +109,7 @@ def test_none_of_ours_reaches_the_cloud_s_metadata(said: str) -> None:
 
 def needed(ours: dict[str, End]) -> Iterator[tuple[str, End, End, int]]:
     """Yield what has to be possible."""
-    for role in {"api", "drivers", "dispatch", "jobs"}:
+    for role in {"api", "runner-api", "dispatch", "jobs"}:
         for part, port in zip(STORES, (5432, 6379, 9000), strict=True):
             yield f"{role} to {part}", ours[role], ours.get(part, ELSEWHERE["internet"]), port
     yield "dispatch to the API server", ours["dispatch"], ELSEWHERE["API server"], 6443
@@ -133,7 +133,7 @@ def test_what_has_to_be_possible_is(said: str) -> None:
 def test_only_roles_reach_a_trial_s_stores_and_those_reach_nothing_themselves(part: str) -> None:
     lets, ours = world("trial").lets, components("trial")
     reaching = {name for name, one in ours.items() if any(lets(one, ours[part], port) for port in PORTS)}
-    assert reaching == {"api", "drivers", "dispatch", "jobs"}
+    assert reaching == {"api", "runner-api", "dispatch", "jobs"}
     others: list[End] = [*ours.values(), *ELSEWHERE.values(), STRANGER]
     assert not [(one, port) for one in others for port in PORTS if lets(ours[part], one, port)]
 
@@ -144,8 +144,8 @@ def test_runners_of_other_clusters_are_let_in_where_an_operator_says_so() -> Non
     told = World(
         {"sim": {}}, of_kind([one for one in objects if one["metadata"].get("namespace") == "sim"], "NetworkPolicy")
     )
-    drivers = components("trial")["drivers"]
-    assert told.lets(ELSEWHERE["internet"], drivers, 5001) and not told.lets(ELSEWHERE["internet"], drivers, 5000)
+    runner_api = components("trial")["runner-api"]
+    assert told.lets(ELSEWHERE["internet"], runner_api, 5001) and not told.lets(ELSEWHERE["internet"], runner_api, 5000)
 
 
 # -- together with the policies that launches bring
@@ -194,7 +194,7 @@ def test_what_launches_bring_opens_nothing_but_a_gang_to_itself(said: str) -> No
     for one in (seat, gang):
         own = pod_of(one, 1)
         reached = {(name, port) for name, target in everything.items() for port in PORTS if lets(own, target, port)}
-        assert reached == {("drivers", 5001)} | front, one.id
+        assert reached == {("runner-api", 5001)} | front, one.id
     ranks = pod_of(gang, 2), pod_of(gang, 3)
     assert lets(*ranks, 26000) and lets(*reversed(ranks), 26000)
     for a, b in [(pod_of(seat, 1), ranks[0]), (ranks[0], pod_of(seat, 1)), (pod_of(seat, 1), pod_of(seat, 4))]:

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from workers.executors.kubernetes import options as kubernetes
 
 #: Kinds that the Prometheus operator brings.
 MONITORS = {"ServiceMonitor", "PodMonitor"}
+#: Values by their present and their former name.
+FORMER = {"runnerApi": "drivers", "runners": "couriers", "workers": "cores", "maxWorkers": "width"}
 SAYINGS = pytest.mark.parametrize("said", SAID)
 
 
@@ -117,7 +120,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a place of unknown size": (
         {"trial": True, "executors": {"others": [{"name": "west", "kind": "kubernetes"}]}},
-        "missing property 'cores'",
+        "missing property 'workers'",
     ),
     "no database": ({}, "settings.databaseUrl is missing"),
     "no object store": (
@@ -175,10 +178,10 @@ def test_a_setting_reaches_every_role_as_it_was_given() -> None:
 
 def test_a_port_that_is_set_is_the_port_everywhere() -> None:
     objects = render({"trial": True, "settings": {"runnerApiPort": 7001}})
-    [container] = templates(objects)["windtunnel-drivers"]["spec"]["containers"]
+    [container] = templates(objects)["windtunnel-runner-api"]["spec"]["containers"]
     assert container["ports"][0]["containerPort"] == 7001
-    assert named(objects, "Service", "windtunnel-drivers")["spec"]["ports"][0]["port"] == 7001
-    assert contexts(objects)[0]["options"]["runner_api_url"] == "http://windtunnel-drivers.sim.svc:7001"
+    assert named(objects, "Service", "windtunnel-runner-api")["spec"]["ports"][0]["port"] == 7001
+    assert contexts(objects)[0]["options"]["runner_api_url"] == "http://windtunnel-runner-api.sim.svc:7001"
     runners = named(
         [one for one in objects if one["metadata"].get("namespace") == "windtunnel-default"],
         "NetworkPolicy",
@@ -380,13 +383,30 @@ def stable(one: Object) -> Any:
 @pytest.mark.parametrize("said", ["trial", "trial that keeps", "production", "given values"])
 @pytest.mark.parametrize("previous", PREVIOUS, ids=lambda path: path.stem)
 def test_an_upgrade_changes_nothing_that_cannot_be_changed(previous: Path, said: str) -> None:
-    before = {key(one): stable(one) for one in render(SAID[said], previous)}
+    before = {key(one): stable(one) for one in render(with_former_names(SAID[said]), previous)}
     after = {key(one): stable(one) for one in rendered(said)}
-    assert {one: before[one] for one in before if one not in after} == {}
-    assert {one: (before[one], after[one]) for one in before if before[one] != after[one]} == {}
+    # What goes is made again by its present name: the runner API, and the policies of runners' pods.
+    gone = {one: before[one] for one in before if one not in after}
+    assert all(one[2] in {"windtunnel-drivers", "windtunnel-couriers"} for one in gone), gone
+    assert {one: (before[one], after[one]) for one in before if one in after and before[one] != after[one]} == {}
+
+
+def with_former_names(values: Any) -> Any:
+    """Return values as the chart of before the renaming has them."""
+    if isinstance(values, Mapping):
+        return {FORMER.get(name, name): with_former_names(value) for name, value in values.items()}
+    return [with_former_names(value) for value in values] if isinstance(values, list) else values
 
 
 @pytest.mark.parametrize("previous", PREVIOUS, ids=lambda path: path.stem)
-def test_the_values_of_an_earlier_chart_are_still_understood(previous: Path) -> None:
+def test_the_values_of_an_earlier_chart_are_understood_or_refused_with_their_present_names(previous: Path) -> None:
     values = yaml.safe_load(helm("show", "values", str(previous)).stdout)
+    with pytest.raises(ValueError) as refused:
+        render({**values, "trial": True})
+    for present, former in (("runnerApi", "drivers"), ("runners", "couriers"), ("workers", "cores")):
+        assert f"/{former}': value must be 'is called {present} now'" in str(refused.value)
+    values["runnerApi"] = values.pop("drivers")
+    values["network"]["runners"] = values["network"].pop("couriers")
+    cluster = values["executors"]["cluster"]
+    cluster["workers"] = cluster.pop("cores")
     assert render({**values, "trial": True})

@@ -39,13 +39,13 @@ def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "settings": {"names": ["karrozzeria"], "leaseTtl": 5},
         "api": {"replicas": 2, "resources": little, "service": {"port": 5000}},
-        "drivers": {"replicas": 1, "resources": little},
+        "runnerApi": {"replicas": 1, "resources": little},
         "dispatch": {"replicas": 2, "resources": little},
         "jobs": {"resources": little},
         "scs": {"resources": little, "envoy": {"enabled": False}},
         "executors": {
             "cluster": {
-                "cores": 2,
+                "workers": 2,
                 "grace": 20,
                 "options": {
                     "runner": SHARE | {"memory": "256Mi"},
@@ -142,7 +142,7 @@ class Installed:
 
     def rolled(self) -> None:
         """Wait until all pods of its roles are such as it was told last."""
-        for role in ("api", "drivers", "dispatch", "jobs"):
+        for role in ("api", "runner-api", "dispatch", "jobs"):
             status = ["rollout", "status", "-n", self.namespace, f"deployment/{RELEASE}-{role}"]
             self.cluster.kubectl(*status, f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 60)
 

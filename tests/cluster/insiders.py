@@ -59,7 +59,7 @@ def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
         "kubelet": f"{cluster.node(0).address}:10250",
         "dns": cluster.network.dns,
         "pod": f"{api['status']['podIP']}:5000",
-        "drivers": service("drivers"),
+        "runner_api": service("runner-api"),
         "cache": service("scs"),
         "database_server": service("postgresql"),
         "redis": service("valkey"),

@@ -93,7 +93,7 @@ def test_the_chart_comes_grows_and_goes(release: Release) -> None:
     release.bring(CHART)
     assert release.secrets() == before, "what was drawn is kept"
 
-    wanted = {"api": 2, "drivers": 2, "dispatch": 2, "jobs": 1, "envoy": 2, "postgresql": 1, "valkey": 1, "minio": 1}
+    wanted = {"api": 2, "runner-api": 2, "dispatch": 2, "jobs": 1, "envoy": 2, "postgresql": 1, "valkey": 1, "minio": 1}
 
     def made() -> bool:
         """Tell whether every pod was admitted: pod security refuses a pod, not what makes it."""

@@ -18,7 +18,7 @@ from tests.cached import image, tool
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.operators import training_runtime
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.options import Cache, Options
@@ -169,26 +169,26 @@ def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_pa
     """Have a gang play a simulation whose runner API is a process of this machine."""
     server = tag("server")
     own_cluster.jobset()
-    opened: list[Drivers] = []
+    opened: list[RunnerApi] = []
 
     def played(size: int, communication: str, model: str, total: int = 2, **changes: Any) -> End:
         host = own_cluster.host_address
-        drivers = Drivers(tmp_path, total=total, play={"definition": {}}, model=model.encode(), host=host)
-        opened.append(drivers)
+        runner_api = RunnerApi(tmp_path, total=total, play={"definition": {}}, model=model.encode(), host=host)
+        opened.append(runner_api)
         placement = changes.pop("placement", Placement(cpu=0.01, memory=128 << 20))
         command = ("python", *(["-m", "mpi4py"] if communication == "mpi" else []), "model.py")
         made = gang(size, communication, placement, command=command, **changes)
-        launch = dataclasses.replace(made, id=LAUNCH, url=drivers.url, token=TOKEN)
+        launch = dataclasses.replace(made, id=LAUNCH, url=runner_api.url, token=TOKEN)
         program = tag("mpi" if communication == "mpi" else "python")
         objects = manifests.of(launch, options(namespace, server, program), ALL)
-        return followed(own_cluster, namespace, objects, drivers)
+        return followed(own_cluster, namespace, objects, runner_api)
 
     yield played
-    for drivers in opened:
-        drivers.close()
+    for runner_api in opened:
+        runner_api.close()
 
 
-def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], drivers: Drivers) -> End:
+def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], runner_api: RunnerApi) -> End:
     """Create a gang, wait for its end and take it away."""
     began = time.monotonic()
     cluster.apply(*reversed(objects))
@@ -198,7 +198,7 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], dr
     seen: dict[tuple[str, str], str] = {}  # while it runs: a JobSet that is done takes what still runs away at once
 
     def ended() -> bool:
-        drivers.settle()
+        runner_api.settle()
         seen.update(places(cluster, namespace))
         found.update((cluster.get(path) or {}).get("status", {}))
         return any(one["type"] in {"Completed", "Failed"} and one["status"] == "True" for one in conditions(found))
@@ -215,7 +215,7 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], dr
     cluster.kubectl("delete", "-n", namespace, "jobset", name)
     [condition] = [one["type"] for one in conditions(found) if one["type"] in {"Completed", "Failed"}]
     print(f"{name}: {condition} after {seconds:.1f} s")
-    return End(condition, drivers.results(), int(found.get("restarts", 0)), seconds, nodes, said)
+    return End(condition, runner_api.results(), int(found.get("restarts", 0)), seconds, nodes, said)
 
 
 def places(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.domain.launches import Launch, Phase, Placement, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from errors import ClusterFull, LaunchRefused, NotGranted
@@ -29,7 +29,7 @@ from tests.contracts.test_executor import (
     test_submitting_twice_is_harmless,
     test_what_was_never_submitted_is_not_seen,
 )
-from tests.system.drivers import LAUNCH, Drivers
+from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
 from workers.executors import kubernetes
 from workers.executors.kubernetes import KubernetesExecutor
@@ -94,17 +94,17 @@ def opened(own_cluster: Cluster, owner: Kind, images: dict[str, str], namespace:
         one.close()
 
 
-def offered(cluster: Cluster, folder: Path, *, launched: bool = True, sleep_ms: int = 1) -> Drivers:
+def offered(cluster: Cluster, folder: Path, *, launched: bool = True, sleep_ms: int = 1) -> RunnerApi:
     """Offer a hundred thousand tasks of so many milliseconds where pods can ask for them."""
     play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
     play |= {"params": {"sleep_ms": sleep_ms}}
     packed = scenario_folder.pack(datasets()["noop"].folder)
     host = cluster.host_address
-    return Drivers(folder, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=launched)
+    return RunnerApi(folder, total=TASKS, play=play, model=MODEL, packed=packed, host=host, launched=launched)
 
 
 @pytest.fixture
-def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+def runner_api(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
     """A simulation and its launch."""
     made = offered(own_cluster, tmp_path)
     yield made
@@ -112,8 +112,8 @@ def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
 
 
 @pytest.fixture
-def bench(opened: Open, drivers: Drivers) -> Bench:
-    return Bench(opened(), launch_of(drivers.url), drivers.cancel)
+def bench(opened: Open, runner_api: RunnerApi) -> Bench:
+    return Bench(opened(), launch_of(runner_api.url), runner_api.cancel)
 
 
 def idle(**changes: Any) -> Launch:
@@ -130,9 +130,9 @@ def unplaced() -> Launch:
     return idle(placement=Placement(resources={"example.com/gpu": "1"}))
 
 
-def seen(executor: KubernetesExecutor, so: Callable[[Sighting], bool]) -> Sighting:
+def seen(executor: KubernetesExecutor, so: Callable[[LaunchStatus], bool]) -> LaunchStatus:
     """Look until it is so."""
-    found: list[Sighting] = []
+    found: list[LaunchStatus] = []
 
     def look() -> bool:
         found[:] = executor.observe([LAUNCH]).values()
@@ -191,12 +191,12 @@ def test_width_changes_while_it_runs_and_no_pod_begins_anew(own_cluster: Cluster
     bench.executor.cancel(LAUNCH)
 
 
-def test_the_log_of_a_runner_is_followed_from_its_start(bench: Bench, drivers: Drivers) -> None:
+def test_the_log_of_a_runner_is_followed_from_its_start(bench: Bench, runner_api: RunnerApi) -> None:
     bench.executor.submit(bench.launch)
     said: list[bytes] = []
     listener = threading.Thread(target=lambda: said.extend(bench.executor.logs(LAUNCH, 1)), daemon=True)
     listener.start()
-    until(lambda: "report" in drivers.asked)
+    until(lambda: "report" in runner_api.asked)
     bench.finish()
     listener.join(60)
     assert not listener.is_alive() and b"(0)" in b"".join(said)
@@ -267,7 +267,7 @@ def test_a_missing_namespace_is_named_or_made(own_cluster: Cluster, opened: Open
     own_cluster.kubectl("delete", "namespace", mine, "--wait=false")
 
 
-def ended(found: Sighting | None) -> bool:
+def ended(found: LaunchStatus | None) -> bool:
     return found is None or found.phase is Phase.ENDED
 
 

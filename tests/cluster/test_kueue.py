@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.domain.launches import Launch, Phase, Placement, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from errors import Unsupported
@@ -22,7 +22,7 @@ from tests.cluster.test_kubernetes_executor import images as images  # fixtures 
 from tests.cluster.test_kubernetes_executor import opened as opened
 from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import MODEL, launch_of
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import gang
 from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor, manifests
@@ -84,17 +84,17 @@ def queues(own_cluster: Cluster, namespace: str) -> Iterator[Queues]:
 
 
 @pytest.fixture
-def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
+def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
     """Offer simulations of so many tasks of a hundredth of a second, each with its launch."""
-    made: list[Drivers] = []
+    made: list[RunnerApi] = []
 
-    def offer(launch: str, total: int, *, model: bytes = MODEL, **play: Any) -> Drivers:
+    def offer(launch: str, total: int, *, model: bytes = MODEL, **play: Any) -> RunnerApi:
         noop = datasets()["noop"]
         told = {"definition": dict(noop.definition), "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 10}}
         folder = tmp_path / launch
         folder.mkdir()
         made.append(
-            Drivers(
+            RunnerApi(
                 folder,
                 total=total,
                 play=told | play,
@@ -113,14 +113,14 @@ def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Dr
         one.close()
 
 
-def queued(drivers: Drivers, id: str, queue: str = QUEUE, **changes: Any) -> Launch:
+def queued(runner_api: RunnerApi, id: str, queue: str = QUEUE, **changes: Any) -> Launch:
     """Return a launch of one pod that names a queue."""
-    return launch_of(drivers.url, id=id, workers=1, placement=Placement(queue=queue, **changes))
+    return launch_of(runner_api.url, id=id, workers=1, placement=Placement(queue=queue, **changes))
 
 
-def seen(executor: KubernetesExecutor, id: str, so: Callable[[Sighting], bool]) -> Sighting:
+def seen(executor: KubernetesExecutor, id: str, so: Callable[[LaunchStatus], bool]) -> LaunchStatus:
     """Look until it is so."""
-    found: list[Sighting] = []
+    found: list[LaunchStatus] = []
 
     def look() -> bool:
         found[:] = executor.observe([id]).values()
@@ -133,28 +133,28 @@ def seen(executor: KubernetesExecutor, id: str, so: Callable[[Sighting], bool]) 
     return found[0]
 
 
-def waits(words: str) -> Callable[[Sighting], bool]:
+def waits(words: str) -> Callable[[LaunchStatus], bool]:
     """Tell whether a launch is held, and these words say so."""
     return lambda one: one.phase is Phase.SUSPENDED and any(words in note.words for note in one.notes)
 
 
-def runs(one: Sighting) -> bool:
+def runs(one: LaunchStatus) -> bool:
     return one.phase is Phase.RUNNING
 
 
-def over(drivers: Drivers) -> Callable[[Sighting], bool]:
+def over(runner_api: RunnerApi) -> Callable[[LaunchStatus], bool]:
     """Do what a dispatcher does in a pass, and tell whether the launch has ended."""
 
-    def ended(one: Sighting) -> bool:
-        drivers.settle()
+    def ended(one: LaunchStatus) -> bool:
+        runner_api.settle()
         return one.phase is Phase.ENDED
 
     return ended
 
 
-def whole(drivers: Drivers, total: int) -> None:
+def whole(runner_api: RunnerApi, total: int) -> None:
     """See that each task has one result, and a good one."""
-    assert [one["status"] for one in drivers.results()] == ["ok"] * total
+    assert [one["status"] for one in runner_api.results()] == ["ok"] * total
 
 
 def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jobset: bool) -> None:
@@ -178,7 +178,7 @@ def test_the_queues_that_the_documentation_shows_are_taken(own_cluster: Cluster,
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
 def test_what_finds_no_room_says_so_and_runs_once_another_has_ended(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], jobset: bool
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
 ) -> None:
     queues.open(pods=1)
     executor, first, second = opened(), simulated(LAUNCH, 100_000), simulated(SECOND, 200)
@@ -197,12 +197,12 @@ def test_what_finds_no_room_says_so_and_runs_once_another_has_ended(
 
 
 def test_whoever_waits_behind_another_is_never_told_that_somebody_must_resume_it(
-    opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+    opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=0, queueingStrategy="StrictFIFO")
-    executor, drivers = opened(), simulated(LAUNCH, 10)
+    executor, runner_api = opened(), simulated(LAUNCH, 10)
     for id in (LAUNCH, SECOND):
-        executor.submit(queued(drivers, id))
+        executor.submit(queued(runner_api, id))
     told: set[str] = set()
 
     def both() -> bool:
@@ -218,7 +218,12 @@ def test_whoever_waits_behind_another_is_never_told_that_somebody_must_resume_it
 
 
 def test_a_queue_that_is_not_there_is_named_with_no_more_rights_than_the_table_gives(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], account: Any, tmp_path: Path
+    own_cluster: Cluster,
+    opened: Open,
+    queues: Queues,
+    simulated: Callable[..., RunnerApi],
+    account: Any,
+    tmp_path: Path,
 ) -> None:
     ours: Account = account(f"rights{queues.namespace[-7:]}", "platform")
     role = {"kind": "ClusterRole", "metadata": {"name": queues.namespace}, "rules": rules(RIGHTS)}
@@ -226,8 +231,8 @@ def test_a_queue_that_is_not_there_is_named_with_no_more_rights_than_the_table_g
     ours.bind(queues.namespace)
     executor = opened(kubeconfig=str(entitled(own_cluster, ours, tmp_path)))
     own_cluster.until(lambda: allowed(executor), "the role is known")
-    drivers = simulated(LAUNCH, 100)
-    executor.submit(queued(drivers, LAUNCH, "nowhere"))
+    runner_api = simulated(LAUNCH, 100)
+    executor.submit(queued(runner_api, LAUNCH, "nowhere"))
     told = seen(executor, LAUNCH, waits("LocalQueue nowhere doesn't exist"))
     assert not told.hopeless, "somebody may make it"
     assert executor.strays([]) == [LAUNCH] and executor.strays([LAUNCH]) == []
@@ -244,30 +249,30 @@ def allowed(executor: KubernetesExecutor) -> bool:
 
 
 def test_a_gang_is_let_in_whole_or_not_at_all(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=2)
-    executor, drivers = opened(), simulated(LAUNCH, 2, model=SUM.encode(), definition={}, params={})
-    executor.submit(together(drivers))
+    executor, runner_api = opened(), simulated(LAUNCH, 2, model=SUM.encode(), definition={}, params={})
+    executor.submit(together(runner_api))
     told = seen(executor, LAUNCH, waits("quota for pods"))
     assert not queues.pods(LAUNCH), told
     queues.open(pods=3)
-    assert seen(executor, LAUNCH, over(drivers)).exit == 0
-    assert [one["metrics"] for one in drivers.results()] == [{"sum": 1, "peers": 2}] * 2
+    assert seen(executor, LAUNCH, over(runner_api)).exit == 0
+    assert [one["metrics"] for one in runner_api.results()] == [{"sum": 1, "peers": 2}] * 2
     executor.cancel(LAUNCH)
     own_cluster.until(lambda: not queues.left(), "nothing of it is left")
 
 
-def together(drivers: Drivers, **changes: Any) -> Launch:
+def together(runner_api: RunnerApi, **changes: Any) -> Launch:
     """Return a gang of two and the one that leads them."""
     placement = Placement(cpu=0.01, memory=128 << 20, queue=QUEUE)
     made = gang(2, "torch", placement, command=("python", "model.py"), **changes)
-    return replace(made, id=LAUNCH, url=drivers.url, token=TOKEN)
+    return replace(made, id=LAUNCH, url=runner_api.url, token=TOKEN)
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
 def test_who_makes_room_for_another_gives_its_work_back_and_goes_on_after_it(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], jobset: bool
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
 ) -> None:
     queues.open(pods=1, preemption={"withinClusterQueue": "LowerPriority"})
     urgent = {"kind": "PriorityClass", "metadata": {"name": queues.namespace}, "value": 1000}
@@ -289,33 +294,33 @@ def test_who_makes_room_for_another_gives_its_work_back_and_goes_on_after_it(
 
 
 def test_a_gang_whose_queue_is_emptied_waits_and_begins_again(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=3)
-    executor, drivers = opened(), simulated(LAUNCH, 100_000, model=SUM.encode(), definition={}, params={})
-    executor.submit(together(drivers))
-    until(lambda: "report" in drivers.asked, PATIENCE)
+    executor, runner_api = opened(), simulated(LAUNCH, 100_000, model=SUM.encode(), definition={}, params={})
+    executor.submit(together(runner_api))
+    until(lambda: "report" in runner_api.asked, PATIENCE)
     queues.open(pods=3, stopPolicy="HoldAndDrain")
     seen(executor, LAUNCH, waits("stopped"))
-    until(lambda: not drivers.held(), PATIENCE)
+    until(lambda: not runner_api.held(), PATIENCE)
     own_cluster.until(lambda: not queues.pods(LAUNCH), "its pods are gone")
-    before = len(drivers.results())
+    before = len(runner_api.results())
     queues.open(pods=3, stopPolicy="None")
-    until(lambda: len(drivers.results()) > before, PATIENCE)
-    drivers.cancel()
-    seen(executor, LAUNCH, over(drivers))
-    assert {json.dumps(one["metrics"]) for one in drivers.results()} == {json.dumps({"sum": 1, "peers": 2})}
+    until(lambda: len(runner_api.results()) > before, PATIENCE)
+    runner_api.cancel()
+    seen(executor, LAUNCH, over(runner_api))
+    assert {json.dumps(one["metrics"]) for one in runner_api.results()} == {json.dumps({"sum": 1, "peers": 2})}
     executor.cancel(LAUNCH)
     own_cluster.until(lambda: not queues.left(), "nothing of it is left")
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
 def test_who_was_let_in_at_a_width_keeps_it(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., Drivers], jobset: bool
+    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
 ) -> None:
     queues.open(pods=1)
-    executor, drivers = opened(), simulated(LAUNCH, 100_000)
-    submit(executor, own_cluster, queued(drivers, LAUNCH), jobset=jobset)
+    executor, runner_api = opened(), simulated(LAUNCH, 100_000)
+    submit(executor, own_cluster, queued(runner_api, LAUNCH), jobset=jobset)
     seen(executor, LAUNCH, runs)
     [before] = [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)]
     with pytest.raises(Unsupported, match="queue"):
@@ -326,12 +331,12 @@ def test_who_was_let_in_at_a_width_keeps_it(
 
 
 def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_only_while_they_run(
-    opened: Open, queues: Queues, simulated: Callable[..., Drivers]
+    opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=1, name="default")
-    drivers = simulated(LAUNCH, 10)
+    runner_api = simulated(LAUNCH, 10)
     warm = {"project": "default", "runtime": "python", "dataset": "noop"}
-    executor, narrow = opened(warm=[warm], runner_api_url=drivers.url), launch_of(drivers.url, workers=1)
+    executor, narrow = opened(warm=[warm], runner_api_url=runner_api.url), launch_of(runner_api.url, workers=1)
     until(lambda: executor.keep({}), PATIENCE)
     queues.open(pods=1, name="default", stopPolicy="HoldAndDrain")
     until(lambda: not executor.keep({}), PATIENCE)
@@ -340,4 +345,4 @@ def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_onl
     until(lambda: executor.keep({}), PATIENCE)
     assert executor.waiting(replace(narrow, workers=2)) is None, "the queue let in one"
     assert executor.waiting(narrow) is not None
-    assert opened(runner_api_url=drivers.url).keep({}) is True, "none is wanted any more"
+    assert opened(runner_api_url=runner_api.url).keep({}) is True, "none is wanted any more"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
+from core.domain.launches import Gang, Launch, LaunchStatus, Phase, Placement
 from tests.cluster import mpi_images, tools
 from tests.cluster.cluster import Cluster
 from tests.contracts.test_executor import launch_of
-from tests.system.drivers import LAUNCH
+from tests.system.runner_api import LAUNCH
 from workers.executors import kubernetes
 from workers.executors.kubernetes import KubernetesExecutor
 from workers.executors.registry import Here
@@ -78,9 +78,9 @@ def launch(image: str, program: str, **changes: Any) -> Launch:
     return launch_of("http://192.0.2.1:1", gang=gang, placement=Placement(cpu=0.02, memory=256 << 20))
 
 
-def seen(cluster: Cluster, executor: KubernetesExecutor, so: Callable[[Sighting], bool], what: str) -> Sighting:
+def seen(cluster: Cluster, executor: KubernetesExecutor, so: Callable[[LaunchStatus], bool], what: str) -> LaunchStatus:
     """Look until it is so."""
-    found: list[Sighting] = []
+    found: list[LaunchStatus] = []
 
     def look() -> bool:
         found[:] = executor.observe([LAUNCH]).values()
@@ -93,7 +93,7 @@ def seen(cluster: Cluster, executor: KubernetesExecutor, so: Callable[[Sighting]
     return found[0]
 
 
-def over(one: Sighting) -> bool:
+def over(one: LaunchStatus) -> bool:
     return one.phase is Phase.ENDED
 
 
@@ -129,7 +129,7 @@ def test_ranks_meet_by_the_operators_keys(
     executor = opened()
     executor.submit(launch(image(implementation), MEET, implementation=implementation, slots=2))
     found = seen(own_cluster, executor, over, "it ends")
-    assert found == Sighting(id=LAUNCH, phase=Phase.ENDED, exit=0), said(own_cluster)
+    assert found == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0), said(own_cluster)
     assert "6 of 4 met" in own_cluster.kubectl("logs", "-n", namespace, "-l", LEADER)
     cleared(own_cluster, executor, namespace)
 

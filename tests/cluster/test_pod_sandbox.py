@@ -23,7 +23,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 FOLDER = "/tmp/stage"
 #: The parts of the suite's stage that are a process's of the same container; its first process is whom it attacks.
 STAGE = {
-    "driver": 1,
+    "worker": 1,
     "tmp": "/tmp",
     "folder": FOLDER,
     "ready": f"{FOLDER}/ready",
@@ -146,7 +146,7 @@ def test_the_same_attacks_from_the_same_container_reach_what_the_table_says(sieg
         "ask_the_api_server": "HTTP 403",
         "ask_the_kubelet": "HTTP 401",
         "ask_another_pod": "HTTP 200",
-        "ask_the_drivers_surface": "HTTP 401",
+        "ask_the_runner_api_surface": "HTTP 401",
         "ask_the_cache": "HTTP 401",
         "ask_for_credentials_of_the_machine": "HTTP 404",
     }
@@ -198,7 +198,7 @@ def test_the_token_is_in_the_runner_alone(siege: Siege) -> None:
     assert len(siege.token) >= 32
 
 
-def test_without_the_token_the_drivers_surface_takes_nothing_even_from_the_pod_itself(siege: Siege) -> None:
+def test_without_the_token_the_runner_api_surface_takes_nothing_even_from_the_pod_itself(siege: Siege) -> None:
     code = """
 import json, sys, urllib.error, urllib.request
 url, tokens = json.loads(sys.stdin.readline())

@@ -32,7 +32,7 @@ LITTLE = {"requests": {"cpu": "10m", "memory": "64Mi"}}
 VALUES: dict[str, Any] = {
     "existingSecret": SECRET,
     "projects": {"namespace": f"{NAMESPACE}-{{project}}"},
-    **{role: {"resources": LITTLE} for role in ("api", "drivers", "dispatch", "jobs")},
+    **{role: {"resources": LITTLE} for role in ("api", "runnerApi", "dispatch", "jobs")},
 }
 TASKS = 2400
 #: A minute of work for two pods, which is more than a hook takes; how long a task sleeps is not in its result.
@@ -70,7 +70,7 @@ class Production:
 
     def roles(self) -> set[str]:
         """Return who its roles' pods are, but for those that are leaving."""
-        found = self.release.pods("app.kubernetes.io/component in (api,drivers,dispatch,jobs)", NAMESPACE)
+        found = self.release.pods("app.kubernetes.io/component in (api,runner_api,dispatch,jobs)", NAMESPACE)
         return {one["metadata"]["uid"] for one in found if "deletionTimestamp" not in one["metadata"]}
 
     def status(self) -> str:
@@ -148,11 +148,11 @@ def test_the_next_try_brings_the_schema_and_then_every_role(operator: Production
     assert not {f"job/{RELEASE}-migrate", f"secret/{RELEASE}-migrate"} & operator.there(), "the hook cleans up"
     ready = {
         name: operator.cluster.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-{name}")["status"]
-        for name in ("api", "drivers", "dispatch", "jobs")
+        for name in ("api", "runner-api", "dispatch", "jobs")
     }
     assert {name: one["readyReplicas"] for name, one in ready.items()} == {
         "api": 2,
-        "drivers": 2,
+        "runner-api": 2,
         "dispatch": 2,
         "jobs": 1,
     }

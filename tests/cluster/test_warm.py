@@ -16,7 +16,7 @@ from tests.cluster.test_kubernetes_executor import images as images  # fixtures 
 from tests.cluster.test_kubernetes_executor import opened as opened
 from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import launch_of
-from tests.system.drivers import SIMULATION, Drivers
+from tests.system.runner_api import SIMULATION, RunnerApi
 from tests.waiting import until
 from workers.executors.base import Missed, Taken, Waiting
 from workers.executors.kubernetes import KubernetesExecutor
@@ -26,7 +26,7 @@ NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}
 
 
 @pytest.fixture
-def drivers(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+def runner_api(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
     """A simulation without a launch."""
     made = offered(own_cluster, tmp_path, launched=False)
     yield made
@@ -49,31 +49,31 @@ def whole(executor: KubernetesExecutor, taken: dict[str, Taken] | None = None) -
     until(lambda: executor.keep(taken or {}), 120)
 
 
-def take(executor: KubernetesExecutor, drivers: Drivers) -> tuple[Launch, Waiting]:
+def take(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, Waiting]:
     """Do what a dispatcher does: write the launch down under the id of one that waits."""
-    asked = launch_of(drivers.url, simulation_id=SIMULATION, workers=1)
+    asked = launch_of(runner_api.url, simulation_id=SIMULATION, workers=1)
     waiting = executor.waiting(asked)
     assert waiting is not None
-    drivers.launch(id=waiting.id, token_hash=waiting.token_hash)
+    runner_api.launch(id=waiting.id, token_hash=waiting.token_hash)
     return replace(asked, id=waiting.id, token=""), waiting
 
 
 def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
-    own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
+    own_cluster: Cluster, opened: Open, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], runner_api_url=drivers.url)
+    executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     before = executor.capacity()["cpu"]
     assert executor.keep({}) is False and executor.strays([]) == []
     assert executor.capacity()["cpu"] == before - 1, "what waits holds its cores"
-    assert executor.waiting(launch_of(drivers.url)) is None, "it is not ready yet"
+    assert executor.waiting(launch_of(runner_api.url)) is None, "it is not ready yet"
     whole(executor)
-    until(lambda: "wait" in drivers.asked)
+    until(lambda: "wait" in runner_api.asked)
     (first,) = owners()
 
-    launch, waiting = take(executor, drivers)
-    assert waiting.id == first and executor.waiting(launch_of(drivers.url)) is None
+    launch, waiting = take(executor, runner_api)
+    assert waiting.id == first and executor.waiting(launch_of(runner_api.url)) is None
     began = time.monotonic()
-    until(lambda: "report" in drivers.asked)
+    until(lambda: "report" in runner_api.asked)
     print(f"first results {time.monotonic() - began:.3f} s after the row")
     executor.submit(launch)
     executor.submit(launch)
@@ -84,28 +84,28 @@ def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
 
     whole(executor, {first: Taken(SIMULATION, 1, 1)})
     assert len(owners()) == 2 and executor.strays([first]) == [] and executor.strays([]) == [first]
-    drivers.cancel()
+    runner_api.cancel()
     until(lambda: executor.observe([first])[first].phase is Phase.ENDED)
     executor.cancel(first)
-    assert opened(runner_api_url=drivers.url).keep({}) is True
+    assert opened(runner_api_url=runner_api.url).keep({}) is True
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing waits where nobody asks for it")
 
 
 def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
-    own_cluster: Cluster, opened: Open, drivers: Drivers, owners: Any, namespace: str
+    own_cluster: Cluster, opened: Open, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], runner_api_url=drivers.url)
+    executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     whole(executor)
-    launch, _ = take(executor, drivers)  # and it dies
-    until(lambda: "report" in drivers.asked)
+    launch, _ = take(executor, runner_api)  # and it dies
+    until(lambda: "report" in runner_api.asked)
 
-    successor = opened(warm=[NOOP], runner_api_url=drivers.url)
+    successor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     taken = {launch.id: Taken(SIMULATION, 1, 2)}
     assert successor.strays(list(taken)) == []
     whole(successor, taken)
     assert successor.observe([launch.id])[launch.id].phase is not Phase.ENDED
     assert owners()[launch.id]["windtunnel/simulation"] == SIMULATION
-    other = successor.waiting(launch_of(drivers.url))
+    other = successor.waiting(launch_of(runner_api.url))
     assert other is not None and other.id != launch.id
 
     def at_work() -> int:
@@ -114,30 +114,30 @@ def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
         return len(said.split())
 
     until(lambda: at_work() == 2)
-    drivers.cancel()
+    runner_api.cancel()
     for id in successor.strays([]):
         successor.cancel(id)
-    assert opened(runner_api_url=drivers.url).keep({}) is True
+    assert opened(runner_api_url=runner_api.url).keep({}) is True
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
 
 
 def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
-    own_cluster: Cluster, opened: Open, owner: Kind, drivers: Drivers, owners: Any, namespace: str
+    own_cluster: Cluster, opened: Open, owner: Kind, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], runner_api_url=drivers.url)
+    executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     whole(executor)
     (first,) = owners()
     own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all", "--wait=true")
-    launch, _ = take(executor, drivers)
+    launch, _ = take(executor, runner_api)
     with pytest.raises(Missed):
         executor.submit(launch)
     executor.cancel(launch.id)
     whole(executor)
     assert first not in owners() and len(owners()) == 1
     # Other images are other pods.
-    changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=drivers.url, patience=60, seats=2)
+    changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=runner_api.url, patience=60, seats=2)
     kept = set(owners())
     changed.keep({})
     assert kept.isdisjoint(owners()) and len(owners()) == 2
-    opened(runner_api_url=drivers.url).keep({})
+    opened(runner_api_url=runner_api.url).keep({})
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")

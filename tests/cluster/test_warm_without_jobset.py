@@ -1,8 +1,8 @@
 """Pods that wait for a launch, where they are Jobs: the very tests that JobSets are held to."""
 
-from tests.cluster.test_warm import drivers as drivers  # fixtures are found by their names in here
 from tests.cluster.test_warm import opened as opened
 from tests.cluster.test_warm import owners as owners
+from tests.cluster.test_warm import runner_api as runner_api  # fixtures are found by their names in here
 from tests.cluster.test_warm import (
     test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither,
     test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays,

@@ -32,15 +32,15 @@ from tests.cluster.test_kubernetes_executor import (
     test_width_changes_while_it_runs_and_no_pod_begins_anew,
 )
 from tests.cluster.test_kubernetes_executor import bench as bench  # fixtures are found by their names in here
-from tests.cluster.test_kubernetes_executor import drivers as drivers
 from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.cluster.test_kubernetes_executor import runner_api as runner_api
 from tests.cluster.test_platform import ring
 from tests.cluster.test_platform import (
     test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other as a_gang,
 )
 from tests.cluster.test_platform_faults import LOAD
 from tests.contracts.test_executor import launch_of
-from tests.system.drivers import LAUNCH, Drivers
+from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOB, Kind
@@ -88,7 +88,7 @@ def owner(own_cluster: Cluster) -> Kind:
 
 
 @pytest.fixture
-def lasting(own_cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+def lasting(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
     """A simulation that takes longer than anything else here."""
     made = offered(own_cluster, tmp_path, sleep_ms=20)
     yield made
@@ -119,7 +119,7 @@ def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: Kind, plat
 
 
 def test_jobset_may_come_and_go_while_launches_run(
-    own_cluster: Cluster, opened: Open, lasting: Drivers, namespace: str, platform: Installed
+    own_cluster: Cluster, opened: Open, lasting: RunnerApi, namespace: str, platform: Installed
 ) -> None:
     executor = opened()
 

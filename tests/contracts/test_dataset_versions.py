@@ -18,7 +18,7 @@ from minio.commonconfig import CopySource
 
 from benchmarks import registering as many
 from core.domain.states import State
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.datasets import dataset_registration, dataset_sources
 from core.services.datasets.dataset_registration import Registering
 from core.services.datasets.datasets import GRACE
@@ -42,7 +42,12 @@ from tests.stores import S3Server, fresh_bucket
 @pytest.fixture
 def platform(database: Database, tmp_path: Path) -> Platform:
     return build(
-        database, FilesystemStore(tmp_path / "objects"), LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}
+        database,
+        FilesystemStore(tmp_path / "objects"),
+        LocalNotifier(),
+        home=tmp_path,
+        executor_configs=[HERE],
+        sandbox={},
     )
 
 
@@ -374,7 +379,13 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     objects = FilesystemStore(tmp_path / "objects")
     yield build(
-        database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": bucket[0]}
+        database,
+        objects,
+        LocalNotifier(),
+        home=tmp_path,
+        executor_configs=[HERE],
+        sandbox={},
+        connections={"lab": bucket[0]},
     )
     database.close()
 
@@ -477,7 +488,9 @@ def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> It
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     objects, leads = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}
     yield (
-        build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections=leads),
+        build(
+            database, objects, LocalNotifier(), home=tmp_path, executor_configs=[HERE], sandbox={}, connections=leads
+        ),
         proxy,
     )
     proxy.close()
@@ -569,7 +582,9 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path: Path, clock: Clock
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(tmp_path / "objects")
-    made = build(database, objects, LocalBell(), home=tmp_path, contexts=[HERE], sandbox={}, connections={"lab": lab})
+    made = build(
+        database, objects, LocalNotifier(), home=tmp_path, executor_configs=[HERE], sandbox={}, connections={"lab": lab}
+    )
     sources = Many(objects, {"lab": lab})
     job = Registering(
         database, objects, made.uploads, sources, made.datasets, tmp_path / "sorting", sort_memory=1 << 20

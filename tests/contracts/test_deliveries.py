@@ -12,7 +12,7 @@ import pytest
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from runtimes.harness.runner.runner_api_client import Credentials, Over
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from workers.launch_inputs import Damaged, Deliveries
 
 MODEL = hashlib.sha256(b"weights").digest() * 40_000
@@ -38,30 +38,30 @@ class Near:
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Drivers]:
+def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
     packed = scenario_folder.pack(datasets()["car_street"].folder)
-    one = Drivers(tmp_path, total=10, play={}, model=MODEL, packed=packed, cache_ttl=0.0)
+    one = RunnerApi(tmp_path, total=10, play={}, model=MODEL, packed=packed, cache_ttl=0.0)
     yield one
     one.close()
 
 
 @pytest.fixture
-def deliveries(drivers: Drivers, tmp_path: Path) -> Callable[..., Deliveries]:
+def deliveries(runner_api: RunnerApi, tmp_path: Path) -> Callable[..., Deliveries]:
     def make(near: Near | None = None, token: str = TOKEN) -> Deliveries:
-        credentials = Credentials(url=drivers.url, launch=LAUNCH, token=token)
+        credentials = Credentials(url=runner_api.url, launch=LAUNCH, token=token)
         return Deliveries(credentials, threading.Event(), tmp_path / "files", near)
 
     return make
 
 
-def announced(drivers: Drivers) -> dict[str, Any]:
+def announced(runner_api: RunnerApi) -> dict[str, Any]:
     """What the surface says of the files."""
-    files: dict[str, Any] = drivers.leases.describe(drivers.leases.authenticate(LAUNCH, TOKEN))["files"]
+    files: dict[str, Any] = runner_api.leases.describe(runner_api.leases.authenticate(LAUNCH, TOKEN))["files"]
     return files
 
 
-def test_the_model_and_the_folder_come_whole(drivers: Drivers, deliveries: Callable[..., Deliveries]) -> None:
-    model, folder = deliveries().bring(announced(drivers), model=None, dataset="")
+def test_the_model_and_the_folder_come_whole(runner_api: RunnerApi, deliveries: Callable[..., Deliveries]) -> None:
+    model, folder = deliveries().bring(announced(runner_api), model=None, dataset="")
     assert Path(model).read_bytes() == MODEL
     shipped = datasets()["car_street"].folder
     for path in (one for one in shipped.rglob("*") if one.is_file() and "__pycache__" not in one.parts):
@@ -69,15 +69,15 @@ def test_the_model_and_the_folder_come_whole(drivers: Drivers, deliveries: Calla
     assert not any(one.name.startswith(".") for one in Path(folder).parent.iterdir())
 
 
-def test_what_is_named_is_not_fetched(drivers: Drivers, deliveries: Callable[..., Deliveries]) -> None:
+def test_what_is_named_is_not_fetched(runner_api: RunnerApi, deliveries: Callable[..., Deliveries]) -> None:
     assert deliveries().bring({}, model="/a/model", dataset="/a/folder") == ("/a/model", "/a/folder")
-    assert drivers.asked == []
+    assert runner_api.asked == []
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_was(
-    drivers: Drivers, deliveries: Callable[..., Deliveries], monkeypatch: pytest.MonkeyPatch
+    runner_api: RunnerApi, deliveries: Callable[..., Deliveries], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = drivers.leases.read
+    read = runner_api.leases.read
     starts: list[int] = []
 
     def broken(bundle: Any, start: int, stop: int) -> Iterator[bytes]:
@@ -85,33 +85,35 @@ def test_a_download_that_breaks_off_goes_on_where_it_was(
         pieces = read(bundle, start, min(stop, start + 500_000))
         return pieces  # fewer bytes than the head has announced
 
-    monkeypatch.setattr(drivers.leases, "read", broken)
-    model, _ = deliveries().bring(announced(drivers), model=None, dataset="/a/folder")
+    monkeypatch.setattr(runner_api.leases, "read", broken)
+    model, _ = deliveries().bring(announced(runner_api), model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
     assert starts == [0, 500_000, 1_000_000]
 
 
-def test_what_is_not_what_was_announced_is_refused(drivers: Drivers, deliveries: Callable[..., Deliveries]) -> None:
-    files = announced(drivers)
+def test_what_is_not_what_was_announced_is_refused(
+    runner_api: RunnerApi, deliveries: Callable[..., Deliveries]
+) -> None:
+    files = announced(runner_api)
     files["model"]["digest"] = "sha256:" + "0" * 64
     with pytest.raises(Damaged, match="three times"):
         deliveries().bring(files, model=None, dataset="/a/folder")
 
 
-def test_a_cache_that_has_it_is_asked_alone(drivers: Drivers, deliveries: Callable[..., Deliveries]) -> None:
-    files = announced(drivers)
+def test_a_cache_that_has_it_is_asked_alone(runner_api: RunnerApi, deliveries: Callable[..., Deliveries]) -> None:
+    files = announced(runner_api)
     near = Near(MODEL)
     model, _ = deliveries(near).bring(files, model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
-    assert "model" not in drivers.asked
+    assert "model" not in runner_api.asked
     assert near.brought == []
 
 
 @pytest.mark.parametrize("content", [None, b"x" * len(MODEL)])
 def test_a_cache_that_has_it_not_or_wrong_is_passed_by_and_filled(
-    drivers: Drivers, deliveries: Callable[..., Deliveries], content: bytes | None
+    runner_api: RunnerApi, deliveries: Callable[..., Deliveries], content: bytes | None
 ) -> None:
-    files = announced(drivers)
+    files = announced(runner_api)
     near = Near(content)
     model, _ = deliveries(near).bring(files, model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
@@ -119,18 +121,18 @@ def test_a_cache_that_has_it_not_or_wrong_is_passed_by_and_filled(
     assert near.brought == [files["model"]["digest"]]
 
 
-def test_a_launch_that_is_over_has_no_files(drivers: Drivers, deliveries: Callable[..., Deliveries]) -> None:
-    files = announced(drivers)
-    drivers.cancel()
+def test_a_launch_that_is_over_has_no_files(runner_api: RunnerApi, deliveries: Callable[..., Deliveries]) -> None:
+    files = announced(runner_api)
+    runner_api.cancel()
     with pytest.raises(Over, match="410"):
         deliveries().bring(files, model=None, dataset="/a/folder")
     with pytest.raises(Over, match="401"):
         deliveries(token="guessed").bring(files, model=None, dataset="/a/folder")
 
 
-def asked(drivers: Drivers, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def asked(runner_api: RunnerApi, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """GET a file as any client would."""
-    link = http.client.HTTPConnection(drivers.url.removeprefix("http://"), timeout=20.0)
+    link = http.client.HTTPConnection(runner_api.url.removeprefix("http://"), timeout=20.0)
     link.request("GET", f"/v1/launches/{LAUNCH}/{path}", headers={"Authorization": f"Bearer {TOKEN}"} | headers)
     answer = link.getresponse()
     try:
@@ -139,17 +141,17 @@ def asked(drivers: Drivers, path: str, **headers: str) -> tuple[int, dict[str, s
         link.close()
 
 
-def test_a_part_is_given_as_a_part(drivers: Drivers) -> None:
-    status, headers, body = asked(drivers, "model", Range="bytes=10-19")
+def test_a_part_is_given_as_a_part(runner_api: RunnerApi) -> None:
+    status, headers, body = asked(runner_api, "model", Range="bytes=10-19")
     assert (status, body, headers["Content-Range"]) == (206, MODEL[10:20], f"bytes 10-19/{len(MODEL)}")
-    status, headers, body = asked(drivers, "model", Range=f"bytes={len(MODEL)}-")
+    status, headers, body = asked(runner_api, "model", Range=f"bytes={len(MODEL)}-")
     assert (status, headers["Content-Range"]) == (416, f"bytes */{len(MODEL)}")
-    status, headers, body = asked(drivers, "model")
+    status, headers, body = asked(runner_api, "model")
     assert (status, len(body), headers["Content-Length"]) == (200, len(MODEL), str(len(MODEL)))
 
 
 def test_a_launch_without_a_packed_folder_says_so(tmp_path: Path) -> None:
-    one = Drivers(tmp_path, total=10, play={}, model=MODEL)
+    one = RunnerApi(tmp_path, total=10, play={}, model=MODEL)
     try:
         assert asked(one, "play")[0] == 404
         assert set(announced(one)) == {"model"}
@@ -158,10 +160,10 @@ def test_a_launch_without_a_packed_folder_says_so(tmp_path: Path) -> None:
 
 
 def test_where_others_reach_the_store_a_runner_is_sent_there_without_our_credentials(
-    drivers: Drivers, deliveries: Callable[..., Deliveries]
+    runner_api: RunnerApi, deliveries: Callable[..., Deliveries]
 ) -> None:
     seen: list[dict[str, Any]] = []
-    inside = drivers.application
+    inside = runner_api.application
 
     def store(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/bucket/object":
@@ -170,13 +172,14 @@ def test_where_others_reach_the_store_a_runner_is_sent_there_without_our_credent
             return [MODEL]
         if environ["PATH_INFO"].endswith("/model"):
             start(
-                "307 Temporary Redirect", [("Location", f"{drivers.url}/bucket/object?sig=1"), ("Content-Length", "0")]
+                "307 Temporary Redirect",
+                [("Location", f"{runner_api.url}/bucket/object?sig=1"), ("Content-Length", "0")],
             )
             return []
         return inside(environ, start)
 
-    drivers.application = store
-    model, _ = deliveries().bring(announced(drivers), model=None, dataset="/a/folder")
+    runner_api.application = store
+    model, _ = deliveries().bring(announced(runner_api), model=None, dataset="/a/folder")
     assert Path(model).read_bytes() == MODEL
     assert seen[0]["QUERY_STRING"] == "sig=1"
     assert "HTTP_AUTHORIZATION" not in seen[0]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from core.domain.executor_config import Context
-from core.domain.launches import Launch, Note, Phase, Sighting
+from core.domain.executor_config import ExecutorConfig
+from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
 from core.domain.states import State
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
 from core.services.scheduling.dispatch import HOPELESS, Dispatch
 from core.services.scheduling.reports import Report
@@ -24,17 +24,17 @@ from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
 from tests.conftest import Clock
 from tests.databases import sqlite_database
+from tests.fake_executor import FakeExecutor
 from tests.waiting import until
 from workers.dispatcher import Dispatcher
-from workers.executors.fake import FakeExecutor
-from workers.managed_executor import Site
+from workers.managed_executor import ManagedExecutor
 
 
 class Wilful(FakeExecutor):
     """A place that can be away or slow, and sees what it is told to see."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(cores=2, name=name)
+        super().__init__(workers=2, name=name)
         self.asked = 0
         self.away = False
         self.pause = 0.0
@@ -59,7 +59,7 @@ class Wilful(FakeExecutor):
             raise ConnectionError("failed calling webhook")
         super().submit(launch)
 
-    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+    def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         self._answer()
         return {id: replace(one, **self.sees) for id, one in super().observe(ids).items()}
 
@@ -86,17 +86,17 @@ class House:
     run_dir: Path
     east: Wilful
     west: Wilful
-    sites: Mapping[str, Site]
+    sites: Mapping[str, ManagedExecutor]
 
     def __post_init__(self) -> None:
         self.configure(*self.sites.values())
 
-    def configure(self, *sites: Site) -> None:
+    def configure(self, *sites: ManagedExecutor) -> None:
         """Let a dispatcher that knows these places alone take over."""
         self.dispatch = Dispatch(
             self.platform.database,
-            self.platform.bell,
-            contexts=[site.context for site in sites],
+            self.platform.notifier,
+            executor_configs=[site.config for site in sites],
             runner_api_url="http://127.0.0.1:1",
             gangs=[site.name for site in sites],
         )
@@ -146,7 +146,7 @@ class House:
         played = 0
 
         def lent() -> Any:
-            """What a driver before left unfinished comes back after a while."""
+            """What a worker before left unfinished comes back after a while."""
             lease = leases.lease(known, "d", None)
             if isinstance(lease, Later):
                 self.dispatcher.step()
@@ -157,11 +157,11 @@ class House:
             lease = until(lent, message="no task comes back")
             if isinstance(lease, Ended):
                 return
-            stop = lease.stop if tasks is None else min(lease.stop, lease.mark + tasks - played)
-            lines = b"".join(line(task) for task in range(lease.mark, stop))
-            report = Report("d", lease.stage, lease.start, lease.fence, lease.mark, stop, lines)
+            stop = lease.stop if tasks is None else min(lease.stop, lease.cursor + tasks - played)
+            lines = b"".join(line(task) for task in range(lease.cursor, stop))
+            report = Report("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, stop, lines)
             assert leases.report(known, report).taken
-            played += stop - lease.mark
+            played += stop - lease.cursor
 
     def results(self, id: str) -> list[dict[str, Any]]:
         """Return the lines of a simulation that has ended."""
@@ -187,13 +187,13 @@ class House:
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     database = sqlite_database(tmp_path / "house.db")
-    contexts = [Context(name=name, kind="fake", cores=2, grace=0.4) for name in ("east", "west")]
+    executor_configs = [ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4) for name in ("east", "west")]
     platform = build(
         database,
         FilesystemStore(tmp_path / "objects"),
-        LocalBell(),
+        LocalNotifier(),
         home=tmp_path,
-        contexts=contexts,
+        executor_configs=executor_configs,
         sandbox={"level": 3},
         apart=["east", "west"],  # nothing is prepared on this machine
         gangs=["east", "west"],
@@ -201,14 +201,14 @@ def house(tmp_path: Path) -> Iterator[House]:
     )
     platform.models.add((MODEL,), filename="model.py", name="mine")
     east, west = Wilful("east"), Wilful("west")
-    sites = [Site(contexts[0], east, refill=0.05), Site(contexts[1], west)]
+    sites = [ManagedExecutor(executor_configs[0], east, refill=0.05), ManagedExecutor(executor_configs[1], west)]
     (tmp_path / "run").mkdir()
-    stage, enqueue = platform.staging.stage, platform.bell.enqueue
+    stage, enqueue = platform.staging.stage, platform.notifier.enqueue
 
     def at_once(job: str, id: str) -> None:
         stage(id) if job == "stage" else enqueue(job, id)
 
-    platform.bell.enqueue = at_once  # type: ignore[method-assign]
+    platform.notifier.enqueue = at_once  # type: ignore[method-assign]
     yield House(platform, tmp_path / "run", east, west, {site.name: site for site in sites})
     for site in sites:
         site.close()
@@ -219,7 +219,7 @@ def test_simulations_spread_over_the_places(house: House) -> None:
     first, second = house.submit(), house.submit()
     assert {house.launch(first)[0].name, house.launch(second)[0].name} == {"east", "west"}
     third = house.submit()
-    house.until(lambda: house.platform.simulations.get(third).reason == "waits for 2 free cores")
+    house.until(lambda: house.platform.simulations.get(third).reason == "waits for 2 free workers")
     assert house.state(third) is State.QUEUED
 
 
@@ -241,7 +241,7 @@ def test_what_ran_in_a_place_that_went_away_goes_on_elsewhere_and_counts_once(ho
     assert list(place.launches) == [launch.id]
     place.away = False
     house.until(lambda: not place.launches)  # a stray: removed once the place is back
-    assert house.sites[place.name].well
+    assert house.sites[place.name].healthy
 
 
 def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_not_answer(house: House) -> None:
@@ -253,7 +253,7 @@ def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_no
     site = house.sites[place.name]
 
     def beaten(so: bool) -> bool:
-        house.platform.leases.beat(known, [(lease.stage, lease.start, lease.fence, -1)])
+        house.platform.leases.heartbeat(known, [(lease.stage, lease.start, lease.fencing_token, -1)])
         return so
 
     place.away = True
@@ -261,9 +261,9 @@ def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_no
     for _ in range(10):
         house.dispatcher.step()
     place.away = False
-    house.until(lambda: beaten(site.well))
-    lines = b"".join(line(task) for task in range(lease.mark, lease.stop))
-    report = Report("d", lease.stage, lease.start, lease.fence, lease.mark, lease.stop, lines)
+    house.until(lambda: beaten(site.healthy))
+    lines = b"".join(line(task) for task in range(lease.cursor, lease.stop))
+    report = Report("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, lines)
     assert house.platform.leases.report(known, report).taken
     house.play(launch)
     house.end(id)
@@ -272,7 +272,7 @@ def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_no
 
 def test_a_place_that_does_not_answer_is_asked_less_and_less(house: House, clock: Clock) -> None:
     house.east.away = True
-    timed = Site(house.sites["east"].context, house.east, clock=clock)
+    timed = ManagedExecutor(house.sites["east"].config, house.east, clock=clock)
     house.configure(timed, house.sites["west"])
     for _ in range(200):  # two seconds of that place's clock
         house.dispatcher.step()
@@ -280,7 +280,7 @@ def test_a_place_that_does_not_answer_is_asked_less_and_less(house: House, clock
     timed.close()
     assert 2 <= house.east.asked <= 12
     (east, west) = house.platform.executors.list()
-    assert (east["well"], east["reason"], west["well"]) == (False, "east is away", True)
+    assert (east["healthy"], east["reason"], west["healthy"]) == (False, "east is away", True)
 
 
 def test_a_slow_place_holds_up_no_other(house: House) -> None:
@@ -300,7 +300,7 @@ def test_a_slow_place_holds_up_no_other(house: House) -> None:
 def test_a_place_that_refuses_a_launch_for_want_of_an_answer_leaves_it_to_another(house: House) -> None:
     house.east.away = house.west.away = True
     id = house.submit()
-    house.until(lambda: not house.sites["east"].well and not house.sites["west"].well)
+    house.until(lambda: not house.sites["east"].healthy and not house.sites["west"].healthy)
     house.west.away = False
     assert house.launch(id)[0] is house.west
 

@@ -114,7 +114,7 @@ def test_one_thing_that_may_not_be_removed_closes_a_place_to_nobody(house: House
         house.play(other)
         house.end(id)
     assert launch.id in place.launches
-    assert house.sites["east"].well
+    assert house.sites["east"].healthy
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["runs", "is cancelled"])

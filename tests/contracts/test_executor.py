@@ -17,13 +17,13 @@ from datasets.catalogue import datasets
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import PlatformError, Unsafe
+from tests.fake_executor import FakeExecutor
 from tests.slurm import Slurm, executor_on, prepared
 from tests.slurm import shared_slurm as shared_slurm  # a fixture is found by its name in here
 from tests.slurm import slurm as slurm
-from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
 from workers.executors.base import Executor
-from workers.executors.fake import FakeExecutor
 from workers.executors.local import LocalExecutor
 
 ROOT = Path(__file__).parents[2]
@@ -101,11 +101,11 @@ def launch_of(url: str, **changes: Any) -> Launch:
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Drivers]:
+def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
     """A hundred thousand tasks of a millisecond: a launch that lasts until it is ended."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 1}}
-    made = Drivers(tmp_path, total=100_000, play=play, model=MODEL)
+    made = RunnerApi(tmp_path, total=100_000, play=play, model=MODEL)
     yield made
     made.close()
 
@@ -113,14 +113,14 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
 @pytest.fixture(params=["fake", "local", "slurm"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     if request.param == "fake":
-        fake = FakeExecutor(cores=2)
+        fake = FakeExecutor(workers=2)
         return Bench(fake, launch_of("http://127.0.0.1:1"), lambda: fake.end(LAUNCH))
-    drivers = request.getfixturevalue("drivers")
+    runner_api = request.getfixturevalue("runner_api")
     if request.param == "slurm":
         slurm: Slurm = request.getfixturevalue("slurm")
-        return Bench(executor_on(slurm, tmp_path, prepared()), launch_of(drivers.url), drivers.cancel)
+        return Bench(executor_on(slurm, tmp_path, prepared()), launch_of(runner_api.url), runner_api.cancel)
     agent = request.getfixturevalue("agent")
-    return Bench(agent.executor, launch_of(drivers.url), drivers.cancel)
+    return Bench(agent.executor, launch_of(runner_api.url), runner_api.cancel)
 
 
 def test_a_launch_is_seen_until_it_has_ended(bench: Bench) -> None:
@@ -190,9 +190,9 @@ def test_an_agent_that_is_away_raises_oserror(tmp_path: Path) -> None:
         executor.observe(["x"])
 
 
-def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, drivers: Drivers) -> None:
-    agent.executor.submit(launch_of(drivers.url))
-    until(lambda: "report" in drivers.asked)
+def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, runner_api: RunnerApi) -> None:
+    agent.executor.submit(launch_of(runner_api.url))
+    until(lambda: "report" in runner_api.asked)
     runners = agent.runners()
     agent.end(signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in runners))
@@ -201,9 +201,9 @@ def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, d
     assert seen.phase is Phase.ENDED and seen.reason == "the agent that ran it ended"
 
 
-def test_a_killed_runner_is_seen_as_ended_with_its_reason(agent: Agent, drivers: Drivers) -> None:
-    agent.executor.submit(launch_of(drivers.url))
-    until(lambda: "report" in drivers.asked)
+def test_a_killed_runner_is_seen_as_ended_with_its_reason(agent: Agent, runner_api: RunnerApi) -> None:
+    agent.executor.submit(launch_of(runner_api.url))
+    until(lambda: "report" in runner_api.asked)
     lock = agent.home / "launches" / LAUNCH / "lock"
     (holder,) = [pid for pid in agent.runners() if any(os.path.samefile(fd, lock) for fd in descriptors(pid))]
     os.kill(holder, signal.SIGKILL)
@@ -215,33 +215,33 @@ def descriptors(pid: int) -> list[str]:
     return [str(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.exists()]
 
 
-def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, drivers: Drivers) -> None:
-    agent.executor.submit(launch_of(drivers.url))
-    until(lambda: "report" in drivers.asked)
+def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, runner_api: RunnerApi) -> None:
+    agent.executor.submit(launch_of(runner_api.url))
+    until(lambda: "report" in runner_api.asked)
     runners = agent.runners()
     assert agent.end() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in runners)
     assert not (agent.home / "run/agent.sock").exists()
 
 
-def test_a_warm_runner_is_warm_again_after_one_was_taken(agent: Agent, drivers: Drivers) -> None:
+def test_a_warm_runner_is_warm_again_after_one_was_taken(agent: Agent, runner_api: RunnerApi) -> None:
     agent.executor.warm("python", "python", "noop", "1")
     until(lambda: len(agent.runners()) == 1)
     (warm,) = agent.runners()
-    agent.executor.submit(launch_of(drivers.url))
+    agent.executor.submit(launch_of(runner_api.url))
     until(lambda: len(agent.runners()) == 2)
     assert warm in agent.runners()  # it was the warm one that got the launch
 
 
-def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, drivers: Drivers) -> None:
+def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
     with pytest.raises(PlatformError, match="not ready"):
-        agent.executor.submit(launch_of(drivers.url, version="0"))
+        agent.executor.submit(launch_of(runner_api.url, version="0"))
     assert agent.executor.observe([LAUNCH]) == {}
 
 
-def test_a_model_with_another_digest_is_refused(agent: Agent, drivers: Drivers) -> None:
+def test_a_model_with_another_digest_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
     with pytest.raises(PlatformError, match="not those"):
-        agent.executor.submit(launch_of(drivers.url, model_digest=digest_of(b"other")))
+        agent.executor.submit(launch_of(runner_api.url, model_digest=digest_of(b"other")))
 
 
 def test_the_socket_is_for_this_user_alone(agent: Agent) -> None:

@@ -37,13 +37,13 @@ def test_summing_a_large_simulation_up_holds_up_no_other(house: House, tmp_path:
     house.dispatcher.step()  # sees that every task of both has a result
     platform = house.platform
     store = Held(tmp_path / "objects", large)
-    reading = Results(platform.database, store, platform.hub)
-    collecting = Collecting(platform.database, store, platform.bell, reading)
+    reading = Results(platform.database, store, platform.changes)
+    collecting = Collecting(platform.database, store, platform.notifier, reading)
     jobs = Jobs(replace(platform, collecting=collecting), environments_folder=tmp_path, sandbox=None)
     try:
         jobs.table["collect"](large)
         assert store.asked.wait(30)
-        jobs.table["collect"](large)  # the bell rings again while it goes on
+        jobs.table["collect"](large)  # the notifier rings again while it goes on
         jobs.table["collect"](small)
         house.until(lambda: house.state(small) is State.SUCCEEDED)
         assert house.state(large) is State.RUNNING

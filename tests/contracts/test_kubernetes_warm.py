@@ -21,7 +21,9 @@ KIND = {"project": "default", "runtime": "python", "dataset": "noop"}
 
 
 def options(pods: int = 1) -> Options:
-    return parse({"cores": 8, "namespace": "ns", "runner_api_url": "http://drivers:1", "warm": [KIND | {"pods": pods}]})
+    return parse(
+        {"cores": 8, "namespace": "ns", "runner_api_url": "http://runner_api:1", "warm": [KIND | {"pods": pods}]}
+    )
 
 
 @pytest.fixture
@@ -30,14 +32,14 @@ def executor(cluster: Cluster) -> KubernetesExecutor:
 
 
 def opened(cluster: Cluster, chosen: Options) -> KubernetesExecutor:
-    made = KubernetesExecutor("west", cluster.client, chosen, Measures("west"), url="http://drivers:1")
+    made = KubernetesExecutor("west", cluster.client, chosen, Measures("west"), url="http://runner_api:1")
     assert isinstance(made, Warm)
     return made
 
 
 def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
     """Return what waits in the cluster, made from what this executor is told."""
-    wanted = warm_pool.wishes(executor.options, executor.served(), "http://drivers:1")
+    wanted = warm_pool.wishes(executor.options, executor.served(), "http://runner_api:1")
     (digest,) = wanted
     found = [jobset(id, ready=ready) for id in ids]
     for one in found:
@@ -59,7 +61,7 @@ def asked(cluster: Cluster) -> list[tuple[str, str, Any]]:
 
 def given(executor: KubernetesExecutor) -> Launch:
     """Take what waits, as a dispatcher does."""
-    launch = launch_of("http://drivers:1")
+    launch = launch_of("http://runner_api:1")
     found = executor.waiting(launch)
     assert found == Waiting("warm1", "h")
     return replace(launch, id=found.id, token="", workers=1)
@@ -152,4 +154,4 @@ def test_where_nothing_is_wanted_any_more_all_of_it_goes(cluster: Cluster, execu
     idle = opened(cluster, parse({"cores": 8, "namespace": "ns"}))
     assert idle.keep({}) is True
     gone = {name for verb, name, _ in asked(cluster) if verb == "DELETE"}
-    assert gone == {"wt-warm1", "wt-warm2"} and idle.waiting(launch_of("http://drivers:1")) is None
+    assert gone == {"wt-warm1", "wt-warm2"} and idle.waiting(launch_of("http://runner_api:1")) is None

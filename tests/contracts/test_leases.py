@@ -23,7 +23,7 @@ from sqlalchemy import insert, text
 from core.domain.ranges import STRIKES, Lease
 from core.store import leases as ranges
 from core.store.database import Database
-from core.store.leases import Driver, Segment
+from core.store.leases import LeasingWorker, Segment
 from core.store.tables import metadata, simulations, stages
 
 STAGE, SIMULATION = "stage", "simulation"
@@ -51,26 +51,26 @@ def begin(database: Database, total: int, align: int = 1) -> None:
     database.write(fill)
 
 
-def lend(database: Database, name: str, *, rate: float | None = None, peers: int = 2) -> Lease | None:
+def lend(database: Database, name: str, *, rate: float | None = None, workers: int = 2) -> Lease | None:
     def work(c: Any) -> Lease | None:
         stage = ranges.open_stage(c, SIMULATION)
-        return stage and ranges.lend(c, stage, Driver("launch", name, rate, peers, 10.0), database.now(c))
+        return stage and ranges.lend(c, stage, LeasingWorker("launch", name, rate, workers, 10.0), database.now(c))
 
     return database.write(work, durable=False)
 
 
-def report(database: Database, lease: Lease, since: int, to: int) -> ranges.Place | None:
+def report(database: Database, lease: Lease, since: int, to: int) -> ranges.RangePosition | None:
     """Report as the service does: up to a stolen end; return where to go on, None if lost."""
 
-    def work(c: Any) -> ranges.Place | None:
+    def work(c: Any) -> ranges.RangePosition | None:
         end = to
-        place = ranges.advance(c, STAGE, lease.start, lease.fence, since, end, 1.0, database.now(c))
+        place = ranges.advance(c, STAGE, lease.start, lease.fencing_token, since, end, 1.0, database.now(c))
         if place is None:
-            seen = ranges.look(c, STAGE, lease.start, lease.fence)
-            if seen is None or seen.mark != since or not seen.mark < seen.stop < to:
+            seen = ranges.position(c, STAGE, lease.start, lease.fencing_token)
+            if seen is None or seen.cursor != since or not seen.cursor < seen.stop < to:
                 return seen
             end = seen.stop
-            place = ranges.advance(c, STAGE, lease.start, lease.fence, since, end, 1.0, database.now(c))
+            place = ranges.advance(c, STAGE, lease.start, lease.fencing_token, since, end, 1.0, database.now(c))
         if place is not None:
             ranges.record(c, STAGE, Segment(since, end, "object", 0, 1, 0, 0))
         return place
@@ -85,14 +85,14 @@ def rows(database: Database, what: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Held:
-    driver: str
+    worker: str
     lease: Lease
-    mark: int
+    cursor: int
     stop: int
 
 
 class Interleavings(RuleBasedStateMachine):
-    """Drivers that lease, report, repeat themselves, fall silent and die, in any order."""
+    """Workers that lease, report, repeat themselves, fall silent and die, in any order."""
 
     database: Database
     clock: Any
@@ -110,32 +110,34 @@ class Interleavings(RuleBasedStateMachine):
         begin(self.database, total, align)
 
     @rule(
-        rate=st.sampled_from([None, 0.5, 10.0, 1000.0]), peers=st.integers(1, 4), wait=st.sampled_from([0.0, 0.0, 4.0])
+        rate=st.sampled_from([None, 0.5, 10.0, 1000.0]),
+        workers=st.integers(1, 4),
+        wait=st.sampled_from([0.0, 0.0, 4.0]),
     )
-    def lease(self, rate: float | None, peers: int, wait: float) -> None:
+    def lease(self, rate: float | None, workers: int, wait: float) -> None:
         self.clock.now += wait
         self.names += 1
-        lease = lend(self.database, f"d{self.names}", rate=rate, peers=peers)
+        lease = lend(self.database, f"d{self.names}", rate=rate, workers=workers)
         if lease is not None:
-            self.held.append(Held(f"d{self.names}", lease, lease.mark, lease.stop))
+            self.held.append(Held(f"d{self.names}", lease, lease.cursor, lease.stop))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), lost=st.booleans())
     def report(self, data: st.DataObject, lost: bool) -> None:
         index = data.draw(st.integers(0, len(self.held) - 1))
         held = self.held[index]
-        to = data.draw(st.integers(held.mark + 1, held.stop)) if held.mark < held.stop else held.stop
-        if held.mark == to:
+        to = data.draw(st.integers(held.cursor + 1, held.stop)) if held.cursor < held.stop else held.stop
+        if held.cursor == to:
             del self.held[index]
             return
-        self.said.append((held.lease, held.mark, to))
-        place = report(self.database, held.lease, held.mark, to)
-        if lost:  # the answer never arrived: the driver will say the same again
+        self.said.append((held.lease, held.cursor, to))
+        place = report(self.database, held.lease, held.cursor, to)
+        if lost:  # the answer never arrived: the worker will say the same again
             return
         if place is None:
             del self.held[index]
         else:
-            self.held[index] = replace(held, mark=place.mark, stop=place.stop)
+            self.held[index] = replace(held, cursor=place.cursor, stop=place.stop)
 
     @precondition(lambda self: self.said)
     @rule(data=st.data())
@@ -153,8 +155,8 @@ class Interleavings(RuleBasedStateMachine):
         self.clock.now += 11.0
 
         def work(c: Any) -> None:
-            for stage, start, fence in ranges.lapsed(c, self.database.now(c)):
-                ranges.give_back(c, stage, start, fence, witness=False)
+            for stage, start, fencing_token in ranges.expired(c, self.database.now(c)):
+                ranges.release(c, stage, start, fencing_token, witness=False)
 
         self.database.write(work, durable=False)
 
@@ -164,14 +166,15 @@ class Interleavings(RuleBasedStateMachine):
         held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
         lease = held.lease
         back = self.database.write(
-            lambda c: ranges.give_back(c, STAGE, lease.start, lease.fence, task=held.mark, witness=True), durable=False
+            lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=held.cursor, witness=True),
+            durable=False,
         )
         if back is not None and back.strikes >= STRIKES:
             self.settle()
 
     def settle(self) -> None:
         def work(c: Any) -> None:
-            for stage, start, stop in ranges.condemned(c):
+            for stage, start, stop in ranges.poisoned(c):
                 ranges.settle(c, stage, stop, Segment(start, start + 1, "crashed", 0, 1, 0, 1))
 
         self.database.write(work, durable=False)
@@ -192,8 +195,8 @@ class Interleavings(RuleBasedStateMachine):
             return
         self.expire()
         self.settle()
-        while (lease := lend(self.database, "last", rate=1e6, peers=1)) is not None:
-            place = report(self.database, lease, lease.mark, lease.stop)
+        while (lease := lend(self.database, "last", rate=1e6, workers=1)) is not None:
+            place = report(self.database, lease, lease.cursor, lease.stop)
             assert place is not None
             self.clock.now += 5.0
         assert self.database.write(lambda c: ranges.close(c, STAGE))
@@ -228,23 +231,23 @@ def stage(database: Database) -> Iterator[Database]:
 def test_a_lone_returned_piece_does_not_hide_the_fresh_work(stage: Database) -> None:
     first = lend(stage, "a")
     assert first is not None
-    stage.write(lambda c: ranges.give_back(c, STAGE, first.start, first.fence, witness=False))
+    stage.write(lambda c: ranges.release(c, STAGE, first.start, first.fencing_token, witness=False))
     again, fresh = lend(stage, "b", rate=1e6), lend(stage, "c")
     assert again is not None and again.start == first.start
     assert fresh is not None and fresh.start >= first.stop
 
 
-def test_an_idle_driver_steals_the_back_half_and_the_victim_learns_of_it(stage: Database) -> None:
+def test_an_idle_worker_steals_the_back_half_and_the_victim_learns_of_it(stage: Database) -> None:
     begin(stage, 100)
-    victim = lend(stage, "a", rate=10.0, peers=1)
+    victim = lend(stage, "a", rate=10.0, workers=1)
     assert victim is not None and (victim.start, victim.stop) == (0, 50)
     quick = lend(stage, "q", rate=1e6)
     assert quick is not None and (quick.start, quick.stop) == (50, 100)
     thief = lend(stage, "b")
     assert thief is not None and (thief.start, thief.stop) == (25, 50), "from the one with most seconds of work left"
-    assert report(stage, victim, 0, 50) == ranges.Place(25, 25)
-    assert report(stage, thief, 25, 50) == ranges.Place(50, 50)
-    assert report(stage, quick, 50, 100) == ranges.Place(100, 100)
+    assert report(stage, victim, 0, 50) == ranges.RangePosition(25, 25)
+    assert report(stage, thief, 25, 50) == ranges.RangePosition(50, 50)
+    assert report(stage, quick, 50, 100) == ranges.RangePosition(100, 100)
     assert stage.write(lambda c: ranges.close(c, STAGE))
 
 
@@ -253,54 +256,56 @@ def test_a_straggler_gets_a_twin_and_the_first_result_wins(stage: Database, cloc
     slow = lend(stage, "slow")
     assert slow is not None and lend(stage, "idle") is None
     clock.now += 4.0
-    twin = lend(stage, "idle")
-    assert twin is not None and twin.fence == slow.fence
-    assert lend(stage, "third") is None, "at most one twin"
-    assert report(stage, twin, 0, 1) == ranges.Place(1, 1)
-    assert report(stage, slow, 0, 1) == ranges.Place(1, 1), "the slow one hears that it is done"
+    rescue = lend(stage, "idle")
+    assert rescue is not None and rescue.fencing_token == slow.fencing_token
+    assert lend(stage, "third") is None, "at most one speculative lease"
+    assert report(stage, rescue, 0, 1) == ranges.RangePosition(1, 1)
+    assert report(stage, slow, 0, 1) == ranges.RangePosition(1, 1), "the slow one hears that it is done"
     assert len(rows(stage, "SELECT * FROM segments")) == 1
 
 
 def test_batched_innocents_are_not_condemned_for_a_killer_in_their_midst(stage: Database) -> None:
     begin(stage, 40)
     crashes = 0
-    condemned: list[int] = []
-    while (lease := lend(stage, "d", rate=1e6, peers=1)) is not None:
-        mark = lease.mark
-        while mark < lease.stop:
-            to = mark + 1 if mark <= lease.careful else lease.stop
-            if mark <= 20 < to:  # task 20 kills its driver before the batch is sent
+    poisoned: list[int] = []
+    while (lease := lend(stage, "d", rate=1e6, workers=1)) is not None:
+        cursor = lease.cursor
+        while cursor < lease.stop:
+            to = cursor + 1 if cursor <= lease.careful else lease.stop
+            if cursor <= 20 < to:  # task 20 kills its worker before the batch is sent
                 crashes += 1
                 back = stage.write(
-                    lambda c, at=lease: ranges.give_back(c, STAGE, at.start, at.fence, task=20, witness=True)
+                    lambda c, at=lease: ranges.release(c, STAGE, at.start, at.fencing_token, task=20, witness=True)
                 )
                 if back.strikes >= STRIKES:
-                    condemned.append(back.mark)
-                    segment = Segment(back.mark, back.mark + 1, "crashed", 0, 1, 0, 1)
+                    poisoned.append(back.cursor)
+                    segment = Segment(back.cursor, back.cursor + 1, "crashed", 0, 1, 0, 1)
                     stage.write(lambda c, s=segment, b=back: ranges.settle(c, STAGE, b.stop, s))
                 break
-            place = report(stage, lease, mark, to)
+            place = report(stage, lease, cursor, to)
             assert place is not None
-            mark = place.mark
-    assert condemned == [20] and crashes == 1 + STRIKES
+            cursor = place.cursor
+    assert poisoned == [20] and crashes == 1 + STRIKES
 
 
 def test_a_silence_is_never_a_strike(stage: Database, clock: Any) -> None:
     begin(stage, 1)
-    for silences in range(1, 6):
+    for expiries in range(1, 6):
         lease = lend(stage, "d")
         assert lease is not None
-        back = stage.write(lambda c, at=lease: ranges.give_back(c, STAGE, at.start, at.fence, task=0, witness=False))
-        assert (back.strikes, back.silences) == (0, silences)
+        back = stage.write(
+            lambda c, at=lease: ranges.release(c, STAGE, at.start, at.fencing_token, task=0, witness=False)
+        )
+        assert (back.strikes, back.expiries) == (0, expiries)
 
 
 def test_what_the_platform_ended_counts_as_nothing(stage: Database) -> None:
     lease = lend(stage, "d")
     assert lease is not None
     back = stage.write(
-        lambda c: ranges.give_back(c, STAGE, lease.start, lease.fence, task=3, witness=False, blame=False)
+        lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=3, witness=False, blame=False)
     )
-    assert (back.strikes, back.silences) == (0, 0)
+    assert (back.strikes, back.expiries) == (0, 0)
     again = lend(stage, "d")
     assert again is not None and again.careful == -1
 
@@ -309,11 +314,11 @@ def test_a_closed_stage_refuses_every_report(stage: Database) -> None:
     lease = lend(stage, "d")
     assert lease is not None
     stage.write(lambda c: ranges.close_early(c, SIMULATION))
-    assert report(stage, lease, lease.mark, lease.stop) is None
+    assert report(stage, lease, lease.cursor, lease.stop) is None
     assert lend(stage, "e") is None
 
 
 def test_ranges_are_cut_at_multiples_of_the_stage_s_alignment(stage: Database) -> None:
     begin(stage, 1000, align=16)
-    leases = [lend(stage, f"d{n}", rate=3.0, peers=3) for n in range(6)]
+    leases = [lend(stage, f"d{n}", rate=3.0, workers=3) for n in range(6)]
     assert all(lease is not None and lease.start % 16 == 0 for lease in leases)

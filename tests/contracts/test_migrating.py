@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import select, text
 
 from core.store.database import CONNECTING, Database
-from core.store.tables import metadata
+from core.store.migrate import migrate
+from core.store.tables import executors, metadata, ranges
 from tests.databases import postgres_url
 
 TOGETHER = 4
@@ -88,3 +90,38 @@ def test_one_that_does_not_know_us_is_named(postgres: str, tmp_path: Path, reque
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
     said = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
     assert "cannot be used" in said and 'database "nothing" does not exist' in said
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_database_with_the_former_column_names_keeps_its_rows(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path / 'windtunnel.db'}"
+    if kind == "postgresql":
+        url = postgres_url(request.getfixturevalue("postgres"), request.node.nodeid, migrated=False)
+    database = Database(url)
+    try:
+        migrate(database, "0004")
+        with database.engine.begin() as connection:
+            connection.execute(
+                text(
+                    "INSERT INTO ranges(stage_id, start, stop, mark, state, fence, driver, beat_at, twins, silences)"
+                    " VALUES('s', 0, 9, 4, 'leased', 'f', 'd', 1.5, 1, 2)"
+                )
+            )
+            connection.execute(
+                text(
+                    "INSERT INTO executors(name, kind, cores, held, well, said, since)"
+                    " VALUES('e', 'local', 8, 3, 0, 'away', 2.5)"
+                )
+            )
+        migrate(database)
+        with database.engine.connect() as connection:
+            [lease] = connection.execute(select(ranges)).mappings()
+            [executor] = connection.execute(select(executors)).mappings()
+            assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        names = ("cursor", "fencing_token", "worker", "heartbeat_at", "speculative", "expiries")
+        assert tuple(lease[name] for name in names) == (4, "f", "d", 1.5, 1, 2)
+        assert tuple(executor[name] for name in ("workers", "in_use", "healthy", "last_error")) == (8, 3, 0, "away")
+    finally:
+        database.close()

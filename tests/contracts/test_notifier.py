@@ -1,4 +1,4 @@
-"""The bell's contract, kept by the one within a process and by the one over a real valkey."""
+"""The notifier's contract, kept by the one within a process and by the one over a real valkey."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from core.notifications import embedded_valkey, redis_notifier
-from core.notifications.notifier import Bell, LocalBell
+from core.notifications.notifier import LocalNotifier, Notifier
 from tests.waiting import until
 
 
@@ -44,11 +44,11 @@ def server(tmp_path: Path) -> Iterator[Valkey]:
 
 
 @pytest.fixture(params=["local", "redis"])
-def bell(request: pytest.FixtureRequest) -> Iterator[Bell]:
+def notifier(request: pytest.FixtureRequest) -> Iterator[Notifier]:
     if request.param == "local":
-        yield LocalBell()
+        yield LocalNotifier()
         return
-    made = redis_notifier.RedisBell(request.getfixturevalue("server").url)
+    made = redis_notifier.RedisNotifier(request.getfixturevalue("server").url)
     yield made
     while TIMERS:
         TIMERS.pop().join()  # a ring that is still being answered wants its connection
@@ -64,68 +64,68 @@ def later(work: Callable[[], object]) -> None:
     timer.start()
 
 
-def test_a_ring_ends_a_wait(bell: Bell) -> None:
-    later(lambda: bell.ring("dispatch"))
+def test_a_ring_ends_a_wait(notifier: Notifier) -> None:
+    later(lambda: notifier.wake("dispatch"))
     began = time.monotonic()
-    assert bell.wait("dispatch", 120.0)
+    assert notifier.wait("dispatch", 120.0)
     assert time.monotonic() - began < 60.0
 
 
-def test_a_ring_before_the_wait_is_heard(bell: Bell) -> None:
-    bell.ring("dispatch")
-    assert bell.wait("dispatch", 5.0)
+def test_a_ring_before_the_wait_is_heard(notifier: Notifier) -> None:
+    notifier.wake("dispatch")
+    assert notifier.wait("dispatch", 5.0)
 
 
-def test_many_rings_are_one(bell: Bell) -> None:
+def test_many_rings_are_one(notifier: Notifier) -> None:
     for _ in range(10):
-        bell.ring("dispatch")
-    assert bell.wait("dispatch", 5.0)
-    assert not bell.wait("dispatch", 0.05)
+        notifier.wake("dispatch")
+    assert notifier.wait("dispatch", 5.0)
+    assert not notifier.wait("dispatch", 0.05)
 
 
-def test_a_role_is_not_woken_by_another_s_bell(bell: Bell) -> None:
-    bell.ring("jobs")
-    assert not bell.wait("dispatch", 0.05)
+def test_a_role_is_not_woken_by_another_s_notifier(notifier: Notifier) -> None:
+    notifier.wake("jobs")
+    assert not notifier.wait("dispatch", 0.05)
 
 
-def test_announcements_come_together(bell: Bell) -> None:
-    assert bell.announcements(0.05) == []  # from here on it listens
-    bell.announce("a")
-    bell.announce("b")
+def test_announcements_come_together(notifier: Notifier) -> None:
+    assert notifier.published(0.05) == []  # from here on it listens
+    notifier.publish("a")
+    notifier.publish("b")
     heard: list[str] = []
-    until(lambda: heard.extend(bell.announcements(1.0)) or len(heard) >= 2)
+    until(lambda: heard.extend(notifier.published(1.0)) or len(heard) >= 2)
     assert heard == ["a", "b"]
 
 
-def test_nothing_announced_is_an_empty_list(bell: Bell) -> None:
+def test_nothing_announced_is_an_empty_list(notifier: Notifier) -> None:
     began = time.monotonic()
-    assert bell.announcements(0.1) == []
+    assert notifier.published(0.1) == []
     assert time.monotonic() - began < 2.0
 
 
-def test_it_tells_whether_it_rings(bell: Bell) -> None:
-    assert bell.alive()
+def test_it_tells_whether_it_rings(notifier: Notifier) -> None:
+    assert notifier.alive()
 
 
-def test_a_bell_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pytest.LogCaptureFixture) -> None:
-    bell = redis_notifier.RedisBell(server.url)
-    assert bell.alive()
+def test_a_notifier_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pytest.LogCaptureFixture) -> None:
+    notifier = redis_notifier.RedisNotifier(server.url)
+    assert notifier.alive()
     server.kill()
     with caplog.at_level(logging.WARNING):
-        bell.ring("dispatch")
-        bell.announce("a")
-        bell.enqueue("stage", "a")
-        assert not bell.wait("dispatch", 0.1)
-        assert bell.announcements(0.1) == []
-        assert not bell.alive()
+        notifier.wake("dispatch")
+        notifier.publish("a")
+        notifier.enqueue("stage", "a")
+        assert not notifier.wait("dispatch", 0.1)
+        assert notifier.published(0.1) == []
+        assert not notifier.alive()
     assert len([record for record in caplog.records if record.name == "core.notifications.redis_notifier"]) == 1
     server.start()
-    bell.ring("dispatch")
-    assert bell.wait("dispatch", 5.0)
-    bell.announcements(0.05)
-    bell.announce("b")
-    assert bell.announcements(5.0) == ["b"]
-    bell.close()
+    notifier.wake("dispatch")
+    assert notifier.wait("dispatch", 5.0)
+    notifier.published(0.05)
+    notifier.publish("b")
+    assert notifier.published(5.0) == ["b"]
+    notifier.close()
 
 
 def do_jobs(server: Valkey, record: Path) -> int:
@@ -159,34 +159,34 @@ def done(server: Valkey, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
 
 
 def test_a_job_is_done(server: Valkey, done: Callable[[], list[str]]) -> None:
-    bell = redis_notifier.RedisBell(server.url)
-    bell.enqueue("stage", "s1")
-    bell.enqueue("collect", "s1")
+    notifier = redis_notifier.RedisNotifier(server.url)
+    notifier.enqueue("stage", "s1")
+    notifier.enqueue("collect", "s1")
     until(lambda: done() == ["stage s1", "collect s1"])
-    bell.close()
+    notifier.close()
 
 
 def test_a_job_rung_for_twice_is_handed_on_twice(server: Valkey, done: Callable[[], list[str]]) -> None:
-    bell = redis_notifier.RedisBell(server.url)
-    for _ in range(2):  # a claim in SQL makes it harmless; a muted bell would not be
-        bell.enqueue("stage", "s1")
+    notifier = redis_notifier.RedisNotifier(server.url)
+    for _ in range(2):  # a claim in SQL makes it harmless; a muted notifier would not be
+        notifier.enqueue("stage", "s1")
     until(lambda: done() == ["stage s1", "stage s1"])
-    bell.close()
+    notifier.close()
 
 
 def test_jobs_go_on_after_redis_was_flushed_or_killed(server: Valkey, done: Callable[[], list[str]]) -> None:
-    bell = redis_notifier.RedisBell(server.url)
-    bell.enqueue("stage", "before")
+    notifier = redis_notifier.RedisNotifier(server.url)
+    notifier.enqueue("stage", "before")
     until(lambda: len(done()) == 1)
     Redis.from_url(server.url).flushall()
-    bell.enqueue("stage", "flushed")
+    notifier.enqueue("stage", "flushed")
     until(lambda: len(done()) == 2)
     server.kill()
     server.start()
-    until(bell.alive)
-    bell.enqueue("stage", "restarted")
+    until(notifier.alive)
+    notifier.enqueue("stage", "restarted")
     until(lambda: "stage restarted" in done())
-    bell.close()
+    notifier.close()
 
 
 def test_only_jobs_of_the_table_are_done(server: Valkey, done: Callable[[], list[str]], tmp_path: Path) -> None:
@@ -195,13 +195,13 @@ def test_only_jobs_of_the_table_are_done(server: Valkey, done: Callable[[], list
 
     hostile = Queue(redis_notifier.QUEUE, connection=Redis.from_url(server.url), serializer=JSONSerializer)
     hostile.enqueue("os.mkdir", str(tmp_path / "made"))
-    bell = redis_notifier.RedisBell(server.url)
-    bell.enqueue("collect", "honest")
+    notifier = redis_notifier.RedisNotifier(server.url)
+    notifier.enqueue("collect", "honest")
     until(lambda: done() == ["collect honest"])
     assert not (tmp_path / "made").exists()
     with pytest.raises(ValueError, match="no such job"):
-        bell.enqueue("os.mkdir", "x")
-    bell.close()
+        notifier.enqueue("os.mkdir", "x")
+    notifier.close()
 
 
 def test_valkey_listens_on_no_port_and_to_nobody_without_the_password(server: Valkey) -> None:

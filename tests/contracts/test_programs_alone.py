@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Phase, Sighting
+from core.domain.launches import LaunchStatus, Phase
 from core.domain.states import State
 from errors import Invalid
 from tests.contracts.test_dispatcher import House
@@ -48,7 +48,7 @@ def test_a_program_that_fails_is_a_task_that_failed_and_says_how(house: House) -
 def test_one_that_was_lost_begins_anew(house: House) -> None:
     id = submit(house)
     place, launch = house.launch(id)
-    place.see(Sighting(id=launch.id, phase=Phase.ENDED, reason="its node is gone"))
+    place.see(LaunchStatus(id=launch.id, phase=Phase.ENDED, reason="its node is gone"))
     house.until(lambda: launch.id not in house.living)
     place, again = house.launch(id)
     place.end(again.id)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from core.domain.launches import Gang, Launch, Phase, Placement, Sighting
+from core.domain.launches import Gang, Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from errors import PlatformError, Unsupported
 from tests.slurm import ROOT, Slurm, executor_on, prepared
 from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
 from tests.slurm import shared_slurm as shared_slurm
 from tests.slurm import slurm as slurm
-from tests.system.drivers import LAUNCH, SIMULATION, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
 from workers.executors.slurm import SlurmExecutor
 
@@ -53,11 +53,11 @@ def executor(slurm: Slurm, tmp_path: Path) -> Opened:
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Drivers]:
+def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
     """Tasks of some milliseconds each."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 5}}
-    made = Drivers(tmp_path, total=TASKS, play=play, ttl=2.0, model=MODEL)
+    made = RunnerApi(tmp_path, total=TASKS, play=play, ttl=2.0, model=MODEL)
     yield made
     made.close()
 
@@ -68,17 +68,17 @@ def real(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
     return executor_on(slurm, tmp_path / "home", prepared())
 
 
-def done(drivers: Drivers) -> int:
+def done(runner_api: RunnerApi) -> int:
     """Return how many tasks have a result so far, in whatever order."""
-    with drivers.database.read() as c:
+    with runner_api.database.read() as c:
         return int(c.execute(text("SELECT coalesce(sum(stop - start), 0) FROM segments")).scalar_one())
 
 
-def seen(executor: SlurmExecutor, id: str = ID) -> Sighting | None:
+def seen(executor: SlurmExecutor, id: str = ID) -> LaunchStatus | None:
     return executor.observe([id]).get(id)
 
 
-def comes(executor: SlurmExecutor, phase: Phase, id: str = ID) -> Sighting:
+def comes(executor: SlurmExecutor, phase: Phase, id: str = ID) -> LaunchStatus:
     until(lambda: (one := seen(executor, id)) is not None and one.phase is phase)
     one = seen(executor, id)
     assert one is not None
@@ -113,7 +113,7 @@ def test_what_ended_while_the_controller_was_away_has_ended_well(own_slurm: Slur
     until(lambda: len(list(folder.glob("task.*/exit"))) == 2)
     own_slurm.start("slurmctld")
     until(lambda: bool(own_slurm.ask("sinfo")))
-    assert seen(executor) == Sighting(id=ID, phase=Phase.ENDED, exit=0)
+    assert seen(executor) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
 
 
 def test_a_controller_that_hangs_is_not_waited_for(own_slurm: Slurm, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_runner_that_was_dismissed_is_no_reason(slurm: Slurm, executor: Opened
     ours.resize(ID, 1)
     until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
     (tmp_path / "go").touch()
-    assert comes(ours, Phase.ENDED) == Sighting(id=ID, phase=Phase.ENDED, exit=0)
+    assert comes(ours, Phase.ENDED) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
 
 
 def test_strays_are_ours_alone(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
@@ -305,28 +305,28 @@ def test_what_slurm_has_forgotten_has_ended_and_is_not_submitted_again(own_slurm
 
 
 def test_runners_play_a_simulation_to_its_end_at_the_width_they_are_given(
-    drivers: Drivers, real: SlurmExecutor
+    runner_api: RunnerApi, real: SlurmExecutor
 ) -> None:
-    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url, workers=1))
-    until(lambda: "report" in drivers.asked)
+    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url, workers=1))
+    until(lambda: "report" in runner_api.asked)
     real.resize(LAUNCH, 2)
-    until(lambda: done(drivers) == TASKS)
-    assert len(drivers.results()) == TASKS
-    drivers.settle()
-    assert comes(real, Phase.ENDED, LAUNCH) == Sighting(id=LAUNCH, phase=Phase.ENDED, exit=0)
+    until(lambda: done(runner_api) == TASKS)
+    assert len(runner_api.results()) == TASKS
+    runner_api.settle()
+    assert comes(real, Phase.ENDED, LAUNCH) == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0)
     assert b"no more work" in b"".join(real.logs(LAUNCH, 0))
     real.cancel(LAUNCH)
 
 
 def test_a_runner_that_is_killed_costs_no_result(
-    slurm: Slurm, drivers: Drivers, real: SlurmExecutor, tmp_path: Path
+    slurm: Slurm, runner_api: RunnerApi, real: SlurmExecutor, tmp_path: Path
 ) -> None:
-    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=drivers.url))
-    until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in drivers.asked)
+    real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url))
+    until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in runner_api.asked)
     slurm.ask("scancel", "--signal=KILL", "--full", slurm.ask("squeue", "--noheader", "--format=%A").split()[0])
-    until(lambda: drivers.leases.expire() == [] and done(drivers) == TASKS)
-    assert [line["task"] for line in drivers.results()] == list(range(TASKS))
-    drivers.settle()
+    until(lambda: runner_api.leases.expire() == [] and done(runner_api) == TASKS)
+    assert [line["task"] for line in runner_api.results()] == list(range(TASKS))
+    runner_api.settle()
     assert comes(real, Phase.ENDED, LAUNCH).reason
     real.cancel(LAUNCH)
 

@@ -126,7 +126,7 @@ def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: P
     assert ended(one.process)
     one.process.kill()  # as who waits for it may do before it is reaped
     assert one.process.reap() == "its container ended"
-    assert place.lost == ["the model server's container ended"]
+    assert place.lost == ["the model_server's container ended"]
     one.dismiss()
 
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import pytest
 
 from core.domain.ids import hashed
-from core.domain.launches import Launch, Phase, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import House, Wilful
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
 from workers.executors.base import Missed, Taken, Waiting, Warm
-from workers.managed_executor import Site
+from workers.managed_executor import ManagedExecutor
 
 TOKEN = "minted before"
 
@@ -35,7 +35,7 @@ class Warmed(Wilful):
 
     def begin(self, id: str) -> None:
         """Let a launch run that nobody has submitted."""
-        self._sightings.setdefault(id, Sighting(id=id, phase=Phase.RUNNING))
+        self._statuses.setdefault(id, LaunchStatus(id=id, phase=Phase.RUNNING))
 
     def waiting(self, launch: Launch) -> Waiting | None:
         return Waiting(self.reserve.pop(0), hashed(TOKEN)) if self.reserve else None
@@ -125,7 +125,7 @@ def test_what_is_offered_again_after_its_end_is_not_used_again(house: House, war
 def test_while_something_lacks_it_is_looked_after_often_and_in_the_end_rarely(
     house: House, warmed: Warmed, clock: Clock
 ) -> None:
-    at = Site(house.sites["east"].context, warmed, clock=clock)
+    at = ManagedExecutor(house.sites["east"].config, warmed, clock=clock)
 
     def pause() -> float:
         began = clock.now

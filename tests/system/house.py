@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 MODELS = Path(__file__).parent / "models"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Every role that can be killed, outermost first; the last three live in launches.
-ROLES = ("valkey", "api", "drivers", "dispatch", "jobs", "agent", "scs", "runner", "evaluator", "model_server")
+ROLES = ("valkey", "api", "runner-api", "dispatch", "jobs", "agent", "scs", "runner", "evaluator", "model_server")
 #: Seconds until a platform must answer; the first of all also makes environments, when asked to.
 READY = 60.0
 #: Seconds until a simulation must have ended.
@@ -165,7 +165,7 @@ class Platform:
             os.close(handle)
 
     def flush_redis(self) -> None:
-        """Empty the bell's store, as an operator in a hurry might."""
+        """Empty the notifier's store, as an operator in a hurry might."""
         run = self.home / "run"
         connection = redis.Redis(
             unix_socket_path=str(run / "valkey.sock"), password=(run / "valkey.password").read_text()

@@ -68,7 +68,7 @@ def differing(platform: Platform, id: str, undisturbed: Undisturbed) -> list[tup
 
 
 def flushed(platform: Platform) -> bool:
-    """Empty the bell's store; False while it is down."""
+    """Empty the notifier's store; False while it is down."""
     try:
         platform.flush_redis()
     except (redis.ConnectionError, FileNotFoundError):
@@ -192,7 +192,7 @@ def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(found: Foun
 
 def test_roles_that_die_at_the_same_instant_are_all_started_again(found: Found) -> None:
     platform = found()
-    roles = ("api", "drivers", "dispatch", "jobs", "agent")
+    roles = ("api", "runner-api", "dispatch", "jobs", "agent")
     for _ in range(3):
         before = {pid for role in roles for pid in platform.pids(role)}
         for pid in before:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_ports
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ class Company:
         return "\n".join(f"{path.name}: {path.read_text()}" for path in sorted(self.folder.glob("*.txt")))
 
 
-Begin = Callable[..., tuple[Drivers, Callable[[], Company]]]
+Begin = Callable[..., tuple[RunnerApi, Callable[[], Company]]]
 
 
 @pytest.fixture
@@ -123,32 +123,32 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     """Open a simulation for gangs; each company that is called to it ends with the test."""
     with contextlib.ExitStack() as ending:
 
-        def make(total: int, slow: int = -1, **definition: Any) -> tuple[Drivers, Callable[[], Company]]:
-            drivers = Drivers(tmp_path, total=total, play={"definition": definition}, model=packed(slow))
-            ending.callback(drivers.close)
+        def make(total: int, slow: int = -1, **definition: Any) -> tuple[RunnerApi, Callable[[], Company]]:
+            runner_api = RunnerApi(tmp_path, total=total, play={"definition": definition}, model=packed(slow))
+            ending.callback(runner_api.close)
             made: list[Company] = []
 
             def company() -> Company:
-                made.append(Company(tmp_path / f"company-{len(made)}", drivers.url))
+                made.append(Company(tmp_path / f"company-{len(made)}", runner_api.url))
                 ending.callback(made[-1].end)
                 return made[-1]
 
-            return drivers, company
+            return runner_api, company
 
         yield make
 
 
-def settled(drivers: Drivers, company: Company) -> tuple[int, int, list[int]]:
+def settled(runner_api: RunnerApi, company: Company) -> tuple[int, int, list[int]]:
     """See a company through while the dispatcher does its passes."""
-    drivers.settle_until_exit(company.runner)
+    runner_api.settle_until_exit(company.runner)
     return company.exits()
 
 
 def test_a_gang_plays_every_task_once_and_what_fails_fails_alone(begin: Begin) -> None:
-    drivers, company = begin(8)
+    runner_api, company = begin(8)
     first = company()
-    assert settled(drivers, first) == (0, 0, [0, 0]), first.said
-    results = drivers.results()
+    assert settled(runner_api, first) == (0, 0, [0, 0]), first.said
+    results = runner_api.results()
     assert [one["task"] for one in results] == list(range(8))
     bad = {3: "crashed", 4: "invalid", 5: "invalid"}  # no result; one that is none, and longer than may be said
     assert [one["status"] for one in results] == [bad.get(task, "ok") for task in range(8)], first.said
@@ -157,34 +157,34 @@ def test_a_gang_plays_every_task_once_and_what_fails_fails_alone(begin: Begin) -
 
 
 def test_a_program_that_takes_too_long_is_ended_and_the_gang_goes_on(begin: Begin) -> None:
-    drivers, company = begin(3, slow=1, task_patience=2.0)
+    runner_api, company = begin(3, slow=1, task_patience=2.0)
     first = company()
-    assert settled(drivers, first) == (0, 0, [0, 0]), first.said
-    assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
+    assert settled(runner_api, first) == (0, 0, [0, 0]), first.said
+    assert [one["status"] for one in runner_api.results()] == ["ok", "timed_out", "ok"]
 
 
 def test_a_gang_that_loses_a_replica_ends_and_the_next_one_goes_on_where_it_was(begin: Begin) -> None:
-    drivers, company = begin(3, slow=1, task_patience=10.0)
+    runner_api, company = begin(3, slow=1, task_patience=10.0)
     first = company()
     at_the_slow_one(first)
     first.replicas[1].kill()
     assert first.exits() == (77, 1, [0, -9]), first.said
-    drivers.give_back()
+    runner_api.release()
     second = company()
-    assert settled(drivers, second) == (0, 0, [0, 0]), second.said
-    assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
+    assert settled(runner_api, second) == (0, 0, [0, 0]), second.said
+    assert [one["status"] for one in runner_api.results()] == ["ok", "timed_out", "ok"]
 
 
 def test_told_to_stop_a_gang_reports_what_it_has_played_and_gives_the_rest_back(begin: Begin) -> None:
-    drivers, company = begin(3, slow=1, task_patience=10.0)
+    runner_api, company = begin(3, slow=1, task_patience=10.0)
     first = company()
     at_the_slow_one(first)
     first.runner.terminate()
     assert first.runner.wait(PATIENCE) == 143, first.said
-    assert [one["task"] for one in drivers.results()] == [0]
+    assert [one["task"] for one in runner_api.results()] == [0]
     second = company()  # nobody waits for the first one's lease to run out
-    assert settled(drivers, second) == (0, 0, [0, 0]), second.said
-    assert [one["status"] for one in drivers.results()] == ["ok", "timed_out", "ok"]
+    assert settled(runner_api, second) == (0, 0, [0, 0]), second.said
+    assert [one["status"] for one in runner_api.results()] == ["ok", "timed_out", "ok"]
 
 
 def at_the_slow_one(company: Company) -> None:

@@ -12,8 +12,8 @@ import pytest
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from tests.contracts.harness_processes import play_of
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
 from tests.system.pod import SITE, USERS, Container, Image, Pod
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ZERO = (Path(__file__).parents[2] / "runtimes" / "baselines" / "zero.py").read_bytes()
@@ -31,13 +31,13 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
-    made: list[Drivers] = []
+def runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
+    made: list[RunnerApi] = []
 
-    def make(total: int, model: bytes = ZERO, *, launched: bool = True, **params: Any) -> Drivers:
+    def make(total: int, model: bytes = ZERO, *, launched: bool = True, **params: Any) -> RunnerApi:
         play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
         packed = scenario_folder.pack(datasets()["noop"].folder)
-        made.append(Drivers(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
+        made.append(RunnerApi(tmp_path, total=total, play=play, model=model, packed=packed, launched=launched))
         return made[-1]
 
     yield make
@@ -49,10 +49,10 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
 def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pod]]:
     made: list[Pod] = []
 
-    def make(drivers: Drivers, **document: Any) -> Pod:
+    def make(runner_api: RunnerApi, **document: Any) -> Pod:
         folder = tmp_path_factory.mktemp("pod")
         kit = {"format": "python", "isolation": "launch"} | document.pop("kit", {})
-        made.append(Pod(image, folder, {"id": LAUNCH, "url": drivers.url, "kit": kit} | document, TOKEN))
+        made.append(Pod(image, folder, {"id": LAUNCH, "url": runner_api.url, "kit": kit} | document, TOKEN))
         return made[-1]
 
     yield make
@@ -60,15 +60,15 @@ def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         one.end()
 
 
-def work_off(one: Pod, drivers: Drivers) -> None:
+def work_off(one: Pod, runner_api: RunnerApi) -> None:
     """Play the dispatcher until the runner has ended."""
-    drivers.settle_until_exit(one.runner.process)
+    runner_api.settle_until_exit(one.runner.process)
 
 
 def test_evaluator_and_model_server_of_a_pod_come_to_share_a_core(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(20_000, sleep_ms=5)
+    at = runner_api(20_000, sleep_ms=5)
     one = pod(at)
 
     def cores() -> set[str]:
@@ -85,9 +85,9 @@ def test_evaluator_and_model_server_of_a_pod_come_to_share_a_core(
 
 
 def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(3000)
+    at = runner_api(3000)
     one = pod(at)
     work_off(one, at)
     codes = [container.wait() for container in one.containers]
@@ -98,8 +98,10 @@ def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
     assert one.runner.said.count("it confines at level 2") == 2
 
 
-def test_a_evaluator_that_is_killed_costs_nothing(drivers: Callable[..., Drivers], pod: Callable[..., Pod]) -> None:
-    at = drivers(400, sleep_ms=5)
+def test_a_evaluator_that_is_killed_costs_nothing(
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+) -> None:
+    at = runner_api(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
     os.kill(one.evaluator.children()[0], signal.SIGKILL)
@@ -111,9 +113,9 @@ def test_a_evaluator_that_is_killed_costs_nothing(drivers: Callable[..., Drivers
 
 
 def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(400, sleep_ms=5)
+    at = runner_api(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
     for pid in one.model_server.children()[:2]:
@@ -128,9 +130,9 @@ def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other
 
 @pytest.mark.parametrize("name", ["evaluator", "model_server"])
 def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod], name: str
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod], name: str
 ) -> None:
-    at = drivers(400, sleep_ms=5)
+    at = runner_api(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
     getattr(one, name).send(signal.SIGKILL)
@@ -140,29 +142,29 @@ def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
     del codes[name]
     assert list(codes.values()) == [DONE]  # the third has gone with its runner
     assert "death" not in at.asked
-    at.give_back()
+    at.release()
     following = pod(at)
     work_off(following, at)
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
 def test_a_runner_that_is_killed_leaves_nothing_behind_and_another_goes_on(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(400, sleep_ms=5)
+    at = runner_api(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
     one.runner.send(signal.SIGKILL)
     assert [container.wait() for container in (one.evaluator, one.model_server)] == [DONE, DONE]
-    at.give_back()
+    at.release()
     work_off(pod(at), at)
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
 def test_told_to_stop_all_at_once_it_reports_what_is_played_and_gives_the_rest_back(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(400, sleep_ms=20)
+    at = runner_api(400, sleep_ms=20)
     one = pod(at)
     until(lambda: "report" in at.asked)
     for container in one.containers:
@@ -177,9 +179,9 @@ def test_told_to_stop_all_at_once_it_reports_what_is_played_and_gives_the_rest_b
 
 
 def test_whoever_comes_second_or_is_a_stranger_is_not_let_in(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(400, sleep_ms=5)
+    at = runner_api(400, sleep_ms=5)
     one = pod(at)
     until(lambda: "report" in at.asked)
     for user in (os.geteuid(), USERS["model_server"], USERS["evaluator"]):
@@ -216,9 +218,9 @@ def test_posts_whose_runner_has_gone_before_they_came_do_not_wait(image: Image, 
 
 
 def test_a_runner_that_cannot_read_its_launch_takes_the_pod_with_it(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    one = pod(drivers(10), workers="many")
+    one = pod(runner_api(10), workers="many")
     assert one.runner.wait() == 76
     assert "cannot be read" in one.runner.said
     assert all(container.wait() in {0, 75} for container in (one.evaluator, one.model_server))
@@ -234,9 +236,9 @@ def waiting(one: Pod) -> None:
 
 
 def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_launch(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(300, launched=False)
+    at = runner_api(300, launched=False)
     one = pod(at, warm=True, kit=NOOP)
     waiting(one)
     until(lambda: "wait" in at.asked)
@@ -250,17 +252,19 @@ def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_l
 
 
 def test_a_pod_that_waits_ends_at_once_when_told_to_and_all_of_it(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    one = pod(drivers(10, launched=False), warm=True, kit=NOOP)
+    one = pod(runner_api(10, launched=False), warm=True, kit=NOOP)
     waiting(one)
     for container in one.containers:
         container.send(signal.SIGTERM)
     assert [container.wait() for container in one.containers] == [STOPPED, DONE, DONE]
 
 
-def test_a_pod_that_waits_outlives_those_it_waits_for(drivers: Callable[..., Drivers], pod: Callable[..., Pod]) -> None:
-    at = drivers(10, launched=False)
+def test_a_pod_that_waits_outlives_those_it_waits_for(
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
+) -> None:
+    at = runner_api(10, launched=False)
     at.shut()
     one = pod(at, warm=True, kit=NOOP)
     waiting(one)
@@ -272,9 +276,9 @@ def test_a_pod_that_waits_outlives_those_it_waits_for(drivers: Callable[..., Dri
 
 
 def test_a_pod_whose_launch_is_anothers_ends_without_a_word(
-    drivers: Callable[..., Drivers], pod: Callable[..., Pod]
+    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    at = drivers(10, launched=False)
+    at = runner_api(10, launched=False)
     one = pod(at, warm=True, kit=NOOP)
     at.launch(token="another")
     assert one.runner.wait() == DONE and "401" in one.runner.said

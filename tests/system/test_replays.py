@@ -22,7 +22,7 @@ def kit(dataset: str) -> Kit:
         harness=str(HARNESS),
         dataset=str(found.folder),
         evaluator_site=str(site),
-        host_site="",
+        model_server_site="",
         format="",
         isolation="launch",
         sandbox=sandbox.level().number,

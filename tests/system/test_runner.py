@@ -16,7 +16,7 @@ import pytest
 
 from runtimes.harness.runner.processes import Child, Kit
 from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -71,11 +71,11 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
-    made: list[Drivers] = []
+def runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
+    made: list[RunnerApi] = []
 
-    def make(total: int = 1000, ttl: float = 10.0, **faults: Any) -> Drivers:
-        made.append(Drivers(tmp_path, total=total, play={"faults": faults}, ttl=ttl))
+    def make(total: int = 1000, ttl: float = 10.0, **faults: Any) -> RunnerApi:
+        made.append(RunnerApi(tmp_path, total=total, play={"faults": faults}, ttl=ttl))
         return made[-1]
 
     yield make
@@ -83,13 +83,13 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
         one.close()
 
 
-def work_off(runner: Runner, one: Drivers) -> None:
+def work_off(runner: Runner, one: RunnerApi) -> None:
     """Play the dispatcher until the runner has seen the launch through."""
     one.settle_until_exit(runner.process)
 
 
-def test_every_task_gets_one_result_and_the_runner_ends(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=5000)
+def test_every_task_gets_one_result_and_the_runner_ends(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=5000)
     runner.launch(one.url)
     work_off(runner, one)
     assert runner.process.returncode == 0
@@ -101,8 +101,8 @@ def test_a_warm_runner_has_its_evaluators_and_model_servers_before_it_knows_for_
     until(lambda: len(runner.children()) == 5)  # two evaluators, two model servers, a model server in reserve
 
 
-def test_a_evaluator_that_dies_is_witnessed_and_replaced(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=400, die_once=130)
+def test_a_evaluator_that_dies_is_witnessed_and_replaced(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=400, die_once=130)
     runner.launch(one.url)
     work_off(runner, one)
     results = one.results()
@@ -113,9 +113,9 @@ def test_a_evaluator_that_dies_is_witnessed_and_replaced(runner: Runner, drivers
 
 
 def test_a_task_that_kills_its_evaluator_three_times_is_crashed_and_its_neighbours_are_not(
-    runner: Runner, drivers: Callable[..., Drivers]
+    runner: Runner, runner_api: Callable[..., RunnerApi]
 ) -> None:
-    one = drivers(total=300, die=77)
+    one = runner_api(total=300, die=77)
     runner.launch(one.url)
     work_off(runner, one)
     assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {77}
@@ -123,15 +123,15 @@ def test_a_task_that_kills_its_evaluator_three_times_is_crashed_and_its_neighbou
     assert one.asked.count("death") <= 6
 
 
-def test_a_evaluator_that_hangs_is_ended_for_it(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=40, ttl=1.0, hang=5)
+def test_a_evaluator_that_hangs_is_ended_for_it(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=40, ttl=1.0, hang=5)
     runner.launch(one.url)
     work_off(runner, one)
     assert {result["task"] for result in one.results() if result["status"] == "crashed"} == {5}
 
 
-def test_a_lost_model_server_is_replaced_and_its_end_told(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=300, lose_model_server=20)
+def test_a_lost_model_server_is_replaced_and_its_end_told(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=300, lose_model_server=20)
     runner.launch(one.url)
     work_off(runner, one)
     assert len(one.results()) == 300
@@ -139,16 +139,16 @@ def test_a_lost_model_server_is_replaced_and_its_end_told(runner: Runner, driver
 
 
 def test_a_model_that_does_not_fit_fails_the_simulation_at_once(
-    runner: Runner, drivers: Callable[..., Drivers]
+    runner: Runner, runner_api: Callable[..., RunnerApi]
 ) -> None:
-    one = drivers(refuse="the model's input is float32[1,30]")
+    one = runner_api(refuse="the model's input is float32[1,30]")
     runner.launch(one.url)
     assert runner.process.wait(20) == 0
     assert one.state() == ("failed", "the model's input is float32[1,30]")
 
 
-def test_a_launch_that_is_over_ends_the_runner(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=100_000, late=0.01)
+def test_a_launch_that_is_over_ends_the_runner(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=100_000, late=0.01)
     runner.launch(one.url)
     until(lambda: "report" in one.asked)
     children = runner.children()
@@ -157,15 +157,15 @@ def test_a_launch_that_is_over_ends_the_runner(runner: Runner, drivers: Callable
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
 
-def test_a_wrong_token_ends_the_runner(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers()
+def test_a_wrong_token_ends_the_runner(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api()
     runner.launch(one.url, token="guessed")
     assert runner.process.wait(20) == 0
     assert one.results() == []
 
 
-def test_a_surface_that_goes_away_for_a_while_only_delays(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=600, late=0.002)
+def test_a_surface_that_goes_away_for_a_while_only_delays(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=600, late=0.002)
     runner.launch(one.url)
     until(lambda: "report" in one.asked)
     one.shut()
@@ -176,8 +176,8 @@ def test_a_surface_that_goes_away_for_a_while_only_delays(runner: Runner, driver
     assert "death" not in one.asked
 
 
-def test_nothing_outlives_a_runner_that_is_killed(runner: Runner, drivers: Callable[..., Drivers]) -> None:
-    one = drivers(total=100_000, late=0.01)
+def test_nothing_outlives_a_runner_that_is_killed(runner: Runner, runner_api: Callable[..., RunnerApi]) -> None:
+    one = runner_api(total=100_000, late=0.01)
     runner.launch(one.url)
     until(lambda: "report" in one.asked)
     children = runner.children()
@@ -187,9 +187,9 @@ def test_nothing_outlives_a_runner_that_is_killed(runner: Runner, drivers: Calla
 
 
 def test_a_runner_that_stops_reports_nothing_any_more_and_bears_witness_of_no_death(
-    drivers: Callable[..., Drivers],
+    runner_api: Callable[..., RunnerApi],
 ) -> None:
-    one = drivers()
+    one = runner_api()
     stop = threading.Event()
     surface = Surface(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop)
     assert surface.lease("0", None).lease is not None

@@ -18,7 +18,7 @@ STREETS: dict[str, Any] = {"dataset": "car_street", "model": "idm", "runtime": "
 
 @pytest.fixture
 def platform(found: Found, own_slurm: Slurm, tmp_path: Path) -> Platform:
-    context = {"name": "hpc", "kind": "slurm", "cores": 2, "options": {"conf": str(own_slurm.conf), "patience": 5}}
+    context = {"name": "hpc", "kind": "slurm", "workers": 2, "options": {"conf": str(own_slurm.conf), "patience": 5}}
     (tmp_path / "executors.json").write_text(json.dumps({"executors": [context]}))
     return found(executors=tmp_path / "executors.json")
 
@@ -34,7 +34,7 @@ def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(
     id = platform.submit(**STREETS, scenarios={"sample": 40, "seed": 4})["id"]
     until(lambda: platform.get(id)["state"] == "running", 120)
     own_slurm.stop("slurmctld", sign=sign)
-    until(lambda: hpc()["well"] is False, 120, "the dispatcher does not notice that the controller is away")
+    until(lambda: hpc()["healthy"] is False, 120, "the dispatcher does not notice that the controller is away")
     own_slurm.start("slurmctld")
     ended = platform.ended(id, 240)
     assert ended["state"] == "succeeded", platform.said()

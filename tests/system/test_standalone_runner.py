@@ -13,7 +13,7 @@ import pytest
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from tests.contracts.harness_processes import kit, play_of
-from tests.system.drivers import LAUNCH, TOKEN, Drivers
+from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -21,12 +21,12 @@ ZERO = (ROOT / "runtimes" / "baselines" / "zero.py").read_bytes()
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Callable[..., Drivers]]:
-    made: list[Drivers] = []
+def runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
+    made: list[RunnerApi] = []
 
-    def make(total: int, **params: Any) -> Drivers:
+    def make(total: int, **params: Any) -> RunnerApi:
         play = play_of("noop", select={"range": [0, total]}, params=params)
-        made.append(Drivers(tmp_path, total=total, play=play, model=ZERO, packed=packed()))
+        made.append(RunnerApi(tmp_path, total=total, play=play, model=ZERO, packed=packed()))
         return made[-1]
 
     yield make
@@ -61,16 +61,16 @@ def runner(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         one.stdout.close()
 
 
-def work_off(one: "subprocess.Popen[str]", drivers: Drivers) -> str:
+def work_off(one: "subprocess.Popen[str]", runner_api: RunnerApi) -> str:
     """Play the dispatcher until the runner has ended; return what it said."""
-    drivers.settle_until_exit(one)
+    runner_api.settle_until_exit(one)
     return one.communicate()[0]
 
 
 def test_it_fetches_what_it_lacks_and_sees_its_launch_through(
-    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"]
+    runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    at = drivers(2000)
+    at = runner_api(2000)
     one = runner(at.url)
     assert "there is no more work (0)" in work_off(one, at)
     assert one.returncode == 0
@@ -79,9 +79,9 @@ def test_it_fetches_what_it_lacks_and_sees_its_launch_through(
 
 
 def test_what_it_is_told_it_does_not_fetch(
-    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
+    runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    at = drivers(200)
+    at = runner_api(200)
     (tmp_path / "model").write_bytes(ZERO)
     one = runner(at.url, model=str(tmp_path / "model"), kit=kit(dataset="noop", sandbox=0).describe())
     work_off(one, at)
@@ -91,9 +91,9 @@ def test_what_it_is_told_it_does_not_fetch(
 
 
 def test_told_to_stop_it_gives_back_what_it_has_not_played(
-    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"]
+    runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    at = drivers(400, sleep_ms=20)
+    at = runner_api(400, sleep_ms=20)
     one = runner(at.url)
     until(lambda: "report" in at.asked)
     one.send_signal(signal.SIGTERM)
@@ -107,9 +107,9 @@ def test_told_to_stop_it_gives_back_what_it_has_not_played(
 
 
 def test_a_launch_that_is_over_before_it_begins_ends_it(
-    drivers: Callable[..., Drivers], runner: Callable[..., "subprocess.Popen[str]"]
+    runner_api: Callable[..., RunnerApi], runner: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    at = drivers(10)
+    at = runner_api(10)
     assert runner(at.url, token="guessed").wait(30.0) == 0
     assert at.results() == []
 

@@ -37,7 +37,7 @@ def test_those_that_wait_are_sent_away_when_their_process_ends(tmp_path: Path) -
     environ = dict(os.environ) | {f"WINDTUNNEL_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "server"]
     subprocess.run([*command, "migrate"], env=environ, cwd=ROOT, check=True, timeout=120, capture_output=True)
-    serving = subprocess.Popen([*command, "drivers"], env=environ, cwd=ROOT, stderr=subprocess.DEVNULL)
+    serving = subprocess.Popen([*command, "runner-api"], env=environ, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
         until(lambda: up(port) or serving.poll() is not None, message="it does not answer")
         assert serving.poll() is None, "it has ended"

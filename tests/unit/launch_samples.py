@@ -10,7 +10,7 @@ ALL = Served(jobset=True, trainer=True, mpijob=True, kueue=True, dra="v1")
 BARE = Served(jobset=False)
 OPTIONS = Options(
     installation="acme",
-    runner_api_url="http://windtunnel-drivers.windtunnel.svc:8001",
+    runner_api_url="http://windtunnel-runner-api.windtunnel.svc:8001",
     images=Images(runner="windtunnel-server:abc", tag="abc"),
     scs=Cache(nodes="http://10.1.2.3:8002"),
 )

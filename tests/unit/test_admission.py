@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.admission import Room, Waiting, admit, why_waiting
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 
 
-def room(name: str, free: int, total: int = 4, *, well: bool = True, width: int = 0) -> Room:
-    return Room(Context(name=name, kind="fake", cores=total, width=width), free, well)
+def room(name: str, free: int, total: int = 4, *, healthy: bool = True, max_workers: int = 0) -> Room:
+    return Room(ExecutorConfig(name=name, kind="fake", workers=total, max_workers=max_workers), free, healthy)
 
 
 def ids(queue: list[Waiting], free: int, total: int = 4, now: float = 100.0) -> list[str]:
@@ -56,7 +56,7 @@ def test_it_goes_where_it_was_told_to() -> None:
 
 def test_one_that_waits_for_a_place_that_is_away_holds_nobody() -> None:
     queue = [Waiting("a", 1, 1.0, executor="east"), Waiting("b", 1, 2.0)]
-    assert places(queue, room("east", 4, well=False), room("west", 4)) == {"b": "west"}
+    assert places(queue, room("east", 4, healthy=False), room("west", 4)) == {"b": "west"}
 
 
 def test_a_wide_one_holds_only_the_places_it_could_run_in() -> None:
@@ -66,7 +66,9 @@ def test_a_wide_one_holds_only_the_places_it_could_run_in() -> None:
 
 def test_one_that_asks_for_all_goes_where_all_is_most() -> None:
     assert places([Waiting("a", None, 1.0)], room("small", 2, 2), room("large", 64, 64)) == {"a": "large"}
-    assert places([Waiting("a", None, 1.0)], room("capped", 64, 64, width=1), room("small", 2, 2)) == {"a": "small"}
+    assert places([Waiting("a", None, 1.0)], room("capped", 64, 64, max_workers=1), room("small", 2, 2)) == {
+        "a": "small"
+    }
 
 
 waiting = st.builds(
@@ -80,13 +82,13 @@ waiting = st.builds(
 )
 rooms = st.tuples(
     st.builds(
-        lambda total, used, well: room("east", max(0, total - used), total, well=well),
+        lambda total, used, healthy: room("east", max(0, total - used), total, healthy=healthy),
         st.integers(1, 8),
         st.integers(0, 8),
         st.booleans(),
     ),
     st.builds(
-        lambda total, used, well: room("west", max(0, total - used), total, well=well),
+        lambda total, used, healthy: room("west", max(0, total - used), total, healthy=healthy),
         st.integers(1, 8),
         st.integers(0, 8),
         st.booleans(),
@@ -96,19 +98,19 @@ rooms = st.tuples(
 
 @given(st.lists(waiting, max_size=12), rooms)
 def test_no_place_is_given_more_than_it_has_free(queue: list[Waiting], rooms: tuple[Room, ...]) -> None:
-    free = {one.context.name: one.free for one in rooms}
-    contexts = {one.context.name: one.context for one in rooms if one.well}
+    free = {one.config.name: one.free for one in rooms}
+    executor_configs = {one.config.name: one.config for one in rooms if one.healthy}
     for item, name in admit(queue, rooms, 100.0):
         assert item.executor in {"", name} and item.not_before <= 100.0
         if not item.brief:
-            free[name] -= contexts[name].share(item.wanted)
+            free[name] -= executor_configs[name].workers_for(item.requested)
     assert all(left >= 0 for left in free.values())
 
 
 @given(st.lists(waiting, max_size=12), rooms)
 def test_nobody_is_passed_by_one_that_could_have_taken_its_room(queue: list[Waiting], rooms: tuple[Room, ...]) -> None:
     started = {item.id: name for item, name in admit(queue, rooms, 100.0)}
-    well = {one.context.name for one in rooms if one.well}
+    well = {one.config.name for one in rooms if one.healthy}
     for one in queue:
         able = {name for name in well if one.executor in {"", name}}
         if one.brief or one.not_before > 100.0 or one.id in started or not able:
@@ -119,5 +121,5 @@ def test_nobody_is_passed_by_one_that_could_have_taken_its_room(queue: list[Wait
 
 def test_who_waits_is_told_why() -> None:
     assert why_waiting(3, 2, 0.0, None) == "waits its turn: 2 before it"
-    assert why_waiting(1, 2, -5.0, "its processes vanished") == "waits for 2 free cores"
+    assert why_waiting(1, 2, -5.0, "its processes vanished") == "waits for 2 free workers"
     assert why_waiting(1, 2, 4.0, "its processes vanished") == "tried again in 4 s; its processes vanished"

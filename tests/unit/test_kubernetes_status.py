@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from core.domain.launches import Phase, Sighting
+from core.domain.launches import LaunchStatus, Phase
 from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
-from workers.executors.kubernetes.status_mapping import grouped, phase_of, settled, sighting
+from workers.executors.kubernetes.status_mapping import grouped, launch_status, phase_of, settled
 from workers.executors.kubernetes.status_messages import SAYINGS, clean, lacking, note, of_failure
 
 RECORDED = Path(__file__).parents[1] / "recorded/kubernetes"
@@ -26,11 +26,11 @@ def scene(name: str) -> tuple[Owner, list[Pod], list[Event]]:
     return owner, pods, grouped(events, {owner.metadata.name: owner.metadata.launch}).get(owner.metadata.launch, [])
 
 
-def seen(name: str, after: float = 5.0) -> Sighting:
+def seen(name: str, after: float = 5.0) -> LaunchStatus:
     owner, pods, events = scene(name)
     assert owner.metadata.creation_timestamp is not None
     now = owner.metadata.creation_timestamp + timedelta(seconds=after)
-    return sighting(owner, pods, events, now=now, patience=PATIENCE)
+    return launch_status(owner, pods, events, now=now, patience=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_only_what_lasts_is_hopeless_and_only_after_patience(name: str, hopeless
 
 
 def test_a_launch_that_ended_well_has_no_reason() -> None:
-    assert seen("good") == Sighting(id="goodx1x1", phase=Phase.ENDED, exit=0)
+    assert seen("good") == LaunchStatus(id="goodx1x1", phase=Phase.ENDED, exit=0)
     assert settled(scene("good")[0])
 
 
@@ -102,7 +102,7 @@ NOW = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
 
 def told(status: Mapping[str, Any]) -> str:
-    found = sighting(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
+    found = launch_status(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
     return " ".join(one.words for one in found.notes)
 
 
@@ -184,10 +184,10 @@ def test_a_launch_with_one_pod_that_can_go_on_is_not_hopeless() -> None:
     bad = {"name": "runner", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
     stuck, fine = pod({"phase": "Pending", "containerStatuses": [bad]}, age=500), pod({"phase": "Pending"}, age=500)
     whole = owner(parallelism=2)
-    assert sighting(whole, [stuck], now=NOW, patience=PATIENCE).hopeless
-    assert not sighting(whole, [stuck, fine], now=NOW, patience=PATIENCE).hopeless
+    assert launch_status(whole, [stuck], now=NOW, patience=PATIENCE).hopeless
+    assert not launch_status(whole, [stuck, fine], now=NOW, patience=PATIENCE).hopeless
     running = pod({"phase": "Running"}, age=500)
-    assert sighting(whole, [stuck, running], now=NOW, patience=PATIENCE).phase is Phase.RUNNING
+    assert launch_status(whole, [stuck, running], now=NOW, patience=PATIENCE).phase is Phase.RUNNING
 
 
 def left(phase: str = "Running", *, leaving: float | None = None, silent: float | None = None) -> Pod:
@@ -213,7 +213,7 @@ def left(phase: str = "Running", *, leaving: float | None = None, silent: float 
     ],
 )
 def test_a_launch_whose_nodes_have_all_left_it_has_ended(pods: list[Pod], ended: bool) -> None:
-    found = sighting(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
+    found = launch_status(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
     assert (found.phase is Phase.ENDED) is ended
     assert not found.hopeless
     if ended:
@@ -226,7 +226,7 @@ def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> N
         ([left("Failed", leaving=20)], False),  # a follower may be on its way
         ([left("Failed", leaving=46), left("Pending")], False),
     ):
-        found = sighting(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
+        found = launch_status(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
         assert (found.phase is Phase.ENDED) is ended
         assert not ended or "none can follow" in str(found.reason)
 
@@ -234,14 +234,14 @@ def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> N
 def test_a_runner_that_was_killed_is_told_by_the_signals_name() -> None:
     status = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})
-    found = sighting(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    found = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (137, "its runner was ended by SIGKILL")
 
 
 def test_a_gang_that_failed_tells_its_programs_end() -> None:
     state = {"exitCode": 70, "message": "Segmentation fault"}
     failed = pod({"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": state}}]})
-    found = sighting(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    found = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
     assert (found.exit, found.hopeless) == (70, False)
     assert found.reason == "its program ended with exit code 70: Segmentation fault"
 
@@ -270,29 +270,29 @@ def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any
 )
 def test_a_program_whose_pods_were_lost_has_not_ended_by_itself(pods: list[Pod], words: str) -> None:
     whole = owner(("Failed", "True"), reason="a job failed", parallelism=2)
-    found = sighting(whole, pods, now=NOW, patience=PATIENCE)
+    found = launch_status(whole, pods, now=NOW, patience=PATIENCE)
     assert (found.phase, found.exit) == (Phase.ENDED, None) and words in str(found.reason)
 
 
 def test_a_program_that_failed_has_its_exit_and_not_that_of_those_who_were_ended_for_it() -> None:
-    found = sighting(owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE)
+    found = launch_status(owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
 
 
 def test_a_program_that_failed_and_left_no_word_has_failed() -> None:
     for pods in ([failed(143, leaving=True)], []):
-        found = sighting(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
+        found = launch_status(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
         assert found.exit == 1 and "a job failed" in str(found.reason)
 
 
 def test_a_program_that_an_operator_starts_has_its_exit_by_whatever_name() -> None:
     for pod in (failed(3, name="node"), failed(0, 3, name="node")):
-        found = sighting(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
+        found = launch_status(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
         assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
 
 
 def test_a_launch_that_took_too_long_says_so() -> None:
-    found = sighting(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
+    found = launch_status(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (1, "It took longer than it was given, and the cluster ended it.")
 
 
@@ -328,7 +328,7 @@ LED = of("lead", 10, 3)
 def test_a_program_of_mpi_has_its_exit_only_while_its_workers_are_those_it_began_with(
     pods: list[Pod], exit: int | None
 ) -> None:
-    found = sighting(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
+    found = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert found.exit == exit
     assert exit or found.reason in {note("PodTaken").words, note("EvictionByEvictionAPI").words}
 
@@ -347,25 +347,25 @@ def test_a_program_of_mpi_that_lost_a_worker_has_not_done_well_though_mpirun_say
 ) -> None:
     done = mpijob(("Succeeded", "True"))
     assert not settled(done)
-    found = sighting(done, pods, now=NOW, patience=PATIENCE)
+    found = launch_status(done, pods, now=NOW, patience=PATIENCE)
     assert (found.phase, found.exit) == (Phase.ENDED, exit)
     assert found.reason == (None if exit == 0 else note("PodTaken").words)
 
 
 def test_a_program_of_mpi_that_took_too_long_was_ended_and_not_taken() -> None:
     workers = [of("replica", 12), of("replica", 12)]  # who led was deleted for it
-    found = sighting(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
+    found = launch_status(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
     assert (found.exit, [one.key for one in found.notes]) == (1, ["DeadlineExceeded"])
 
 
 def test_workers_of_mpi_that_fail_before_anybody_leads_are_the_end() -> None:
     failed = of("replica", 5, 128, ended={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'})
-    found = sighting(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
+    found = launch_status(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
     assert (found.phase, found.exit) == (Phase.ENDED, 128) and "sshd" in str(found.reason)
     evicted = of("replica", 5, 143, reason="Evicted")
-    assert sighting(mpijob(("Created", "True")), [evicted], now=NOW, patience=PATIENCE).exit is None
+    assert launch_status(mpijob(("Created", "True")), [evicted], now=NOW, patience=PATIENCE).exit is None
     begun = mpijob(("Created", "True"), ("Running", "True"))
-    assert sighting(begun, [failed], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, "who leads will tell"
+    assert launch_status(begun, [failed], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, "who leads will tell"
 
 
 def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
@@ -374,7 +374,7 @@ def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
     workload = msgspec.convert({"status": {"conditions": named}}, Workload)
     labels = {"windtunnel/launch": "a"} | ({"kueue.x-k8s.io/queue-name": "q"} if label else {})
     held = msgspec.convert({"metadata": {"labels": labels}, "spec": {"suspend": True}}, Owner)
-    found = sighting(held, workloads=[workload], now=NOW, patience=PATIENCE)
+    found = launch_status(held, workloads=[workload], now=NOW, patience=PATIENCE)
     assert found.phase is Phase.SUSPENDED and len({one.key for one in found.notes}) == len(found.notes)
     return [one.words for one in found.notes]
 

@@ -112,8 +112,8 @@ def test_where_names_are_asked_of_something_else_a_site_says_what():
         assert not reaches(pod(about), DNS, 53, policies=policies)
 
 
-def test_a_seat_reaches_the_drivers_service_and_the_cache():
-    assert reaches(pod(ONE), service("drivers"), 8001)
+def test_a_seat_reaches_the_runner_api_service_and_the_cache():
+    assert reaches(pod(ONE), service("runner-api"), 8001)
     assert reaches(pod(ONE), End("10.1.2.3"), 8002)
     assert not reaches(pod(ONE), End("10.1.2.3"), 22)
     assert not reaches(pod(ONE), End("10.1.2.4"), 8002)
@@ -130,7 +130,7 @@ def test_a_seat_reaches_the_drivers_service_and_the_cache():
         (service("redis"), 6379),
         (service("postgres"), 5432),
         (service("store"), 9000),
-        (service("drivers", namespace="a-tenants-own"), 8001),
+        (service("runner-api", namespace="a-tenants-own"), 8001),
     ],
 )
 def test_no_pod_reaches_metadata_the_api_server_stores_or_the_world(about, target, port):
@@ -151,29 +151,29 @@ def test_the_pods_of_a_gang_reach_each_other_at_any_port():
     assert reaches(pod(GANG, part="lead"), pod(GANG, "10.244.0.10"), 40001)
 
 
-def test_a_gangs_program_does_not_reach_the_drivers_service():
-    assert not reaches(pod(GANG), service("drivers"), 8001)
+def test_a_gangs_program_does_not_reach_the_runner_api_service():
+    assert not reaches(pod(GANG), service("runner-api"), 8001)
 
 
-def test_a_gangs_runner_reaches_the_drivers_service_and_so_does_who_leads_beside_it():
-    assert reaches(pod(GANG, part="lead"), service("drivers"), 8001)
+def test_a_gangs_runner_reaches_the_runner_api_service_and_so_does_who_leads_beside_it():
+    assert reaches(pod(GANG, part="lead"), service("runner-api"), 8001)
     assert not reaches(pod(GANG, part="lead"), End("169.254.169.254"), 80)
 
 
 def test_nobody_from_outside_reaches_a_pod():
     assert not reaches(End("203.0.113.7"), pod(ONE), 8000)
-    assert not reaches(service("drivers"), pod(ONE), 8000)
+    assert not reaches(service("runner-api"), pod(ONE), 8000)
 
 
 @pytest.mark.parametrize(
     ("url", "inside", "outside"),
     [
         ("http://192.0.2.2:8001", ("192.0.2.2", 8001), ("192.0.2.3", 8001)),
-        ("https://drivers.example.org", ("198.51.100.1", 443), ("10.0.0.1", 443)),
+        ("https://runner_api.example.org", ("198.51.100.1", 443), ("10.0.0.1", 443)),
         ("http://[2001:db8::1]:8001", ("2001:db8::1", 8001), ("2001:db8::2", 8001)),
     ],
 )
-def test_the_drivers_service_may_lie_outside_of_the_cluster(url, inside, outside):
+def test_the_runner_api_service_may_lie_outside_of_the_cluster(url, inside, outside):
     options = dataclasses.replace(OPTIONS, runner_api_url=url)
     about = dataclasses.replace(ONE, id="s4x1x1")
     made = manifests.of(about, options, ALL)

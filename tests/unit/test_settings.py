@@ -1,11 +1,12 @@
 """Settings: all of them named, none of them guessed."""
 
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from core.settings import Settings
+from core.settings import RENAMED, Settings
 from scripts import settings as page
 
 
@@ -33,6 +34,13 @@ def test_what_is_set_is_of_its_kind() -> None:
 def test_a_misspelt_setting_is_an_error_that_names_it(env: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(env))):
         Settings.from_env(env)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_setting_by_its_former_name_is_refused_with_the_present_one(old: str, new: str) -> None:
+    with pytest.raises(ValueError, match=f"WINDTUNNEL_{old} is called WINDTUNNEL_{new} now"):
+        Settings.from_env({f"WINDTUNNEL_{old}": "1"})
+    assert new.lower() in {one.name for one in fields(Settings)}
 
 
 def test_nobody_is_served_beyond_this_machine_without_a_token() -> None:

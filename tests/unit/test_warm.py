@@ -18,7 +18,7 @@ from workers.executors.kubernetes.objects import JOBSET, TOKEN_HASH, WARM, Metad
 from workers.executors.kubernetes.options import Options, parse
 
 ASKED = {"runtime": "python", "dataset": "noop", "pods": 2}
-URL = "http://drivers:1"
+URL = "http://runner_api:1"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

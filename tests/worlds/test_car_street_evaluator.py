@@ -72,7 +72,7 @@ def test_a_recorded_drive_is_drawn_from_its_actions() -> None:
 @pytest.mark.parametrize(("runtime", "kind"), [("onnx", "onnx"), ("tensorflow", "tflite"), ("tensorflow", "keras")])
 def test_the_trained_baseline_drives_in_every_format(runtime: str, kind: str) -> None:
     found = catalogue.runtime(runtime).formats[kind]
-    kit = kit_of("car_street", host_site=site(found.environment), format=kind, isolation="launch")
+    kit = kit_of("car_street", model_server_site=site(found.environment), format=kind, isolation="launch")
     binary = Path(BASELINES / f"car_street.{kind}").read_bytes()
     play = play_of("car_street", isolation="launch", select={"tasks": CHOSEN})
     with crew(kit, binary, play) as played:

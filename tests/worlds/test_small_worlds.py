@@ -35,7 +35,7 @@ def best_level() -> int | None:
 def kit_of(dataset: str, **changes: Any) -> Kit:
     values: dict[str, Any] = {
         "evaluator_site": site(catalogue.simulators()[datasets()[dataset].simulator]),
-        "host_site": site(catalogue.runtime("python").formats["python"].environment),
+        "model_server_site": site(catalogue.runtime("python").formats["python"].environment),
         "isolation": "scenario",
         "sandbox": best_level(),
     }

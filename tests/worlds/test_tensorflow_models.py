@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_of_tensorflows_drives_and_one_that_does_not_fit_is_refused(
     files: Path, format: str, name: str
 ) -> None:
-    how = kit_of("noop", host_site=tensorflow(), format=format, isolation="launch")
+    how = kit_of("noop", model_server_site=tensorflow(), format=format, isolation="launch")
     with crew(how, (files / "4" / name).read_bytes(), play_of(deadline=5.0)) as played:
         results = played.play(0, 10)
     for result in results:
@@ -58,7 +58,7 @@ def test_a_model_of_tensorflows_drives_and_one_that_does_not_fit_is_refused(
     made = Crew(how, (files / "3" / name).read_bytes())
     try:
         made.set_up(play_of())
-        refused = made.give_host()
+        refused = made.give_model_server()
     finally:
         made.end()
     assert isinstance(refused, framed_socket.Refused)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from core.domain.launches import Launch, Sighting
+from core.domain.launches import Launch, LaunchStatus
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -24,7 +24,7 @@ class Executor(Protocol):
     def submit(self, launch: Launch) -> None:
         """Start every process of it or none. Raise a PlatformError if it can never run here."""
 
-    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+    def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Report those launches that are still known, ended ones too; one that is missing has vanished."""
 
     def cancel(self, launch_id: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.domain.launches import Launch, Phase, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class LocalExecutor:
         """Hand the launch to the agent, which gives it to a warm runner."""
         self._ask("submit", launch=asdict(launch))
 
-    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+    def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Ask which of these the agent knows."""
         seen = self._ask("observe", ids=list(ids))
-        return {id: Sighting(**{**one, "phase": Phase(one["phase"])}) for id, one in seen.items()}
+        return {id: LaunchStatus(**{**one, "phase": Phase(one["phase"])}) for id, one in seen.items()}
 
     def cancel(self, launch_id: str) -> None:
         """Have its processes ended and its folder removed."""

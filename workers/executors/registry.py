@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from core.domain.executor_config import Context, parsed
+from core.domain.executor_config import ExecutorConfig, parsed
 from workers.executors.base import Executor
 
 
@@ -21,10 +21,10 @@ class Here:
     runner_api_url: str
 
 
-def contexts_of(path: str, cores: int) -> tuple[Context, ...]:
-    """Return the places that a file names; this machine with its cores where there is none. Raise ValueError."""
+def load_executor_configs(path: str, workers: int) -> tuple[ExecutorConfig, ...]:
+    """Return the places that a file names; this machine with its workers where there is none. Raise ValueError."""
     if not path:
-        return (Context(name="local", kind="local", cores=cores),)
+        return (ExecutorConfig(name="local", kind="local", workers=workers),)
     try:
         found = parsed(json.loads(Path(path).read_bytes()))
         for one in found:
@@ -34,22 +34,22 @@ def contexts_of(path: str, cores: int) -> tuple[Context, ...]:
     return found
 
 
-def apart(contexts: Iterable[Context]) -> frozenset[str]:
+def apart(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
     """Return those that bring their own environments, and share no folder with this machine."""
-    return frozenset(one.name for one in contexts if _module(one).OWN_ENVIRONMENTS)
+    return frozenset(one.name for one in executor_configs if _module(one).OWN_ENVIRONMENTS)
 
 
-def gangs(contexts: Iterable[Context]) -> frozenset[str]:
+def gangs(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
     """Return those that can start gangs."""
-    return frozenset(one.name for one in contexts if getattr(_module(one), "GANGS", False))
+    return frozenset(one.name for one in executor_configs if getattr(_module(one), "GANGS", False))
 
 
-def open_executors(contexts: Iterable[Context], here: Here) -> dict[str, Executor]:
+def open_executors(executor_configs: Iterable[ExecutorConfig], here: Here) -> dict[str, Executor]:
     """Open each of them. Raise ValueError where the options of one cannot be."""
-    return {one.name: _module(one).open(one.name, one.options, here) for one in contexts}
+    return {one.name: _module(one).open(one.name, one.options, here) for one in executor_configs}
 
 
-def _module(context: Context) -> ModuleType:
+def _module(context: ExecutorConfig) -> ModuleType:
     try:
         return importlib.import_module(f"workers.executors.{context.kind}")
     except ModuleNotFoundError as error:

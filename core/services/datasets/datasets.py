@@ -12,7 +12,7 @@ from typing import Any
 
 from core.domain.downloads import Download
 from core.domain.ids import new_id
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.services.datasets import catalogue, dataset_sources, descriptions
 from core.services.datasets.file_sources import Sources
 from core.services.uploads.checksum_stream import verified
@@ -40,11 +40,11 @@ class Datasets:
     """What a person does with datasets, the built-in ones included."""
 
     def __init__(
-        self, database: Database, objects: ObjectStore, bell: Bell, uploads: Uploads, sources: Sources
+        self, database: Database, objects: ObjectStore, notifier: Notifier, uploads: Uploads, sources: Sources
     ) -> None:
         self._database = database
         self._objects = objects
-        self._bell = bell
+        self._notifier = notifier
         self._uploads = uploads
         self._sources = sources
 
@@ -76,7 +76,7 @@ class Datasets:
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
-        self._bell.enqueue("register", row["id"])
+        self._notifier.enqueue("register", row["id"])
         return descriptions.view(added, [])
 
     # -- look
@@ -312,7 +312,7 @@ class Datasets:
             return {"state": "ready", "files": 0, "bytes": 0}
         row = self._ready(ref)
         self._database.write(lambda c: store.ask_prefetch(c, row.id, self._database.now(c)))
-        self._bell.enqueue("prefetch", row.id)
+        self._notifier.enqueue("prefetch", row.id)
         return self.fetched(row.id)
 
     def fetched(self, ref: str) -> dict[str, Any]:

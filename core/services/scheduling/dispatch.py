@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
 from core.domain.launches import Gang, Launch, Note, Placement, replicas
 from core.domain.states import LIVE, State
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.services.scheduling.progress import Progress, too_many
 from core.services.scheduling.snapshots import Busy, Lent, Snapshot
 from core.services.uploads.models import key_of
@@ -47,15 +47,15 @@ class Dispatch:
     def __init__(
         self,
         database: Database,
-        bell: Bell,
+        notifier: Notifier,
         *,
-        contexts: Sequence[Context],
+        executor_configs: Sequence[ExecutorConfig],
         runner_api_url: str,
         gangs: Collection[str] = (),
     ) -> None:
         self._database = database
-        self._bell = bell
-        self._contexts = {one.name: one for one in contexts}
+        self._notifier = notifier
+        self._executor_configs = {one.name: one for one in executor_configs}
         self._url = runner_api_url
         self._gangs = frozenset(gangs)  # the executors that can start some
         self.epoch: int | None = None
@@ -91,13 +91,15 @@ class Dispatch:
 
     def _busy(self, row: Any, now: float) -> Busy:
         spec = json.loads(row.spec)
-        wanted = 1 if row.dry_run else spec.get("workers")
+        requested = 1 if row.dry_run else spec.get("workers")
         among = None
         if gang := spec.get("gang"):
-            wanted = replicas(gang)
-            among = frozenset(name for name in self._gangs if self._contexts[name].share(wanted) == wanted)
+            requested = replicas(gang)
+            among = frozenset(
+                name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
+            )
         executor = row.executor or ""
-        if State(row.state) is State.QUEUED or executor not in self._contexts:
+        if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
         return Busy(
             row.id,
@@ -106,8 +108,8 @@ class Dispatch:
             executor,
             (spec.get("placement") or {}).get("executor") or "",
             among,
-            wanted,
-            self._contexts[executor].share(wanted) if executor else 1,
+            requested,
+            self._executor_configs[executor].workers_for(requested) if executor else 1,
             bool(row.dry_run),
             row.created_at,
             row.not_before,
@@ -117,7 +119,7 @@ class Dispatch:
             json.loads(row.provenance),
             spec,
             row.project,
-            json.loads(row.packed) if row.packed else {},
+            json.loads(row.bundle) if row.bundle else {},
         )
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
@@ -127,7 +129,7 @@ class Dispatch:
         except Conflict as error:
             logger.info("%s", error.detail)
             return False
-        self._bell.announce(id)
+        self._notifier.publish(id)
         return True
 
     def admit(self, one: Busy, executor: str, *, ready: bool) -> bool:
@@ -144,7 +146,7 @@ class Dispatch:
         except Conflict as error:
             logger.info("%s", error.detail)
             return False
-        self._bell.announce(one.id)
+        self._notifier.publish(one.id)
         if not ready:
             self.stage(one.id)
         return True
@@ -159,7 +161,7 @@ class Dispatch:
         offered = offer(launch)
         model = {"key": launch.model_key, "digest": launch.model_digest, "size": launch.model_size}
         # What a runner that shares no folder with us is given, by the surface it leases from.
-        files = {"model": model} | ({"play": one.packed["play"]} if one.packed else {})
+        files = {"model": model} | ({"play": one.bundle["play"]} if one.bundle else {})
 
         def add(c: Connection) -> tuple[str, bool] | None:
             if simulations.find(c, one.id).state != State.LAUNCHING or launches.at_work(c, one.id):
@@ -168,7 +170,7 @@ class Dispatch:
             taken = offered if offered is not None and not launches.known(c, [offered.id]) else None
             name = taken.id if taken is not None else f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
             _, done, _ = simulations.counts(c, one.id)
-            resources = {"cpu": one.cores, "done": done, "files": files}
+            resources = {"cpu": one.workers, "done": done, "files": files}
             launches.add(
                 c,
                 {
@@ -190,11 +192,11 @@ class Dispatch:
         id, waited = written
         if not waited:
             return replace(launch, id=id)
-        self._bell.announce(id)  # its runners hear it
+        self._notifier.publish(id)  # its runners hear it
         return replace(launch, id=id, token="")
 
     def _described(self, one: Busy) -> Launch:
-        provenance, packed = one.provenance, one.packed
+        provenance, packed = one.provenance, one.bundle
         dataset = provenance["dataset"]
         shipped = dataset.get("extends", dataset)
         return Launch(
@@ -202,7 +204,7 @@ class Dispatch:
             simulation_id=one.id,
             attempt=one.attempt,
             url=self._url,
-            workers=one.cores,
+            workers=one.workers,
             runtime=provenance["runtime"]["name"],
             format=provenance["model"]["format"],
             dataset=shipped["name"],
@@ -221,10 +223,10 @@ class Dispatch:
             timeout=one.timeout,
         )
 
-    def beating(self, launch: Lent) -> bool:
+    def heartbeating(self, launch: Lent) -> bool:
         """Tell whether a runner of a launch holds a lease that lives, whatever its executor says."""
         with self._database.read() as c:
-            return leases.beating(c, launch.simulation, launch.id, self._database.now(c))
+            return leases.heartbeating(c, launch.simulation, launch.id, self._database.now(c))
 
     def living(self, executor: str) -> set[str]:
         """Return the launches of one executor that are not over, as of now."""
@@ -251,17 +253,17 @@ class Dispatch:
         if fresh:
             self._write(write)
             told.update(note.key for note in fresh)
-            self._bell.announce(launch.simulation)
+            self._notifier.publish(launch.simulation)
 
-    def widen(self, launch: Lent, cores: int) -> None:
+    def widen(self, launch: Lent, workers: int) -> None:
         """Note that a launch has another width now."""
-        self._write(lambda c: launches.widen(c, launch.id, cores))
+        self._write(lambda c: launches.widen(c, launch.id, workers))
 
     def report_health(self, faring: Mapping[str, Mapping[str, Any]]) -> None:
         """Write down how each place fares, for people."""
 
         def write(c: Connection) -> None:
-            executors.forget_others(c, list(self._contexts))
+            executors.forget_others(c, list(self._executor_configs))
             for name, values in faring.items():
                 executors.keep(c, name, values, self._database.now(c))
 
@@ -301,7 +303,7 @@ class Dispatch:
                 simulations.move(c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later)
 
         self._write(requeue)
-        self._bell.announce(launch.simulation)
+        self._notifier.publish(launch.simulation)
 
     def stranded(self, one: Busy) -> None:
         """Queue a simulation again that runs, has tasks left, and has no launch."""
@@ -316,7 +318,7 @@ class Dispatch:
 
         if self._write(requeue):
             logger.warning("simulation %s had no launch any more", one.id)
-            self._bell.announce(one.id)
+            self._notifier.publish(one.id)
 
     def close(self, id: str) -> bool:
         """Close the open stage if every task has a result; tell whether the simulation is ready to be collected."""
@@ -328,11 +330,11 @@ class Dispatch:
 
     def stage(self, id: str) -> None:
         """Ring for the stager."""
-        self._bell.enqueue("stage", id)
+        self._notifier.enqueue("stage", id)
 
     def collect(self, id: str) -> None:
         """Ring for the collector."""
-        self._bell.enqueue("collect", id)
+        self._notifier.enqueue("collect", id)
 
     def give_up(self, one: Busy, following: State, reason: str, launch: Lent | None = None) -> None:
         """End a simulation before its time, and the launch that shows that it must be."""
@@ -350,7 +352,7 @@ class Dispatch:
             self._write(end)
         except Conflict as error:
             logger.info("%s", error.detail)
-        self._bell.announce(one.id)
+        self._notifier.publish(one.id)
 
     def unfinished(self) -> list[str]:
         """Return simulations that ended early and are not summed up yet."""
@@ -393,7 +395,7 @@ class Dispatch:
             simulations.say(c, one.id, "progress", body, self._database.now(c))
 
         self._write(write, durable=False)
-        self._bell.announce(one.id)
+        self._notifier.publish(one.id)
         if (reason := too_many(one.spec, body["failed"])) is not None:
             self.give_up(one, State.FAILED, reason)
 
@@ -402,6 +404,6 @@ def _end(c: Connection, launch: Lent) -> bool:
     """End a launch and take its leases back, nobody to blame; tell whether it was not over before."""
     if not launches.end(c, launch.id):
         return False
-    for stage, start, fence in leases.of_launch(c, launch.simulation, launch.id):
-        leases.give_back(c, stage, start, fence, witness=False, blame=False)
+    for stage, start, fencing_token in leases.of_launch(c, launch.simulation, launch.id):
+        leases.release(c, stage, start, fencing_token, witness=False, blame=False)
     return True

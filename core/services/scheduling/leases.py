@@ -1,4 +1,4 @@
-"""What drivers may do: lease, report, beat, say who died. The statements are core/store/leases.py."""
+"""What workers may do: lease, report, heartbeat, say who died. The statements are core/store/leases.py."""
 
 import json
 import secrets
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.domain.ids import hashed
-from core.domain.ranges import SILENCES, STRIKES, Ended, Later, Lease
+from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease
 from core.domain.states import LIVE, State
-from core.notifications.launch_waiters import Arrivals
-from core.notifications.notifier import Bell
+from core.notifications.launch_waiters import LaunchWaiters
+from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.reports import Report, checked, crashed, first
 from core.services.uploads.models import key_of
 from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
-from core.store.leases import Driver, Place, Segment
+from core.store.leases import LeasingWorker, RangePosition, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
 
@@ -34,7 +34,7 @@ class Known:
     id: str
     simulation: str
     token_hash: str
-    peers: int
+    workers: int
     running: bool
     asked_at: float
 
@@ -52,7 +52,7 @@ class Bundle:
 class Answer:
     """Where the range stands after a report (None: lost), whether it was taken, and what is next if asked."""
 
-    place: Place | None
+    place: RangePosition | None
     taken: bool
     next: Lease | Later | Ended | None = None
 
@@ -64,17 +64,17 @@ class Leases:
         self,
         database: Database,
         store: ObjectStore,
-        bell: Bell,
+        notifier: Notifier,
         *,
         ttl: float = 10.0,
-        arrivals: Arrivals | None = None,
+        launch_waiters: LaunchWaiters | None = None,
         cache_ttl: float = BELIEF,
     ) -> None:
         self._database = database
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._ttl = ttl
-        self._arrivals = arrivals or Arrivals(database, bell)
+        self._launch_waiters = launch_waiters or LaunchWaiters(database, notifier)
         self._cache_ttl = cache_ttl
         self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
@@ -84,15 +84,15 @@ class Leases:
     @property
     def waiting(self) -> int:
         """Requests of this process that wait for a launch."""
-        return self._arrivals.waiting
+        return self._launch_waiters.waiting
 
     def wait(self, launch_id: str, timeout: float) -> bool:
         """Block until there is a launch of this id; tell whether there is. Whose it is, ``authenticate`` says."""
-        return self._arrivals.wait(launch_id, timeout)
+        return self._launch_waiters.wait(launch_id, timeout)
 
     def dismiss(self) -> None:
         """Send whoever waits for a launch elsewhere: this process is to end."""
-        self._arrivals.close()
+        self._launch_waiters.close()
 
     def authenticate(self, launch_id: str, token: str) -> Known:
         """Return the launch if the token is its own; raise Unauthorized, or Gone once it is over."""
@@ -137,7 +137,7 @@ class Leases:
         return {
             "launch": launch.id,
             "simulation": launch.simulation,
-            "workers": launch.peers,
+            "workers": launch.workers,
             "play": provenance["play"] | {"definition": dict(definition)},
             "model": model,
             "files": files,
@@ -164,7 +164,7 @@ class Leases:
 
     def _model(self, row: Any) -> Bundle | None:
         key = key_of(row.digest)
-        size = json.loads(row.packed or "{}").get("model_size")
+        size = json.loads(row.bundle or "{}").get("model_size")
         try:
             return Bundle(key, row.digest, int(size if size is not None else self._store.size(key)))
         except NotFound:
@@ -172,9 +172,9 @@ class Leases:
 
     # -- work
 
-    def lease(self, launch: Known, driver: str, rate: float | None) -> Lease | Later | Ended:
+    def lease(self, launch: Known, worker: str, rate: float | None) -> Lease | Later | Ended:
         """Lend a range, or say when to ask again. The first lease moves the simulation to RUNNING."""
-        answer = self._database.write(lambda c: self._lend(c, launch, driver, rate), durable=not launch.running)
+        answer = self._database.write(lambda c: self._lend(c, launch, worker, rate), durable=not launch.running)
         self._started(launch, answer)
         return answer
 
@@ -183,15 +183,15 @@ class Leases:
         self._database.write(lambda c: self._run(c, launch, self._database.now(c)))
         self._started(launch, None)
 
-    def _lend(self, c: Connection, launch: Known, driver: str, rate: float | None) -> Lease | Later | Ended:
+    def _lend(self, c: Connection, launch: Known, worker: str, rate: float | None) -> Lease | Later | Ended:
         now = self._database.now(c)
         if not launch.running:
             self._run(c, launch, now)
         stage = leases.open_stage(c, launch.simulation)
         if stage is None:
             return Ended()
-        lease = leases.lend(c, stage, Driver(launch.id, driver, rate, launch.peers, self._ttl), now)
-        # Jitter, lest all idle drivers come back at once.
+        lease = leases.lend(c, stage, LeasingWorker(launch.id, worker, rate, launch.workers, self._ttl), now)
+        # Jitter, lest all idle workers come back at once.
         return lease or Later(0.05 + secrets.randbelow(200) / 1000)
 
     def _run(self, c: Connection, launch: Known, now: float) -> None:
@@ -206,36 +206,38 @@ class Leases:
         if not launch.running:
             with self._lock:
                 self._known.pop(launch.id, None)
-            self._bell.announce(launch.simulation)
+            self._notifier.publish(launch.simulation)
         if isinstance(answer, Later):
-            self._bell.ring("dispatch")  # perhaps the stage can be closed
+            self._notifier.wake("dispatch")  # perhaps the stage can be closed
 
     def report(self, launch: Known, report: Report) -> Answer:
-        """Take results if they begin at the mark; the object is durable before its row, the row before the answer."""
+        """Take results if they begin at the cursor; the object is durable before its row, the row before the answer."""
         failures = checked(report)
         key = f"results/{launch.simulation}/{report.since:012d}-{secrets.token_hex(6)}"
         self._store.put(key, (report.lines, report.blobs) if report.blobs else (report.lines,))
         answer = self._database.write(lambda c: self._take(c, launch, report, key, failures), durable=False)
         if answer.taken:
-            self._bell.announce(launch.simulation)
+            self._notifier.publish(launch.simulation)
         else:
             self._store.delete(key)
-        if answer.place is not None and answer.place.mark == answer.place.stop:
-            self._bell.ring("dispatch")
+        if answer.place is not None and answer.place.cursor == answer.place.stop:
+            self._notifier.wake("dispatch")
         return answer
 
     def _take(self, c: Connection, launch: Known, report: Report, key: str, failures: list[int]) -> Answer:
         now = self._database.now(c)
         to = report.to
-        place = leases.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
+        place = leases.advance(c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now)
         if place is None:
-            seen = leases.look(c, report.stage, report.start, report.fence)
-            if seen is None or seen.mark != report.since or not seen.mark < seen.stop < to:
+            seen = leases.position(c, report.stage, report.start, report.fencing_token)
+            if seen is None or seen.cursor != report.since or not seen.cursor < seen.stop < to:
                 return Answer(seen, False)
             to = seen.stop  # a thief took the rest: what lies before the new end counts
-            place = leases.advance(c, report.stage, report.start, report.fence, report.since, to, report.rate, now)
+            place = leases.advance(
+                c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now
+            )
             if place is None:
-                return Answer(leases.look(c, report.stage, report.start, report.fence), False)
+                return Answer(leases.position(c, report.stage, report.start, report.fencing_token), False)
         lines = report.lines if to == report.to else first(report.lines, to - report.since)
         failed = sum(1 for task in failures if task < to)
         # A stolen tail makes the sketch one of too many tasks; live metrics are approximate, and say so.
@@ -253,32 +255,35 @@ class Leases:
                 results.add_artifact(c, launch.simulation, one)
             offset += size
         following = None
-        if report.next and place.mark == place.stop:
-            following = self._lend(c, launch, report.driver, report.rate)
+        if report.next and place.cursor == place.stop:
+            following = self._lend(c, launch, report.worker, report.rate)
         return Answer(place, True, following)
 
-    def beat(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> list[Place | None]:
-        """Keep leases (stage, start, fence, task at work) alive; None for each that is lost."""
+    def heartbeat(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> list[RangePosition | None]:
+        """Keep leases (stage, start, fencing token, task at work) alive; None for each that is lost."""
 
-        def beats(c: Connection) -> list[Place | None]:
+        def heartbeats(c: Connection) -> list[RangePosition | None]:
             now = self._database.now(c)
-            return [leases.beat(c, stage, start, fence, task, now) for stage, start, fence, task in held]
+            return [
+                leases.heartbeat(c, stage, start, fencing_token, task, now)
+                for stage, start, fencing_token, task in held
+            ]
 
-        return self._database.write(beats, durable=False)
+        return self._database.write(heartbeats, durable=False)
 
     def leave(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> None:
         """Take leases back from a runner that was told to stop: nobody is to blame, and others may go on at once."""
 
         def take(c: Connection) -> None:
-            for stage, start, fence, _ in held:
-                leases.give_back(c, stage, start, fence, witness=False, blame=False)
+            for stage, start, fencing_token, _ in held:
+                leases.release(c, stage, start, fencing_token, witness=False, blame=False)
 
         self._database.write(take, durable=False)
 
-    def death(self, launch: Known, stage: str, start: int, fence: str, task: int, reason: str) -> None:
-        """A supervisor saw a driver die by itself: return its lease; the third strike makes the task `crashed`."""
+    def death(self, launch: Known, stage: str, start: int, fencing_token: str, task: int, reason: str) -> None:
+        """A supervisor saw a worker die by itself: return its lease; the third strike makes the task `crashed`."""
         back = self._database.write(
-            lambda c: leases.give_back(c, stage, start, fence, task=task, witness=True), durable=False
+            lambda c: leases.release(c, stage, start, fencing_token, task=task, witness=True), durable=False
         )
         if back is not None and back.strikes >= STRIKES:
             self.settle(reason)
@@ -295,8 +300,8 @@ class Leases:
                 launches.end(c, launch.id)
 
         self._database.write(fail)
-        self._bell.ring("dispatch")
-        self._bell.announce(launch.simulation)
+        self._notifier.wake("dispatch")
+        self._notifier.publish(launch.simulation)
 
     def log(self, launch: Known, name: str, data: bytes) -> None:
         """Keep a piece of output."""
@@ -306,14 +311,14 @@ class Leases:
         self._store.put(key, (data,))
 
         self._database.write(lambda c: results.add_log(c, launch.simulation, name[:100], key, len(data)), durable=False)
-        self._bell.announce(launch.simulation)
+        self._notifier.publish(launch.simulation)
 
     # -- the dispatcher's part
 
     def settle(self, reason: str = "its process ended again and again") -> int:
-        """Give every condemned task its result `crashed`; safe to repeat."""
+        """Give every poisoned task its result `crashed`; safe to repeat."""
         with self._database.read() as c:
-            found = leases.condemned(c)
+            found = leases.poisoned(c)
         settled = 0
         for stage, start, stop in found:
             with self._database.read() as c:
@@ -324,17 +329,17 @@ class Leases:
             self._store.put(key, (line,))
             segment = Segment(start, start + 1, key, 0, len(line), zlib.crc32(line), 1)
             settled += self._database.write(lambda c: leases.settle(c, stage, stop, segment))  # noqa: B023 - run at once
-            self._bell.announce(simulation)
+            self._notifier.publish(simulation)
         return settled
 
     def expire(self) -> list[str]:
-        """Return the leases of drivers not heard of; give the simulations that have been silent too often."""
+        """Return the leases of workers not heard of; give the simulations that have been silent too often."""
 
         def pass_(c: Connection) -> list[str]:
             hopeless = []
-            for stage, start, fence in leases.lapsed(c, self._database.now(c)):
-                back = leases.give_back(c, stage, start, fence, witness=False)
-                if back is not None and back.silences > SILENCES:
+            for stage, start, fencing_token in leases.expired(c, self._database.now(c)):
+                back = leases.release(c, stage, start, fencing_token, witness=False)
+                if back is not None and back.expiries > EXPIRIES:
                     hopeless.append(leases.simulation_of(c, stage))
             return hopeless
 
@@ -342,11 +347,11 @@ class Leases:
 
 
 def _known(row: Any) -> Known:
-    peers = int(json.loads(row.resources).get("cpu", 1))
+    workers = int(json.loads(row.resources).get("cpu", 1))
     running = State(row.simulation_state) is State.RUNNING
-    return Known(row.id, row.simulation_id, row.token_hash, peers, running, time.monotonic())
+    return Known(row.id, row.simulation_id, row.token_hash, workers, running, time.monotonic())
 
 
 def _play(row: Any) -> Bundle | None:
-    packed = json.loads(row.packed or "{}").get("play")
+    packed = json.loads(row.bundle or "{}").get("play")
     return Bundle(packed["key"], packed["digest"], int(packed["size"])) if packed else None

@@ -7,8 +7,8 @@ from errors import Gone
 from runtimes.harness.evaluator.result_batch import Lines, Played
 from runtimes.harness.evaluator.tasks import Plan
 
-#: What the dispatcher is called as a driver.
-DRIVER = "dispatch"
+#: What the dispatcher is called as a worker.
+WORKER = "dispatch"
 
 
 class Programs:
@@ -29,16 +29,18 @@ class Programs:
         if known is None:
             return
         try:
-            lease = self._leases.lease(known, DRIVER, None)
+            lease = self._leases.lease(known, WORKER, None)
         except Gone:
             return
         if isinstance(lease, Ended | Later):  # reported before, or lent to a dispatcher that died: then it comes back
             return
         play = self._leases.describe(known)["play"]
         plan, lines = Plan(play["tasks"]), Lines(play["definition"], "none", None)
-        lines.begin(lease.mark)
+        lines.begin(lease.cursor)
         status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"it ended with {exit}")
-        for task in range(lease.mark, lease.stop):
+        for task in range(lease.cursor, lease.stop):
             lines.add(plan.locate(task), {}, Played(status, {}, error=error, seconds=seconds))
         text = bytes(lines.take()["lines"])
-        self._leases.report(known, Report(DRIVER, lease.stage, lease.start, lease.fence, lease.mark, lease.stop, text))
+        self._leases.report(
+            known, Report(WORKER, lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, text)
+        )

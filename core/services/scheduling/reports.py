@@ -25,10 +25,10 @@ STATUSES = frozenset({"ok", "failed", "crashed", "timed_out", "invalid"})
 class Report:
     """Lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
 
-    driver: str
+    worker: str
     stage: str
     start: int
-    fence: str
+    fencing_token: str
     since: int
     to: int
     lines: bytes
@@ -69,7 +69,7 @@ def first(lines: bytes, count: int) -> bytes:
 
 
 def crashed(play: Mapping[str, Any], task: int, reason: str) -> bytes:
-    """Return the line of a task that ended its driver once too often."""
+    """Return the line of a task that ended its worker once too often."""
     located = locate(play["tasks"], task)
     scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
     if located.swept:

@@ -21,8 +21,8 @@ class Busy:
     executor: str  # where it runs; empty while it waits
     asked: str  # where it asked to
     among: frozenset[str] | None  # the places that could run it; None: all
-    wanted: int | None  # pairs at work at once; None: all there are
-    cores: int  # what it gets where it runs
+    requested: int | None  # pairs at work at once; None: all there are
+    workers: int  # what it gets where it runs
     dry_run: bool
     created_at: float
     not_before: float
@@ -32,7 +32,7 @@ class Busy:
     provenance: Mapping[str, Any]
     spec: Mapping[str, Any]
     project: str
-    packed: Mapping[str, Any]
+    bundle: Mapping[str, Any]
 
     @property
     def unattended(self) -> bool:
@@ -49,7 +49,7 @@ class Lent:
     simulation: str
     attempt: int
     executor: str
-    cores: int
+    workers: int
     state: State  # of its simulation
     age: float
 
@@ -66,20 +66,20 @@ class Snapshot:
     def queue(self) -> list[Waiting]:
         """What waits to be admitted."""
         return [
-            Waiting(one.id, one.wanted, one.created_at, one.not_before, one.dry_run, one.asked, one.among)
+            Waiting(one.id, one.requested, one.created_at, one.not_before, one.dry_run, one.asked, one.among)
             for one in self.busy
             if one.state is State.QUEUED
         ]
 
-    def held(self, executor: str) -> int:
+    def in_use(self, executor: str) -> int:
         """Cores that are held in one place: by launches, and by what is admitted and on its way to one."""
         launched = {lent.simulation for lent in self.launches}
         coming = sum(
-            one.cores
+            one.workers
             for one in self.busy
             if one.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
             and one.executor == executor
             and one.id not in launched
             and not one.claimed
         )
-        return sum(lent.cores for lent in self.launches if lent.executor == executor) + coming
+        return sum(lent.workers for lent in self.launches if lent.executor == executor) + coming

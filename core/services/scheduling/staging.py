@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.states import State
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.services.claims import TERM, claimed, held
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
@@ -41,7 +41,7 @@ class Staging:
     def __init__(
         self,
         database: Database,
-        bell: Bell,
+        notifier: Notifier,
         datasets: Datasets,
         cache: NodeCache,
         *,
@@ -51,7 +51,7 @@ class Staging:
         apart: Collection[str] = (),
     ) -> None:
         self._database = database
-        self._bell = bell
+        self._notifier = notifier
         self._datasets = datasets
         self._environments = environments_folder
         self._cache = cache
@@ -177,7 +177,7 @@ class Staging:
         """Make one object of what an evaluator sees, and note it and the model's size for the runners to ask for."""
         play = self._bundles.of(scenario_folder.named(dataset) or dataset["digest"], folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
-        self._database.write(lambda c: simulations.pack(c, id, packed))
+        self._database.write(lambda c: simulations.set_bundle(c, id, packed))
 
     def _prepare(self, id: str, spec: Any) -> None:
         if environments.ready(spec, self._environments) is not None:
@@ -195,7 +195,7 @@ class Staging:
 
     def _say(self, id: str, body: Mapping[str, Any]) -> None:
         self._database.write(lambda c: simulations.say(c, id, "staging", body, self._database.now(c)))
-        self._bell.announce(id)
+        self._notifier.publish(id)
 
     @staticmethod
     def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:
@@ -223,8 +223,8 @@ class Staging:
             self._database.write(write)
         except Conflict:
             logger.info("simulation %s was no longer staging", id)  # cancelled in the meantime
-        self._bell.ring("dispatch")
-        self._bell.announce(id)
+        self._notifier.wake("dispatch")
+        self._notifier.publish(id)
 
 
 def told(progress: Progress) -> dict[str, Any]:

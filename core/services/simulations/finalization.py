@@ -12,7 +12,7 @@ import msgspec
 
 from core.domain.states import FINAL, State
 from core.domain.statistics import Tally
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.services.claims import claimed
 from core.services.datasets.catalogue import played
 from core.services.scheduling.progress import too_many
@@ -46,11 +46,11 @@ class Collecting:
     """Ends simulations of which every stage is done. Safe to repeat, and to die in the middle of."""
 
     def __init__(
-        self, database: Database, store: ObjectStore, bell: Bell, read: Results, *, compact_above: int = FEW
+        self, database: Database, store: ObjectStore, notifier: Notifier, read: Results, *, compact_above: int = FEW
     ) -> None:
         self._database = database
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._read = read
         self._compact_above = compact_above
 
@@ -92,8 +92,8 @@ class Collecting:
                     row = simulations.find(c, id)
                 held = summary["archive"]
                 summary["archive"] = self._read.measured(row, summary, held["bytes"], held["crc32"])
-        self._bell.announce(id)
-        self._bell.ring("dispatch")
+        self._notifier.publish(id)
+        self._notifier.wake("dispatch")
 
     def _sum_up_early(self, id: str) -> None:
         """Write the summary of a simulation that ended before all its tasks did, of what is there."""
@@ -105,7 +105,7 @@ class Collecting:
             return
         summary = self._sum_up(row, stage, total)
         self._database.write(lambda c: simulations.set_summary(c, id, summary))
-        self._bell.announce(id)
+        self._notifier.publish(id)
 
     def _expected(self, id: str) -> int:
         with self._database.read() as c:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from core.domain.downloads import Download
-from core.notifications.notifier import Bell
+from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.datasets.datasets import PROJECT
 from core.services.simulations.results import Results
@@ -25,10 +25,10 @@ TRACE = "trace.f32.zz"
 class Replays:
     """Asks for replays and keeps them."""
 
-    def __init__(self, database: Database, store: ObjectStore, bell: Bell, results: Results) -> None:
+    def __init__(self, database: Database, store: ObjectStore, notifier: Notifier, results: Results) -> None:
         self._database = database
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._results = results
 
     def get(self, id: str, task: int) -> Download | None:
@@ -40,7 +40,7 @@ class Replays:
         except NotFound:
             self._refusal(key)
             self._needs_its_dataset(id)
-            self._bell.enqueue("replay", f"{id}:{task}")
+            self._notifier.enqueue("replay", f"{id}:{task}")
             return None
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
         return Download(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
@@ -79,7 +79,7 @@ class Replays:
         outcome = result["metrics"].get("outcome") or result["status"]
         document = dict(replay) | {"title": name, "outcome": outcome, "result": result}
         self._store.put(_key(id, task), (msgspec.json.encode(document),))
-        self._bell.announce(id)
+        self._notifier.publish(id)
 
     def refuse(self, id: str, task: int, reason: str) -> None:
         """Keep for good that a task cannot be shown, so that nobody asks for it again and again."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang, Placement, replicas
 from core.domain.records import Model, Submission
 from core.domain.selection import LARGEST, checked_params, checked_selection, checked_sweep
@@ -40,14 +40,14 @@ class Resolver:
         self,
         models: Models,
         datasets: Datasets,
-        contexts: Sequence[Context],
+        executor_configs: Sequence[ExecutorConfig],
         *,
         sandbox: Mapping[str, Any],
         gangs: Collection[str],
     ) -> None:
         self._models = models
         self._datasets = datasets
-        self._contexts = {one.name: one for one in contexts}
+        self._executor_configs = {one.name: one for one in executor_configs}
         self._sandbox = sandbox
         self._gangs = frozenset(gangs)
 
@@ -70,8 +70,10 @@ class Resolver:
             placement = msgspec.convert(submission.placement, Placement)
         except msgspec.ValidationError as error:
             raise Invalid(f"`placement`: {error}") from None
-        if placement.executor and placement.executor not in self._contexts:
-            raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self._contexts)}.")
+        if placement.executor and placement.executor not in self._executor_configs:
+            raise Invalid(
+                f"There is no executor {placement.executor!r}; there are {', '.join(self._executor_configs)}."
+            )
 
     def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
         """Refuse a gang where none is played, or none could be, and a gang's dataset without one."""
@@ -91,11 +93,11 @@ class Resolver:
             raise Invalid("`gang.command` says what each replica runs, in the folder of the model.")
         size = replicas(submission.gang)
         named = submission.placement.get("executor")
-        able = [self._contexts[name] for name in self._gangs if named in {None, "", name}]
+        able = [self._executor_configs[name] for name in self._gangs if named in {None, "", name}]
         if not able:
             raise Invalid("No executor here starts gangs; a Kubernetes does.")
-        if all(one.share(size) < size for one in able):
-            most = max(one.share(None) for one in able)
+        if all(one.workers_for(size) < size for one in able):
+            most = max(one.workers_for(None) for one in able)
             raise Invalid(f"A gang of {size} replicas fits nowhere here; {most} are the most.")
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:

@@ -12,7 +12,7 @@ from core.domain import archive as zip
 from core.domain.downloads import Download
 from core.domain.records import Event
 from core.domain.states import FINAL, State
-from core.notifications.change_notifier import Hub
+from core.notifications.change_notifier import ChangeNotifier
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
@@ -27,10 +27,10 @@ LINKED = 900
 class Results:
     """Reads what simulations leave behind. No database transaction is open across a ``yield``."""
 
-    def __init__(self, database: Database, objects: ObjectStore, hub: Hub) -> None:
+    def __init__(self, database: Database, objects: ObjectStore, changes: ChangeNotifier) -> None:
         self._database = database
         self._objects = objects
-        self._hub = hub
+        self._changes = changes
 
     # -- events
 
@@ -59,9 +59,9 @@ class Results:
         return self._follow_events(id, after, heartbeat)
 
     def _follow_events(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
-        with self._hub.watching(id):
+        with self._changes.watching(id):
             while True:
-                version = self._hub.version(id)
+                version = self._changes.version(id)
                 try:
                     found = self.events(id, after)
                 except NotFound:
@@ -75,7 +75,7 @@ class Results:
                             return
                     except NotFound:
                         return
-                    if not self._hub.wait(id, version, heartbeat):
+                    if not self._changes.wait(id, version, heartbeat):
                         yield None
 
     # -- result lines
@@ -116,9 +116,9 @@ class Results:
 
     def _follow(self, id: str, stage: str, skip: int, heartbeat: float) -> Iterator[bytes]:
         after = 0
-        with self._hub.watching(id):
+        with self._changes.watching(id):
             while True:
-                version = self._hub.version(id)
+                version = self._changes.version(id)
                 with self._database.read() as c:
                     try:
                         row = simulations.find(c, id)
@@ -149,7 +149,7 @@ class Results:
                     if done < total:
                         yield json.dumps({"incomplete": row.reason or row.state}).encode() + b"\n"
                     return
-                if not self._hub.wait(id, version, heartbeat):
+                if not self._changes.wait(id, version, heartbeat):
                     yield b""
 
     def _stage(self, id: str) -> str:
@@ -235,9 +235,9 @@ class Results:
 
     def _logs(self, id: str, follow: bool, heartbeat: float) -> Iterator[bytes]:
         after = 0
-        with self._hub.watching(id):
+        with self._changes.watching(id):
             while True:
-                version = self._hub.version(id)
+                version = self._changes.version(id)
                 with self._database.read() as c:
                     try:
                         final = State(simulations.find(c, id).state) in FINAL
@@ -253,7 +253,7 @@ class Results:
                     continue
                 if final or not follow:
                     return
-                if not self._hub.wait(id, version, heartbeat):
+                if not self._changes.wait(id, version, heartbeat):
                     yield b""
 
     # -- archive

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from core.domain.admission import why_waiting
-from core.domain.executor_config import Context
+from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
-from core.notifications.change_notifier import Hub
-from core.notifications.notifier import Bell
+from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.retries import Inheritance, inherit
@@ -40,20 +40,20 @@ class Simulations:
         store: ObjectStore,
         models: Models,
         datasets: Datasets,
-        bell: Bell,
-        hub: Hub,
+        notifier: Notifier,
+        changes: ChangeNotifier,
         *,
-        contexts: Sequence[Context],
+        executor_configs: Sequence[ExecutorConfig],
         sandbox: Mapping[str, Any],
         gangs: Collection[str] = (),
     ) -> None:
         self._database = database
         self._store = store
-        self._resolver = Resolver(models, datasets, contexts, sandbox=sandbox, gangs=gangs)
+        self._resolver = Resolver(models, datasets, executor_configs, sandbox=sandbox, gangs=gangs)
         self._datasets = datasets
-        self._bell = bell
-        self._hub = hub
-        self._contexts = {one.name: one for one in contexts}
+        self._notifier = notifier
+        self._changes = changes
+        self._executor_configs = {one.name: one for one in executor_configs}
 
     # -- submit
 
@@ -68,7 +68,7 @@ class Simulations:
         inheritance: Inheritance | None = None,
         retry_of: str | None = None,
     ) -> tuple[Simulation, bool]:
-        """Resolve everything to digests, refuse what can never fit, write it down, ring the bell.
+        """Resolve everything to digests, refuse what can never fit, write it down, ring the notifier.
 
         With an idempotency ``key`` the same request gives the first answer again (the second member is then true).
         """
@@ -120,7 +120,7 @@ class Simulations:
         first = self._database.write(write)
         if first is not None:
             return self.get(first), True
-        self._bell.ring("dispatch")
+        self._notifier.wake("dispatch")
         return self.get(id), False
 
     def _replayed(self, principal: str, key: str, digest: str) -> Simulation | None:
@@ -161,14 +161,14 @@ class Simulations:
     def wait(self, id: str, timeout: float) -> Simulation:
         """Block until the simulation has ended or the time is up; return it as it then stands."""
         deadline = time.monotonic() + timeout
-        with self._hub.watching(id):
+        with self._changes.watching(id):
             while True:
-                version = self._hub.version(id)
+                version = self._changes.version(id)
                 found = self.get(id)
                 left = deadline - time.monotonic()
                 if found.final or left <= 0:
                     return found
-                self._hub.wait(id, version, min(left, 1.0))
+                self._changes.wait(id, version, min(left, 1.0))
 
     def summary(self, id: str) -> dict[str, Any]:
         """Return what `collect` summed up."""
@@ -192,9 +192,13 @@ class Simulations:
         position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
         spec = json.loads(row.spec)
         asked = (spec.get("placement") or {}).get("executor")
-        place = self._contexts.get(row.executor or "") or self._contexts.get(asked or "")
-        wanted = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
-        workers = place.share(wanted) if place else max(one.share(wanted) for one in self._contexts.values())
+        place = self._executor_configs.get(row.executor or "") or self._executor_configs.get(asked or "")
+        requested = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
+        workers = (
+            place.workers_for(requested)
+            if place
+            else max(one.workers_for(requested) for one in self._executor_configs.values())
+        )
         reason = row.reason
         if position is not None and (away := self._away(c, asked)) is not None:
             reason = away
@@ -230,8 +234,8 @@ class Simulations:
 
     def _away(self, c: Connection, asked: str | None) -> str | None:
         """Say which place a queued simulation waits for, if every one that it could run in takes nothing now."""
-        ill = {row.name: row.said for row in executors.all(c) if not row.well}
-        able = [asked] if asked else list(self._contexts)
+        ill = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
+        able = [asked] if asked else list(self._executor_configs)
         if not all(name in ill for name in able):
             return None
         return "; ".join(f"waits for {name}: {ill[name] or 'it does not answer'}" for name in able)
@@ -255,8 +259,8 @@ class Simulations:
             store.move(c, id, state, following, now, reason="cancelled by its owner")
 
         self._database.write(ask)
-        self._bell.ring("dispatch")
-        self._bell.announce(id)
+        self._notifier.wake("dispatch")
+        self._notifier.publish(id)
         return self.get(id)
 
     def resize(self, id: str, workers: int) -> Simulation:
@@ -265,15 +269,17 @@ class Simulations:
         def write(c: Connection) -> None:
             row = store.find(c, id)
             if State(row.state) in FINAL:
-                raise IllegalTransition(f"The simulation is {row.state} already; it has no width any more.")
+                raise IllegalTransition(
+                    f"The simulation is {row.state} already; its number of workers can no longer be changed."
+                )
             if json.loads(row.spec).get("gang"):
                 raise Unsupported("A gang keeps its size. Cancel it and submit it anew.")
             store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
-            store.say(c, id, "width", {"workers": workers}, self._database.now(c))
+            store.say(c, id, "workers", {"workers": workers}, self._database.now(c))
 
         self._database.write(write)
-        self._bell.ring("dispatch")
-        self._bell.announce(id)
+        self._notifier.wake("dispatch")
+        self._notifier.publish(id)
         return self.get(id)
 
     def retry(self, id: str, only_failed: bool = True) -> Simulation:
@@ -321,8 +327,8 @@ class Simulations:
             store.bury(c, id, self._database.now(c))
 
         self._database.write(bury)
-        self._bell.announce(id)
-        self._bell.ring("dispatch")
+        self._notifier.publish(id)
+        self._notifier.wake("dispatch")
 
 
 def _moment(seconds: float) -> datetime:

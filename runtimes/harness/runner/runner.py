@@ -311,7 +311,7 @@ class Runner(Staff):
         self._campaign(arrival(self._stop))
 
     def _campaign(self, told: Told) -> None:
-        """Worker the evaluators, then beat and deliver output until the launch is over."""
+        """Worker the evaluators, then heartbeat and deliver output until the launch is over."""
         self._credentials = credentials = told.credentials
         surface = Surface(credentials, self._stop)
         described = told.described or surface.launch()
@@ -339,7 +339,7 @@ class Runner(Staff):
         # From now on evaluators only when one is asked for; and one model server in reserve, but not before work is
         # under way.
         self._evaluators.spare = 0
-        while not self._stop.wait(beat([worker for worker, _ in self._workers], surface)):
+        while not self._stop.wait(heartbeat([worker for worker, _ in self._workers], surface)):
             self._model_servers.spare, self._under_way = 1, True
 
     def _roam(self) -> None:
@@ -389,12 +389,12 @@ def deliver(outputs: Outputs, surface: Surface) -> None:
         surface.log(name, data)
 
 
-def beat(workers: list[Worker], surface: Surface) -> float:
+def heartbeat(workers: list[Worker], surface: Surface) -> float:
     """Keep every lease alive, learn what was stolen; return the seconds until the next time."""
     now = time.monotonic()
-    said = [(worker, words) for worker in workers if (words := worker.beat(now)) is not None]
+    said = [(worker, words) for worker in workers if (words := worker.heartbeat(now)) is not None]
     if said:
-        for (worker, words), standing in zip(said, surface.beat([words for _, words in said]), strict=True):
+        for (worker, words), standing in zip(said, surface.heartbeat([words for _, words in said]), strict=True):
             worker.hear(words, standing)
     lives = [life for worker in workers if (life := worker.time_to_live) is not None]
     return min(lives, default=3.0) / 3

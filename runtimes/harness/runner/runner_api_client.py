@@ -34,21 +34,21 @@ class Unreadable(Exception):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A range lent: play from ``mark`` to ``stop``. One result a report up to the task ``careful``."""
+    """A range lent: play from ``cursor`` to ``stop``. One result a report up to the task ``careful``."""
 
     stage: str
     start: int
-    mark: int
+    cursor: int
     stop: int
-    fence: str
+    fencing_token: str
     ttl: float
     careful: int = -1
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the other side says. ``mark`` and ``stop`` None: nothing is said of the range."""
+    """What the other side says. ``cursor`` and ``stop`` None: nothing is said of the range."""
 
-    mark: int | None = None
+    cursor: int | None = None
     stop: int | None = None
     lost: bool = False
     lease: Lease | None = None
@@ -57,15 +57,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a lease stands that was named in a beat."""
+    """How a lease stands that was named in a heartbeat."""
 
     start: int
-    mark: int = 0
+    cursor: int = 0
     stop: int = 0
     lost: bool = False
 
 
-class _Beaten(msgspec.Struct, frozen=True):
+class _Heartbeats(msgspec.Struct, frozen=True):
     leases: list[Standing]
 
 
@@ -109,9 +109,9 @@ class Surface:
         found: dict[str, Any] = answer
         return found
 
-    def lease(self, driver: str, rate: float | None) -> Answer:
+    def lease(self, worker: str, rate: float | None) -> Answer:
         """Ask for a range."""
-        return self._answer("lease", {"driver": driver, "rate": rate})
+        return self._answer("lease", {"worker": worker, "rate": rate})
 
     def report(self, head: Mapping[str, Any], lines: memoryview, blobs: memoryview) -> tuple[bool, Answer]:
         """Hand results in; tell whether they were taken, and where to go on."""
@@ -120,10 +120,10 @@ class Surface:
         status, answer = self._ask("POST", "/report", body)
         return status == 200, msgspec.json.decode(answer, type=Answer)
 
-    def beat(self, leases: Sequence[Mapping[str, Any]]) -> list[Standing]:
+    def heartbeat(self, leases: Sequence[Mapping[str, Any]]) -> list[Standing]:
         """Say that these leases are alive and on which task; return how each stands."""
         body = msgspec.json.encode({"leases": leases})
-        return msgspec.json.decode(self._ask("POST", "/beat", body)[1], type=_Beaten).leases
+        return msgspec.json.decode(self._ask("POST", "/heartbeat", body)[1], type=_Heartbeats).leases
 
     def leave(self, leases: Sequence[Mapping[str, Any]]) -> None:
         """Give leases back that nobody is to be blamed for."""

@@ -67,7 +67,7 @@ class Held:
     """A lease at work: where its results have come to, and where it ends now."""
 
     lease: Lease
-    mark: int
+    cursor: int
     stop: int
     lost: bool = False
 
@@ -81,7 +81,7 @@ class Worker:
         self._staff = staff
         self._surface = surface
         self._engagement = engagement
-        self._lock = threading.Lock()  # guards the evaluator and what is held against the beating thread
+        self._lock = threading.Lock()  # guards the evaluator and what is held against the heartbeating thread
         self._evaluator: EvaluatorProcess | None = None
         self._held: Held | None = None
         self._at: tuple[int, float] = (-1, 0.0)  # the task seen last, and since when
@@ -200,18 +200,18 @@ class Worker:
     def _play(self, lease: Lease) -> Answer | None:
         """Play a lease to its end, or until it is lost; return what was offered to go on with."""
         evaluator = self._seated()
-        held = Held(lease, lease.mark, lease.stop)
+        held = Held(lease, lease.cursor, lease.stop)
         with self._lock:
             self._held = held
         following: Answer | None = None
-        while held.mark < held.stop and not held.lost:
-            before = (held.mark, held.stop)
+        while held.cursor < held.stop and not held.lost:
+            before = (held.cursor, held.stop)
             with self._lock:
                 if self._leaving:
                     return None
                 evaluator.page.stop = held.stop
             flush = flush_after(time.monotonic() - self._engagement.began)
-            order = {"start": held.mark, "stop": held.stop, "flush": flush, "careful_until": lease.careful}
+            order = {"start": held.cursor, "stop": held.stop, "flush": flush, "careful_until": lease.careful}
             evaluator.channel.send({"type": "play"} | order)
             since = time.monotonic()
             while not isinstance(message := evaluator.channel.receive(), Idle):
@@ -221,7 +221,7 @@ class Worker:
                     since = time.monotonic()
                 else:
                     self._heed(evaluator, message)
-            if (held.mark, held.stop) == before and not held.lost and not self._leaving:
+            if (held.cursor, held.stop) == before and not held.lost and not self._leaving:
                 raise Closed("it gave no result")
         with self._lock:
             self._held = None
@@ -229,7 +229,7 @@ class Worker:
 
     def _report(self, evaluator: EvaluatorProcess, held: Held, batch: Batch) -> Answer | None:
         """Hand results in and go where we are told; return the offer of further work, if there is one."""
-        if held.lost or batch.since != held.mark:
+        if held.lost or batch.since != held.cursor:
             return None  # played before we knew better
         if batch.to <= batch.since:
             raise Closed("it reported nothing")
@@ -238,19 +238,19 @@ class Worker:
         if batch.to >= held.stop:
             self.tell()  # what was printed must not come after the end
         lease = held.lease
-        head = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
+        head = {"worker": self.name, "stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token}
         head["next"] = not self._leaving
         head |= {"from": batch.since, "to": batch.to, "lines": len(batch.lines), "rate": self._rate}
         head |= {"artifacts": batch.artifacts, "sketch": batch.sketch}
         taken, answer = self._surface.report(head, batch.lines, batch.blobs)
         with self._lock:
-            if answer.lost or answer.mark is None or answer.stop is None:
+            if answer.lost or answer.cursor is None or answer.stop is None:
                 held.lost = True
                 evaluator.page.stop = 0
                 return None
-            held.mark, held.stop = answer.mark, answer.stop
-            # A report that was answered twice finds its own mark; anything else means to begin again elsewhere.
-            astray = not taken and held.mark != batch.to
+            held.cursor, held.stop = answer.cursor, answer.stop
+            # A report that was answered twice finds its own cursor; anything else means to begin again elsewhere.
+            astray = not taken and held.cursor != batch.to
             evaluator.page.stop = 0 if astray else min(evaluator.page.stop, held.stop)
         offered = answer.lease is not None or answer.retry_after is not None or answer.ended
         return answer if offered else None
@@ -293,7 +293,12 @@ class Worker:
         self.tell()
         if held is not None and not held.lost:
             lease = held.lease
-            said = {"driver": self.name, "stage": lease.stage, "start": lease.start, "fence": lease.fence}
+            said = {
+                "worker": self.name,
+                "stage": lease.stage,
+                "start": lease.start,
+                "fencing_token": lease.fencing_token,
+            }
             self._surface.death(said | {"task": task, "witness": True, "reason": how})
         return how
 
@@ -310,9 +315,9 @@ class Worker:
         """Return what to give back, if there is anything."""
         with self._lock:
             held = self._held
-            if held is None or held.lost or held.mark >= held.stop:
+            if held is None or held.lost or held.cursor >= held.stop:
                 return None
-            return {"stage": held.lease.stage, "start": held.lease.start, "fence": held.lease.fence}
+            return {"stage": held.lease.stage, "start": held.lease.start, "fencing_token": held.lease.fencing_token}
 
     # -- the thread that looks at cores
 
@@ -330,9 +335,9 @@ class Worker:
             if one is not None:
                 one.process.pin(core)
 
-    # -- the beating thread
+    # -- the heartbeating thread
 
-    def beat(self, now: float) -> dict[str, Any] | None:
+    def heartbeat(self, now: float) -> dict[str, Any] | None:
         """Return what to say of the lease held, or None; end an evaluator that has been at one task for too long."""
         with self._lock:
             if self._held is None or self._evaluator is None or self._held.lost:
@@ -344,16 +349,16 @@ class Worker:
                 self._evaluator.process.kill()
                 self._at = (task, now)
             lease = self._held.lease
-            return {"stage": lease.stage, "start": lease.start, "fence": lease.fence, "task": task}
+            return {"stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token, "task": task}
 
     def hear(self, said: Mapping[str, Any], standing: Standing) -> None:
-        """Take notice of how the lease stands that ``beat`` spoke of."""
+        """Take notice of how the lease stands that ``heartbeat`` spoke of."""
         with self._lock:
             held, evaluator = self._held, self._evaluator
             if (
                 held is None
                 or evaluator is None
-                or held.lease.fence != said["fence"]
+                or held.lease.fencing_token != said["fencing_token"]
                 or held.lease.start != said["start"]
             ):
                 return
@@ -366,7 +371,7 @@ class Worker:
 
     @property
     def time_to_live(self) -> float | None:
-        """Seconds the lease held lives without a beat."""
+        """Seconds the lease held lives without a heartbeat."""
         with self._lock:
             return self._held.lease.ttl if self._held is not None else None
 

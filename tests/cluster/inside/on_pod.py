@@ -44,9 +44,9 @@ def ask_another_pod(stage: Stage) -> object:
 
 
 @attack
-def ask_the_drivers_surface(stage: Stage) -> object:
+def ask_the_runner_api_surface(stage: Stage) -> object:
     """HTTP to where runners report results"""
-    return status(f"http://{stage['drivers']}/v1/launches/{stage['launch']}")
+    return status(f"http://{stage['runner_api']}/v1/launches/{stage['launch']}")
 
 
 @attack

@@ -1,4 +1,4 @@
-"""The executor of a Kubernetes cluster: launches become objects there, and what is seen of them becomes sightings."""
+"""The executor of a Kubernetes cluster: launches become objects there, and what is seen of them becomes statuses."""
 
 import contextlib
 import itertools
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from core.domain.launches import Launch, Phase, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import PlatformError, Unsupported
 from workers.executors.base import Missed, Taken, Waiting
 from workers.executors.kubernetes import manifests, names, warm_pool
@@ -245,7 +245,7 @@ class KubernetesExecutor:
 
     # -- look
 
-    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+    def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """List owners once; ask for pods and warnings only where something does not simply run."""
         asked = {id: None for id in ids if id not in self._gone}
         now = datetime.now(UTC)
@@ -253,12 +253,10 @@ class KubernetesExecutor:
         found = {id: one for id, one in owners.items() if id in asked}
         there = {id: owner for id, (_, owner) in found.items() if owner.metadata.deletion_timestamp is None}
         self._glance.refresh(there)
-        seen = {
-            id: self._glance.sighting(owner, now=now, patience=self._options.patience) for id, owner in there.items()
-        }
+        seen = {id: self._glance.status(owner, now=now, patience=self._options.patience) for id, owner in there.items()}
         for id in asked:
             if id not in found and listed - self._made.get(id, float("-inf")) < UNSEEN:
-                seen[id] = Sighting(id=id, phase=Phase.STARTING)
+                seen[id] = LaunchStatus(id=id, phase=Phase.STARTING)
         self._made = {id: at for id, at in self._made.items() if listed - at < UNSEEN}
         self._places = {id: place for id, place in self._places.items() if id in self._made}
         self._places |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in found.items()}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from core.domain.launches import Phase, Sighting
+from core.domain.launches import LaunchStatus, Phase
 
 _BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -48,9 +48,9 @@ class Measures:
         self._calls.labels(self._context, verb, outcome).inc()
         self._seconds.labels(self._context, verb).observe(seconds)
 
-    def saw(self, sightings: Iterable[Sighting]) -> None:
+    def saw(self, statuses: Iterable[LaunchStatus]) -> None:
         """Note how many launches are in each phase."""
-        found = Counted(one.phase for one in sightings)
+        found = Counted(one.phase for one in statuses)
         for phase in Phase:
             self._launches.labels(self._context, phase.value).set(found[phase])
 

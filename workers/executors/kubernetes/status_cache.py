@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from core.domain.launches import Phase, Sighting
+from core.domain.launches import LaunchStatus, Phase
 from workers.executors.kubernetes.api_queries import ASKED, Look
 from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
-from workers.executors.kubernetes.status_mapping import grouped, phase_of, settled, sighting
+from workers.executors.kubernetes.status_mapping import grouped, launch_status, phase_of, settled
 
 #: Seconds between two looks at pods, and at warnings: these are many, and nobody waits for them.
 PODS, WARNINGS = 1.0, 5.0
@@ -49,11 +49,11 @@ class Glance:
             self._events = grouped(self._look.events(spaces), names)
             self._hold({id: owner for id, owner in unsettled.items() if phase_of(owner) is Phase.SUSPENDED})
 
-    def sighting(self, owner: Owner, *, now: datetime, patience: float) -> Sighting:
+    def status(self, owner: Owner, *, now: datetime, patience: float) -> LaunchStatus:
         """Bring together what is known of a launch."""
         id = owner.metadata.launch
         pods, events, workloads = self._pods.get(id, []), self._events.get(id, []), self._workloads.get(id, [])
-        return sighting(owner, pods, events, workloads, now=now, patience=patience)
+        return launch_status(owner, pods, events, workloads, now=now, patience=patience)
 
     def _some(self, waiting: list[str]) -> list[str]:
         """Return as many as one question takes, others each time."""

@@ -1,10 +1,10 @@
-"""What a launch's objects tell of it: owner, pods and events in, a sighting out. No I/O."""
+"""What a launch's objects tell of it: owner, pods and events in, a status out. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from signal import Signals
 
-from core.domain.launches import Note, Phase, Sighting
+from core.domain.launches import LaunchStatus, Note, Phase
 from workers.executors.kubernetes.manifests.job import HOPELESS
 from workers.executors.kubernetes.manifests.pods import PART
 from workers.executors.kubernetes.objects import (
@@ -63,7 +63,7 @@ def settled(owner: Owner) -> bool:
     return phase_of(owner) is Phase.RUNNING or (owner.has(*DONE) is not None and not owner.spec.mpi_replica_specs)
 
 
-def sighting(
+def launch_status(
     owner: Owner,
     pods: Sequence[Pod] = (),
     events: Iterable[Event] = (),
@@ -71,11 +71,11 @@ def sighting(
     *,
     now: datetime,
     patience: float,
-) -> Sighting:
+) -> LaunchStatus:
     """Bring together what is seen of one launch."""
     id, phase = owner.metadata.launch, phase_of(owner)
     if phase is Phase.RUNNING:
-        return Sighting(id=id, phase=phase)
+        return LaunchStatus(id=id, phase=phase)
     if phase is Phase.ENDED:
         return ended(owner, pods)
     if phase is Phase.STARTING and any(pod.status.phase == "Failed" for pod in _workers(owner, pods)):
@@ -98,20 +98,20 @@ def sighting(
     if pods and all(barren(pod, now) for pod in pods):
         one = note("PodsDeleted")
         notes[one.key] = one
-        return Sighting(id=id, phase=Phase.ENDED, reason=one.words, notes=tuple(notes.values()))
+        return LaunchStatus(id=id, phase=Phase.ENDED, reason=one.words, notes=tuple(notes.values()))
     if any(pod.status.phase == "Running" for pod in pods):
         phase = Phase.RUNNING
     alive = [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
     if alive and all(lost(pod, now, patience) for pod in alive):
         one = note("NodeLost", what=", ".join(sorted({pod.spec.node_name or "" for pod in alive})))
         notes[one.key] = one
-        return Sighting(id=id, phase=Phase.ENDED, reason=one.words, notes=tuple(notes.values()))
+        return LaunchStatus(id=id, phase=Phase.ENDED, reason=one.words, notes=tuple(notes.values()))
     hopeless = phase is Phase.STARTING and (barred or 0 < len(alive) <= stuck)
     reason = next((one.words for one in notes.values()), None) if hopeless else None
-    return Sighting(id=id, phase=phase, notes=tuple(notes.values()), hopeless=hopeless, reason=reason)
+    return LaunchStatus(id=id, phase=phase, notes=tuple(notes.values()), hopeless=hopeless, reason=reason)
 
 
-def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
+def ended(owner: Owner, pods: Sequence[Pod]) -> LaunchStatus:
     """Tell how a launch ended: by the runner's last words where there are any, else by the cluster's.
 
     Of one of which a pod was taken away there is no exit: nobody knows how it would have ended.
@@ -120,7 +120,7 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     condition = owner.has(*DONE, *BROKEN)
     bereft = condition is not None and _bereft(owner, pods)
     if owner.has(*DONE) and not bereft:
-        return Sighting(id=id, phase=Phase.ENDED, exit=0)
+        return LaunchStatus(id=id, phase=Phase.ENDED, exit=0)
     failed = sorted((pod for pod in pods if pod.status.phase == "Failed"), key=_made)
     notes = {one.key: one for pod in failed for _, one in obstacles(pod)}
     exit, words, taken = 1, "", bereft or any(_taken(pod) for pod in failed)
@@ -140,7 +140,7 @@ def ended(owner: Owner, pods: Sequence[Pod]) -> Sighting:
     told = tuple(notes.values())
     hopeless = exit == HOPELESS and words.startswith(SPEAKERS[RUNNER])
     known = None if taken else exit
-    return Sighting(id=id, phase=Phase.ENDED, exit=known, reason=reason, notes=told, hopeless=hopeless)
+    return LaunchStatus(id=id, phase=Phase.ENDED, exit=known, reason=reason, notes=told, hopeless=hopeless)
 
 
 def _ends(pod: Pod) -> list[tuple[str, Terminated]]:

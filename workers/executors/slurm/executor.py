@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from core.domain.launches import Launch, Phase, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import PlatformError, Unsupported
 from workers.executors.registry import Here
 from workers.executors.slurm.commands import Commands
@@ -63,11 +63,11 @@ class SlurmExecutor:
                     raise
             self._folders.note_submitted(launch.id)
 
-    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+    def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Bring together what one look at the queue tells and what lies in the launches' folders."""
         wanted = [id for id in ids if self._folders.submitted(id)]
         jobs = self._jobs() if wanted else {}
-        return {id: self._sighting(id, jobs.get(id, [])) for id in wanted}
+        return {id: self._status(id, jobs.get(id, [])) for id in wanted}
 
     def cancel(self, launch_id: str) -> None:
         """Cancel its jobs, whatever its folder tells of them, then remove the folder."""
@@ -134,7 +134,7 @@ class SlurmExecutor:
                 found.setdefault(job.name.removeprefix(PREFIX), []).append(job)
         return found
 
-    def _sighting(self, id: str, jobs: list[Job]) -> Sighting:
+    def _status(self, id: str, jobs: list[Job]) -> LaunchStatus:
         seen = sight(id, jobs, self._folders.traces(id))
         if seen.exit and (words := self._folders.last_words(id)):
             return replace(seen, reason=f"{seen.reason} ({words})")

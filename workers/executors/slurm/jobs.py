@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.domain.launches import Launch, Note, Phase, Sighting
+from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from workers.executors.slurm.status_tables import ENDINGS, FORGOTTEN, REASONS, STATES, Wait
 
 #: Jobs of ours begin with this; where they run says whose they are, if several platforms share a cluster.
@@ -163,7 +163,7 @@ def read_room(text: str) -> tuple[int, int]:
     return cores, sum(max(0, int(node[2]) - int(node[3])) for node in usable) << 20
 
 
-def sight(launch_id: str, jobs: Iterable[Job], traces: Traces) -> Sighting:
+def sight(launch_id: str, jobs: Iterable[Job], traces: Traces) -> LaunchStatus:
     """Tell how a launch fares from its jobs and what they left; the most lively of its tasks decides."""
     counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in traces.dismissed]
     # A task that has left its exit code is over, whatever Slurm still has to clean up after it.
@@ -176,10 +176,10 @@ def sight(launch_id: str, jobs: Iterable[Job], traces: Traces) -> Sighting:
         if any(job.phase is phase for job in living):
             never = next((wait.words for wait in waiting.values() if wait.never), None)
             if phase is Phase.SUSPENDED and never is not None:
-                return Sighting(id=launch_id, phase=Phase.ENDED, reason=never, notes=notes, hopeless=True)
-            return Sighting(id=launch_id, phase=phase, notes=notes + losses(counted))
+                return LaunchStatus(id=launch_id, phase=Phase.ENDED, reason=never, notes=notes, hopeless=True)
+            return LaunchStatus(id=launch_id, phase=phase, notes=notes + losses(counted))
     exit, reason = ending(counted, traces)
-    return Sighting(id=launch_id, phase=Phase.ENDED, exit=exit, reason=reason)
+    return LaunchStatus(id=launch_id, phase=Phase.ENDED, exit=exit, reason=reason)
 
 
 def wait_for(job: Job) -> Wait | None:

@@ -1,4 +1,4 @@
-"""What a launch's pods may reach: the drivers' service, the cache and DNS; a gang's pods each other; nothing else.
+"""What a launch's pods may reach: the runner API, the cache and DNS; a gang's pods each other; nothing else.
 
 Whatever is not named here is refused in both directions: other tenants' pods, the store, the API server, and a cloud's
 metadata address. A cluster's network plugin has to enforce it; one that does not accepts it all the same.
@@ -18,7 +18,7 @@ from workers.executors.kubernetes.options import Options
 Object = dict[str, Any]
 
 #: What the chart's pods that launches call are labelled with; its stores, Redis and dispatchers are not among them.
-CALLED = {"key": "app.kubernetes.io/component", "operator": "In", "values": ["api", "drivers", "envoy", "scs"]}
+CALLED = {"key": "app.kubernetes.io/component", "operator": "In", "values": ["api", "runner-api", "envoy", "scs"]}
 #: What a name outside the cluster does not stand for: the cluster itself, the site's own, a cloud's metadata.
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
 NAMESPACE = "kubernetes.io/metadata.name"

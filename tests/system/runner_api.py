@@ -17,7 +17,7 @@ from sqlalchemy import text
 from api import runner_api as surface
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
-from core.notifications.notifier import LocalBell
+from core.notifications.notifier import LocalNotifier
 from core.services.scheduling.leases import BELIEF, Known, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
@@ -52,10 +52,10 @@ class _Understudied(Leases):
                 bundle = self.bundle(launch, name)
                 files[name] = {"digest": bundle.digest, "size": bundle.size}
         model = {"digest": row.digest} | provenance["model"]
-        return {"launch": launch.id, "workers": launch.peers, "play": play, "model": model, "files": files}
+        return {"launch": launch.id, "workers": launch.workers, "play": play, "model": model, "files": files}
 
 
-class Drivers:
+class RunnerApi:
     """One simulation of so many tasks, and the HTTP surface on which a runner works it off."""
 
     def __init__(
@@ -74,10 +74,10 @@ class Drivers:
     ) -> None:
         self._host = host
         self._launched = launched
-        self.database = sqlite_database(folder / "drivers.db")
+        self.database = sqlite_database(folder / "runner_api.db")
         self.store = FilesystemStore(folder / "objects")
-        self.bell = LocalBell()
-        self.leases = _Understudied(self.database, self.store, self.bell, ttl=ttl, cache_ttl=cache_ttl)
+        self.notifier = LocalNotifier()
+        self.leases = _Understudied(self.database, self.store, self.notifier, ttl=ttl, cache_ttl=cache_ttl)
         self.asked: list[str] = []
         self.application = surface.create(self.leases)
         self._server: _Server | None = None
@@ -114,7 +114,7 @@ class Drivers:
             "runtime": "python",
             "model": "m",
             "digest": digest,
-            "packed": packed,
+            "bundle": packed,
         }
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}
         self._row = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
@@ -127,7 +127,7 @@ class Drivers:
         """Write the launch down, as the dispatcher does, and ring for runners that wait for it."""
         self._row |= {"id": id, "token_hash": token_hash or hashed(token)}
         self.database.write(lambda c: launches.add(c, self._row))
-        self.bell.announce(id)
+        self.notifier.publish(id)
 
     @property
     def url(self) -> str:
@@ -195,12 +195,12 @@ class Drivers:
         with self.database.read() as c:
             return len(leases.of_launch(c, SIMULATION, LAUNCH))
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Do what the dispatcher does once a launch has ended: its leases return."""
 
         def back(c: Any) -> None:
-            for stage, start, fence in leases.of_launch(c, SIMULATION, LAUNCH):
-                leases.give_back(c, stage, start, fence, witness=False, blame=False)
+            for stage, start, fencing_token in leases.of_launch(c, SIMULATION, LAUNCH):
+                leases.release(c, stage, start, fencing_token, witness=False, blame=False)
 
         self.database.write(back)
 

@@ -3,32 +3,32 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from core.domain.launches import Launch, Phase, Sighting
+from core.domain.launches import Launch, LaunchStatus, Phase
 
 
 class FakeExecutor:
     """For tests of what stands above the port; the contract suite holds it to the port's promises."""
 
-    def __init__(self, *, cores: int = 4, memory: int = 8 << 30, name: str = "fake") -> None:
+    def __init__(self, *, workers: int = 4, memory: int = 8 << 30, name: str = "fake") -> None:
         self.name = name
         self.launches: dict[str, Launch] = {}
-        self._sightings: dict[str, Sighting] = {}
-        self._cores = cores
+        self._statuses: dict[str, LaunchStatus] = {}
+        self._cores = workers
         self._memory = memory
 
     def submit(self, launch: Launch) -> None:
         """Take note of it."""
         if launch.id not in self.launches:
             self.launches[launch.id] = launch
-            self._sightings[launch.id] = Sighting(id=launch.id, phase=Phase.RUNNING)
+            self._statuses[launch.id] = LaunchStatus(id=launch.id, phase=Phase.RUNNING)
 
-    def observe(self, ids: Iterable[str]) -> Mapping[str, Sighting]:
+    def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Report what has been noted."""
-        return {id: self._sightings[id] for id in ids if id in self._sightings}
+        return {id: self._statuses[id] for id in ids if id in self._statuses}
 
     def cancel(self, launch_id: str) -> None:
         """Forget it."""
-        self._sightings.pop(launch_id, None)
+        self._statuses.pop(launch_id, None)
         self.launches.pop(launch_id, None)
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
@@ -38,7 +38,7 @@ class FakeExecutor:
 
     def capacity(self) -> Mapping[str, int]:
         """Return what no running launch holds."""
-        running = [id for id, seen in self._sightings.items() if seen.phase is not Phase.ENDED]
+        running = [id for id, seen in self._statuses.items() if seen.phase is not Phase.ENDED]
         return {"cpu": self._cores - sum(self.launches[id].workers for id in running), "memory": self._memory}
 
     def resize(self, launch_id: str, workers: int) -> None:
@@ -50,11 +50,11 @@ class FakeExecutor:
         """Return what was noted and is not known."""
         return [id for id in self.launches if id not in known]
 
-    def see(self, sighting: Sighting) -> None:
+    def see(self, status: LaunchStatus) -> None:
         """Let a launch look like this from now on."""
-        self._sightings[sighting.id] = sighting
+        self._statuses[status.id] = status
 
     def end(self, launch_id: str, exit: int = 0, reason: str | None = None) -> None:
         """Let a launch end, as its processes would."""
-        seen = self._sightings[launch_id]
-        self._sightings[launch_id] = replace(seen, phase=Phase.ENDED, exit=exit, reason=reason)
+        seen = self._statuses[launch_id]
+        self._statuses[launch_id] = replace(seen, phase=Phase.ENDED, exit=exit, reason=reason)

@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
-from core.domain.executor_config import Context, parsed
+from core.domain.executor_config import ExecutorConfig, parsed
 
-WEST = {"name": "west", "kind": "kubernetes", "cores": 64, "width": 8, "grace": 30, "options": {"context": "w"}}
+WEST = {"name": "west", "kind": "kubernetes", "workers": 64, "max_workers": 8, "grace": 30, "options": {"context": "w"}}
 
 
 def test_places_are_read_in_their_order() -> None:
-    west, hpc = parsed({"executors": [WEST, {"name": "hpc-1", "kind": "slurm", "cores": 128}]})
-    assert west == Context(name="west", kind="kubernetes", cores=64, width=8, grace=30.0, options={"context": "w"})
+    west, hpc = parsed({"executors": [WEST, {"name": "hpc-1", "kind": "slurm", "workers": 128}]})
+    assert west == ExecutorConfig(
+        name="west", kind="kubernetes", workers=64, max_workers=8, grace=30.0, options={"context": "w"}
+    )
     assert (hpc.name, hpc.grace, hpc.options) == ("hpc-1", 60.0, {})
 
 
@@ -23,12 +25,13 @@ def test_places_are_read_in_their_order() -> None:
         ({"executors": [WEST], "more": 1}, "one object"),
         ({"executors": [WEST, WEST]}, "named twice: west"),
         ({"executors": ["west"]}, r"executors\[0\] is an object"),
-        ({"executors": [WEST | {"core": 1}]}, "unknown core; known are cores"),
+        ({"executors": [WEST | {"cores": 1}]}, "`cores` is called `workers` now"),
+        ({"executors": [WEST | {"core": 1}]}, "unknown core; known are grace"),
         ({"executors": [WEST | {"name": "a b"}]}, "`name` is a word"),
         ({"executors": [WEST | {"kind": "../x"}]}, "`kind` names"),
-        ({"executors": [WEST | {"cores": 0}]}, "`cores` is a whole number"),
-        ({"executors": [WEST | {"cores": True}]}, "`cores` is a whole number"),
-        ({"executors": [WEST | {"width": -1}]}, "`width`"),
+        ({"executors": [WEST | {"workers": 0}]}, "`workers` is a whole number"),
+        ({"executors": [WEST | {"workers": True}]}, "`workers` is a whole number"),
+        ({"executors": [WEST | {"max_workers": -1}]}, "`max_workers`"),
         ({"executors": [WEST | {"grace": 0}]}, "`grace`"),
         ({"executors": [WEST | {"options": []}]}, "`options`"),
     ],
@@ -39,5 +42,5 @@ def test_what_cannot_be_is_refused_in_words(document: Any, words: str) -> None:
 
 
 def test_a_simulation_is_as_wide_as_it_asks_for_and_as_the_place_allows() -> None:
-    west, _ = parsed({"executors": [WEST, {"name": "x", "kind": "local", "cores": 2}]})
-    assert [west.share(wanted) for wanted in (None, 3, 100)] == [8, 3, 8]
+    west, _ = parsed({"executors": [WEST, {"name": "x", "kind": "local", "workers": 2}]})
+    assert [west.workers_for(requested) for requested in (None, 3, 100)] == [8, 3, 8]
