@@ -481,7 +481,7 @@ def test_a_dry_run_says_whether_it_fits(
     submit: Submit, driver: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
     def play() -> None:
-        driver.play(until(lambda: driver.dispatch.snapshot().busy)[0].id)
+        driver.finish_unseen(driver.launch(until(lambda: driver.dispatch.snapshot().busy)[0].id))
 
     thread = threading.Thread(target=play)
     thread.start()

@@ -216,9 +216,7 @@ def test_who_may_do_what(cache: Cache, bucket: str, method: str, token: str, sta
     assert (found.headers.get("www-authenticate", "").startswith("Bearer")) == (status == 401)
 
 
-@pytest.mark.parametrize(
-    "header", ["Origin: https://elsewhere.example", "Origin: null", "Sec-Fetch-Site: cross-site"]
-)
+@pytest.mark.parametrize("header", ["Origin: https://elsewhere.example", "Origin: null", "Sec-Fetch-Site: cross-site"])
 def test_no_web_page_has_anything_to_do_here(cache: Cache, header: str) -> None:
     assert cache.get("anything", bucket="public", headers=f"{header}\r\n").status == 403
 
