@@ -58,7 +58,7 @@ cluster-down: setup  ## End it, and leave nothing.
 test-history: setup  ## Print the recorded test runs, and the tests that are unstable.
 	@$(PY) -m scripts.tests --history
 
-lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml and docs/states.md up to date; every test can be collected.
+lint: setup  ## ruff, mypy --strict, import-linter; openapi.yaml and docs/states.md up to date; no retired words; every test can be collected.
 	@scripts/lint
 
 openapi: setup  ## Write openapi.yaml from the code.

@@ -1,6 +1,6 @@
 """Composition root of the servers: settings -> adapters -> services -> applications, for granian's ``--factory``.
 
-Each factory imports what it alone needs: the drivers' process stays without Flask.
+Each factory imports only its own dependencies: the process of the runner API does not import Flask.
 """
 
 import os
@@ -20,56 +20,56 @@ if TYPE_CHECKING:
     from core.services.platform import Platform
     from datasets.nodecache.node_cache import NodeCache
     from datasets.objectstore.connections import Connection
-    from datasets.scs_client.client import Near
+    from datasets.scs_client.client import CacheClient
 
 
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
-    """Open what the settings name and put the services on top; the schema was brought up to date before."""
+    """Open the database, stores and notifier of the settings, and build the services; the schema must be current."""
     from core.notifications.redis_notifier import RedisNotifier, embedded
     from core.services.platform import build
-    from workers.executors.registry import apart, gangs, load_executor_configs
+    from workers.executors.registry import load_executor_configs, with_gangs, with_own_environments
 
     executor_configs = load_executor_configs(settings.executors, settings.max_workers)
-    store, known = store_of(settings), connections_of(settings)
+    store, connections = store_of(settings), connections_of(settings)
     return build(
         Database(settings.database),
         store,
         RedisNotifier(settings.redis_url or embedded(settings.run_dir)),
         home=settings.home.resolve(),
         executor_configs=executor_configs,
-        apart=apart(executor_configs),
-        gangs=gangs(executor_configs),
+        apart=with_own_environments(executor_configs),
+        gangs=with_gangs(executor_configs),
         sandbox=confinement,
         streams=settings.streams,
         lease_ttl=settings.lease_ttl.total_seconds(),
         upload_ttl=settings.upload_ttl.total_seconds(),
         max_resumable=settings.max_resumable,
-        connections=known,
-        cache=node_cache(settings, store, known),
+        connections=connections,
+        cache=node_cache(settings, store, connections),
     )
 
 
 def store_of(settings: Settings) -> ObjectStore:
-    """Open the object store that the settings name, with their credentials."""
+    """Open the object store of ``OBJECT_STORE_URL``, with its credentials."""
     return open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
 
 
 def connections_of(settings: Settings) -> "Mapping[str, Connection]":
-    """Return the object storage that an operator has named."""
+    """Return the object storage connections of ``CONNECTIONS``, by name."""
     from datasets.objectstore import connections
 
     return connections.load(settings.connections_file)
 
 
 def node_cache(settings: Settings, store: ObjectStore, known: "Mapping[str, Connection]") -> "NodeCache":
-    """Open what is kept on this node."""
+    """Open the node cache."""
     from datasets.nodecache.node_cache import NodeCache
 
     capacity = settings.cache_capacity or None
-    return NodeCache(settings.cache, store, known, capacity=capacity, near=near_of(settings))
+    return NodeCache(settings.cache, store, known, capacity=capacity, cache_client=near_of(settings))
 
 
-def near_of(settings: Settings) -> "Near | None":
+def near_of(settings: Settings) -> "CacheClient | None":
     """Return the cache service that reads go to first, None where there is none."""
     if not settings.scs_nodes:
         return None
@@ -82,32 +82,32 @@ def near_of(settings: Settings) -> "Near | None":
 
 
 def confinement_here(settings: Settings) -> dict[str, Any]:
-    """Say how models are confined on this machine, and what is missing."""
+    """Return the sandbox level of this machine, and the missing layers."""
     if settings.sandbox == "none":
         return {"level": 0, "missing": ["everything: WINDTUNNEL_SANDBOX is none"]}
-    found = sandbox.level()
-    return {"level": found.number, "missing": list(found.missing)}
+    level = sandbox.level()
+    return {"level": level.number, "missing": list(level.missing)}
 
 
 def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
-    """Return what /readyz asks."""
+    """Return the checks of /readyz, by component: each returns None if healthy, else the problem."""
 
     def database() -> str | None:
         try:
             with platform.database.read() as c:
                 platform.database.now(c)
         except Exception as error:
-            return f"the database does not answer ({type(error).__name__})"
+            return f"the database (DATABASE_URL) does not answer ({type(error).__name__})"
         return None
 
     def notifier() -> str | None:
-        return None if platform.notifier.alive() else "the notifier is silent; loops go by the clock alone"
+        return None if platform.notifier.alive() else "Redis (REDIS_URL) does not answer; every consumer polls instead"
 
     return {"database": database, "notifier": notifier}
 
 
 def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
-    """Build the public application on services that are there already."""
+    """Build the public application on open services."""
     from api import application
     from api.context import Context
 
@@ -134,10 +134,10 @@ def create_api() -> "Flask":
     return create_flask(open_platform(settings, confinement), settings, confinement)
 
 
-def create_runner_api(at_end: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":
-    """Build the runners' surface, ``granian --interface wsgi --factory app:create_runner_api``.
+def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":
+    """Build the runner API, ``granian --interface wsgi --factory app:create_runner_api``.
 
-    ``at_end`` is told what to do once the process is to end.
+    ``on_shutdown`` registers a callback that runs when the process is asked to end: runners that wait are answered.
     """
     from api import runner_api
     from core.notifications.redis_notifier import RedisNotifier, embedded
@@ -147,5 +147,5 @@ def create_runner_api(at_end: "Callable[[Callable[[], None]], None]" = lambda _:
     notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
     ttl = settings.lease_ttl.total_seconds()
     leases = Leases(Database(settings.database), store_of(settings), notifier, ttl=ttl)
-    at_end(leases.dismiss)
+    on_shutdown(leases.stop_waiting)
     return runner_api.create(leases)

@@ -1,6 +1,6 @@
-"""Every way the platform says no: a class is a problem type, its docstring the default detail.
+"""Errors of the platform: a class is a problem type (RFC 9457), its docstring the default `detail`.
 
-Naming an HTTP status here is a small, deliberate impurity: the alternative is a second table to keep in step.
+Each class names its HTTP status, although this module is below the API: a second table would have to be kept in step.
 """
 
 from http import HTTPStatus
@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 
 def _unregistered(code: int, phrase: str) -> HTTPStatus:
-    """Make a status that a standard of its own defines and the registry does not know."""
+    """Make an HTTP status that is defined outside of the IANA registry."""
     status = int.__new__(HTTPStatus, code)
     vars(status).update(_name_=phrase.upper().replace(" ", "_"), _value_=code, phrase=phrase, description="")
     return status
 
 
 class PlatformError(Exception):
-    """The request could not be served; the fault is ours, and it has been logged."""
+    """The platform failed to serve the request; the error is logged. Report it with its time if it recurs."""
 
     slug: ClassVar[str] = "internal"
     status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -27,91 +27,91 @@ class PlatformError(Exception):
 
 
 class BadRequest(PlatformError):
-    """The request cannot be read; see the detail for the place."""
+    """The request cannot be parsed; the detail names the position. Correct it and send it again."""
 
     slug = "bad-request"
     status = HTTPStatus.BAD_REQUEST
 
 
 class TruncatedUpload(BadRequest):
-    """The body ended before its announced length. Nothing was kept; send it again."""
+    """The body ended before its announced length. Nothing was stored; send it again."""
 
     slug = "truncated-upload"
 
 
 class Unauthorized(PlatformError):
-    """A valid launch token is needed here."""
+    """A valid bearer token is required. Send `Authorization: Bearer <token>`."""
 
     slug = "unauthorized"
     status = HTTPStatus.UNAUTHORIZED
 
 
 class Forbidden(PlatformError):
-    """A web page of another origin may not drive this platform."""
+    """Requests from web pages of another origin are refused. Use a client, or a page that this server serves."""
 
     slug = "forbidden-origin"
     status = HTTPStatus.FORBIDDEN
 
 
 class NotFound(PlatformError):
-    """There is no such thing here."""
+    """There is no resource at this address. `/docs` lists every address."""
 
     slug = "not-found"
     status = HTTPStatus.NOT_FOUND
 
 
 class UnknownSimulation(NotFound):
-    """There is no simulation of this id. `GET /v1/simulations` lists them."""
+    """There is no simulation with this id. `GET /v1/simulations` lists them."""
 
     slug = "unknown-simulation"
 
 
 class UnknownArtifact(NotFound):
-    """This simulation holds no artifact of that task and name."""
+    """This simulation has no artifact of that task and name. `GET .../artifacts` lists them."""
 
     slug = "unknown-artifact"
 
 
 class NoReplay(NotFound):
-    """This task cannot be played again; the detail has the simulator's words."""
+    """This task cannot be replayed; the detail has the simulator's reason."""
 
     slug = "no-replay"
 
 
 class UnknownFile(NotFound):
-    """This version of the dataset holds no file of that path. `GET .../files` lists them."""
+    """This version of the dataset has no file with that path. `GET .../files` lists them."""
 
     slug = "unknown-file"
 
 
 class NotAcceptable(PlatformError):
-    """None of the formats you accept can be given here."""
+    """None of the media types in `Accept` is available here; the detail lists those that are."""
 
     slug = "not-acceptable"
     status = HTTPStatus.NOT_ACCEPTABLE
 
 
 class Conflict(PlatformError):
-    """Somebody else changed this in the meantime. Look again, then decide."""
+    """The resource was changed by another request in the meantime. Read it again, then decide."""
 
     slug = "conflict"
     status = HTTPStatus.CONFLICT
 
 
 class Unsupported(Conflict):
-    """What runs this simulation cannot do that to it while it runs. Cancel it and submit it anew."""
+    """The executor of this simulation does not support this change while it runs. Cancel it and submit it again."""
 
     slug = "unsupported"
 
 
 class IllegalTransition(Conflict):
-    """The simulation is not in a state from which this can be done."""
+    """The state of the simulation does not allow this. `GET` it to see its state."""
 
     slug = "illegal-transition"
 
 
 class NotFinished(Conflict):
-    """The simulation has not ended yet; this can be had only afterwards."""
+    """The simulation has not ended yet, and this is available only afterwards. Wait for its end, or cancel it."""
 
     slug = "not-finished"
 
@@ -129,35 +129,35 @@ class StillRunning(Conflict):
 
 
 class Gone(PlatformError):
-    """This has been deleted, or is over."""
+    """This resource has been deleted, or has expired."""
 
     slug = "gone"
     status = HTTPStatus.GONE
 
 
 class TooLarge(PlatformError):
-    """The body is larger than this platform takes."""
+    """The body is larger than this server accepts. Send large models as a resumable upload (`POST /v1/uploads`)."""
 
     slug = "too-large"
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
 class UnsupportedMedia(PlatformError):
-    """The body's content type or encoding is not one that is understood here."""
+    """The body's content type or encoding is not supported here; the detail says what to send."""
 
     slug = "unsupported-media-type"
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
 class PreconditionFailed(PlatformError):
-    """The content is not the one that `If-Match` names any more. Ask without it for what is there now."""
+    """The content does not have the entity tag in `If-Match` any more. Request it without `If-Match`."""
 
     slug = "precondition-failed"
     status = HTTPStatus.PRECONDITION_FAILED
 
 
 class RangeNotSatisfiable(PlatformError):
-    """The range lies outside of the content."""
+    """The requested range lies outside the content; `Content-Range` has its size."""
 
     slug = "range-not-satisfiable"
     status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
@@ -171,62 +171,62 @@ class Misdirected(PlatformError):
 
 
 class Invalid(PlatformError):
-    """The request is understood, but what it asks for cannot be done; see the detail."""
+    """The request can be parsed, but its content is not valid; `detail` and `errors` name the fields."""
 
     slug = "invalid"
     status = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class UnknownRuntime(Invalid):
-    """There is no runtime of this name. `GET /v1/runtimes` lists them."""
+    """There is no runtime with this name. `GET /v1/runtimes` lists them."""
 
     slug = "unknown-runtime"
 
 
 class UnknownDataset(Invalid):
-    """There is no dataset of this name and version. `GET /v1/datasets` lists them."""
+    """There is no dataset with this name and version. `GET /v1/datasets` lists them."""
 
     slug = "unknown-dataset"
 
 
 class UnknownModel(Invalid):
-    """There is no model of this name, version or digest. `GET /v1/models` lists them."""
+    """There is no model with this name, version or digest. `GET /v1/models` lists them."""
 
     slug = "unknown-model"
 
 
 class UnknownFormat(Invalid):
-    """The binary's format cannot be told from its bytes. Name a runtime, or a format."""
+    """The model's format cannot be determined from its bytes. Name a `runtime` or a `format`."""
 
     slug = "unknown-format"
 
 
 class FormatMismatch(Invalid):
-    """The runtime does not take a model of this format."""
+    """The runtime does not support models of this format. Leave `runtime` out to have one chosen."""
 
     slug = "format-mismatch"
 
 
 class BadArchive(Invalid):
-    """The archive is not one that is taken here: see the detail for the entry and the reason."""
+    """The archive is refused; the detail names the entry and the reason."""
 
     slug = "bad-archive"
 
 
 class BadName(BadArchive):
-    """A file has a name that cannot be kept here: see the detail for the name and the reason."""
+    """A file's name cannot be stored; the detail has the name and the reason. Rename the file."""
 
     slug = "bad-name"
 
 
 class BadScenario(Invalid):
-    """The dataset's own description, or one of its scenarios, says what may not be said there; see the line."""
+    """A `dataset.json` or scenario is not valid; the detail names the line and the field. Correct it."""
 
     slug = "bad-scenario"
 
 
 class NotPlayable(Invalid):
-    """This dataset holds files, not scenarios: it has no `dataset.json` at its root, and cannot be simulated."""
+    """This dataset cannot be simulated: it has files only, without a `dataset.json` at its root."""
 
     slug = "not-playable"
 
@@ -238,13 +238,13 @@ class NotReady(Conflict):
 
 
 class ScenarioOutOfRange(Invalid):
-    """The selection names scenarios that the dataset does not have."""
+    """The selection names scenarios that the dataset does not have. `GET` the dataset to see how many it has."""
 
     slug = "scenario-out-of-range"
 
 
 class TooManyTasks(Invalid):
-    """Sweep x repeat x scenarios gives more tasks than one simulation may have."""
+    """Sweep x repeat x scenarios gives more tasks than a simulation may have. Submit several simulations."""
 
     slug = "too-many-tasks"
 
@@ -256,34 +256,34 @@ class IdempotencyMismatch(Invalid):
 
 
 class Unsafe(Invalid):
-    """This machine's sandbox is too weak for a model that is code."""
+    """The model contains code, and this machine's sandbox is too weak to run it; `/readyz` lists the missing layers."""
 
     slug = "unsafe"
 
 
 class TooManyStreams(PlatformError):
-    """All streams are taken. Poll instead, or try again shortly."""
+    """This server has no free stream. Poll instead, or try again shortly."""
 
     slug = "too-many-streams"
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class TooManyWaits(PlatformError):
-    """Too many runners wait for a launch already. Ask again shortly."""
+    """Too many runners are waiting for a launch. Try again shortly."""
 
     slug = "too-many-waits"
     status = HTTPStatus.TOO_MANY_REQUESTS
 
 
 class StoreUnavailable(PlatformError):
-    """The store does not answer. Nothing was lost; try again shortly."""
+    """The database or the object store does not answer. Nothing was lost; try again shortly."""
 
     slug = "store-unavailable"
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class OriginFailed(PlatformError):
-    """The object storage that holds this does not give it, after several tries; see the detail for bucket and key."""
+    """Reading an object from its bucket failed after several attempts; the detail names bucket and key."""
 
     slug = "origin-failed"
     status = HTTPStatus.BAD_GATEWAY
@@ -296,112 +296,112 @@ class OriginChanged(Conflict):
 
 
 class NodeFull(PlatformError):
-    """This node's cache cannot hold this beside what running simulations need."""
+    """This node's cache is too full for the dataset. Raise WINDTUNNEL_CACHE_CAPACITY, or wait for simulations."""
 
     slug = "node-full"
     status = HTTPStatus.INSUFFICIENT_STORAGE
 
 
 class NoDirectTransfer(Conflict):
-    """This platform's object store has no addresses of its own. Send a form, or a resumable upload."""
+    """This platform's object store has no presigned URLs. Send a form, or a resumable upload."""
 
     slug = "no-direct-transfer"
 
 
 class UnknownTransfer(Invalid):
-    """Nothing was sent to this address yet, or it was used, or lay there for more than a day."""
+    """There are no bytes under this key: the PUT did not finish, the key was used, or it is older than a day."""
 
     slug = "unknown-transfer"
 
 
 class DigestMismatch(Invalid):
-    """The bytes do not have the digest that was sent along. Nothing was made of them."""
+    """The bytes do not have the digest in the request. Nothing was created; send them again."""
 
     slug = "digest-mismatch"
 
 
 class Corrupt(PlatformError):
-    """A stored object does not have the digest it should have; it was not used."""
+    """A stored object does not match its digest and was not used. Restore the object store, or send the model again."""
 
     slug = "corrupt-object"
 
 
 class UnknownUpload(Invalid):
-    """There is no upload of this id. `GET /v1/uploads` lists them."""
+    """There is no upload with this id. `GET /v1/uploads` lists them."""
 
     slug = "unknown-upload"
 
 
 class UploadUnfinished(Conflict):
-    """The upload still waits for bytes; this can be had only of a finished one."""
+    """The upload is not finished, and only a finished upload can be used. Send the remaining bytes first."""
 
     slug = "upload-unfinished"
 
 
 class OffsetMismatch(Conflict):
-    """The upload does not stand at this offset. Ask for its offset, then go on from there."""
+    """The upload has another offset. Ask for its offset with `HEAD`, then continue from there."""
 
     slug = "offset-mismatch"
 
 
 class FinalUpload(PlatformError):
-    """A final upload is made of partial ones; it takes no bytes itself."""
+    """A final upload is made of partial uploads and accepts no bytes. Append to the partial uploads."""
 
     slug = "final-upload"
     status = HTTPStatus.FORBIDDEN
 
 
 class TusVersion(PlatformError):
-    """Send `Tus-Resumable: 1.0.0`: that is the version of the protocol that is spoken here."""
+    """Send `Tus-Resumable: 1.0.0`: this server supports that version of the protocol only."""
 
     slug = "tus-version"
     status = HTTPStatus.PRECONDITION_FAILED
 
 
 class TooManyUploads(PlatformError):
-    """Too many uploads wait for bytes already. Finish or delete some of them first."""
+    """Too many uploads are unfinished. Finish or delete some of them first."""
 
     slug = "too-many-uploads"
     status = HTTPStatus.TOO_MANY_REQUESTS
 
 
 class ChecksumMismatch(PlatformError):
-    """The bytes do not have the checksum that was sent along. None of them was kept; send them again."""
+    """The bytes do not match `Upload-Checksum`. None of them was stored; send them again."""
 
     slug = "checksum-mismatch"
     status = _unregistered(460, "Checksum Mismatch")  # by tus 1.0
 
 
 class UploadsBusy(PlatformError):
-    """Too many uploads bring bytes at this moment. Go on with yours shortly."""
+    """Too many uploads are receiving bytes at this moment. Continue this upload shortly."""
 
     slug = "uploads-busy"
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class StorageFull(StoreUnavailable):
-    """The disk, or the object store, is full. What was kept before is there still; make room, then go on."""
+    """The disk, or the object store, is full. Stored data is intact; free some space, then try again."""
 
     slug = "storage-full"
     status = HTTPStatus.INSUFFICIENT_STORAGE
 
 
 class NotGranted(PlatformError):
-    """The cluster does not let the platform do this; the detail says what to grant."""
+    """The platform's account in the cluster lacks a permission; the detail says what to grant."""
 
     slug = "not-granted"
     status = HTTPStatus.BAD_GATEWAY
 
 
 class LaunchRefused(PlatformError):
-    """The cluster does not take this launch, and would not the next time; the detail has its words."""
+    """The cluster rejects this launch permanently; the detail has the cluster's message."""
 
     slug = "launch-refused"
     status = HTTPStatus.BAD_GATEWAY
 
 
 class ClusterFull(PlatformError):
-    """The cluster takes no more at the moment. It is offered this launch again."""
+    """The cluster has no capacity at the moment. The launch is retried."""
 
     slug = "cluster-full"
     status = HTTPStatus.SERVICE_UNAVAILABLE

@@ -1,4 +1,4 @@
-"""The Flask application, put together from a context; it reads no settings and opens nothing."""
+"""The Flask application, built from a context; reads no settings and opens no resources."""
 
 from functools import cache
 from typing import Any
@@ -7,10 +7,10 @@ from flask import Flask
 
 from api import compat, converters, docs
 from api.blueprint import Api
-from api.body import Request
+from api.body import SpooledRequest
 from api.context import EXTENSION, Context
 from api.metrics import observe
-from api.request_guard import Gate
+from api.request_guard import RequestGuard
 from api.tus import Tus
 from api.v1 import (
     artifacts,
@@ -25,11 +25,11 @@ from api.v1 import (
     uploads,
 )
 
-VERSION = "0.1.0"
-DESCRIPTION = """Bring the model binary, we have the data and the simulator.
+VERSION = "0.2.0"
+DESCRIPTION = """Simulation as a service: submit a model binary; the platform has the datasets and the simulators.
 
-Times are RFC 3339 in UTC, durations seconds, sizes bytes. Errors are `application/problem+json` (RFC 9457); their
-`type` leads to a page about them. Lists come by pages: give `next` as `after`."""
+Times are RFC 3339 in UTC, durations are in seconds, sizes in bytes. Errors are `application/problem+json` (RFC 9457);
+their `type` is the address of a description. Lists are paginated: pass `next` as `after` to get the next page."""
 BLUEPRINTS = (
     simulations,
     results,
@@ -44,8 +44,8 @@ BLUEPRINTS = (
 )
 
 
-def surface(*, described: bool) -> tuple[Flask, Api]:
-    """Build an application that knows its addresses, and can describe itself where asked to; it cannot serve yet."""
+def routed(*, described: bool) -> tuple[Flask, Api]:
+    """Build an application with its routes, and with their OpenAPI document if ``described``; it has no context yet."""
     app = Flask("windtunnel", static_folder=None)
     app.config.update(
         API_TITLE="Windtunnel",
@@ -57,32 +57,32 @@ def surface(*, described: bool) -> tuple[Flask, Api]:
     app.url_map.merge_slashes = False
     converters.register(app)
     api = Api(app, converters.SCHEMAS)
-    for noun in BLUEPRINTS:
+    for module in BLUEPRINTS:
         if described:
-            api.register_blueprint(noun.blueprint)
+            api.register_blueprint(module.blueprint)
         else:
-            api.serve(noun.blueprint)
+            api.serve(module.blueprint)
     return app, api
 
 
 @cache
 def describe() -> dict[str, Any]:
-    """Return the OpenAPI document. Describing costs more than serving: a process does it once, when it is asked to."""
-    return surface(described=True)[1].document()
+    """Return the OpenAPI document; built on first use, because building it costs more than starting the server."""
+    return routed(described=True)[1].document()
 
 
 def create(context: Context) -> Flask:
     """Build the application."""
 
-    class SpooledRequest(Request):
+    class ContextRequest(SpooledRequest):
         spool = context.spool
 
-    app, _ = surface(described=False)
-    app.request_class = SpooledRequest
+    app, _ = routed(described=False)
+    app.request_class = ContextRequest
     app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context
     registry = observe(app, context.platform)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(describe, registry))
-    app.wsgi_app = Tus(Gate(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]
+    app.wsgi_app = Tus(RequestGuard(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]
     return app

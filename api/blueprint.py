@@ -21,7 +21,7 @@ View = Callable[..., Any]
 Class = TypeVar("Class", bound=type[MethodView])
 
 #: What the gate may say to any request at all.
-GATE: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected)
+GUARD_ERRORS: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected)
 #: Schemas that are marshmallow's, plain OpenAPI fragments, or None for an empty body.
 Content = type[Schema] | Schema | Mapping[str, Any] | None
 
@@ -116,7 +116,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         if leads:
             good["links"] = {name: {"operationId": name, "parameters": given} for name, given in leads.items()}
         responses = {str(status): good} | {str(code): given for code, given in (also or {}).items()}
-        kinds = {*GATE, *fails}
+        kinds = {*GUARD_ERRORS, *fails}
         documented: dict[str, Any] = {"operationId": name}
         if body:
             given = {media_type: {"schema": schema} for media_type, schema in body.items()}

@@ -1,4 +1,4 @@
-"""Reading a request's body: JSON of a bounded size and depth, forms whose files go to disk, raw bytes by chunks."""
+"""Request bodies: JSON of bounded size and depth, forms whose files are spooled to disk, raw bytes in chunks."""
 
 import os
 import tempfile
@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-from flask import Request as FlaskRequest
-from flask import request
+from flask import Request, request
 from werkzeug.formparser import FormDataParser
 
 from api.request_guard import needs_length
@@ -19,12 +18,12 @@ CHUNK = 1 << 20
 JSON_LIMIT = 8 << 20
 
 
-class Request(FlaskRequest):
-    """A request whose files are spooled to a folder of ours, and whose broken forms are errors."""
+class SpooledRequest(Request):
+    """Request whose uploaded files are spooled to ``spool``, and whose malformed forms are errors."""
 
     max_form_memory_size = JSON_LIMIT
     max_form_parts = 100
-    #: Where uploads wait; set by the composition root. The system's temporary folder is often memory.
+    #: Folder of spooled files, set by the composition root; the system's temporary folder is often memory.
     spool: Path | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -32,7 +31,7 @@ class Request(FlaskRequest):
         self._spooled: list[IO[bytes]] = []
 
     def make_form_data_parser(self) -> FormDataParser:
-        """Parse strictly: werkzeug's default takes a cut-off form for one with fewer fields."""
+        """Parse strictly: werkzeug's default accepts a truncated form as a form with fewer fields."""
         parser = super().make_form_data_parser()
         parser.silent = False
         return parser
@@ -49,14 +48,14 @@ class Request(FlaskRequest):
         return file
 
     def close(self) -> None:
-        """Let go of every file, also of a form that turned out to be broken."""
+        """Close every spooled file, also those of a malformed form."""
         super().close()
         for file in self._spooled:
             file.close()
 
 
 def parse_json(raw: bytes) -> Any:
-    """Read JSON strictly: NaN, lone surrogates, overlong numbers and bottomless nesting are refused with the place."""
+    """Parse JSON; NaN, lone surrogates, overlong numbers and too deep nesting raise BadRequest with the position."""
     if not raw.strip():
         raise BadRequest("The body is empty; a JSON object is needed.")
     try:
@@ -70,7 +69,7 @@ def parse_json(raw: bytes) -> Any:
 
 
 def raw_body(limit: int = JSON_LIMIT) -> bytes:
-    """Read a body that must be small; a larger one is refused before it is held."""
+    """Read a body of at most ``limit`` bytes; a larger body is refused before it is in memory."""
     request.max_content_length = min(limit, request.max_content_length or limit)
     return request.get_data(cache=False)
 
@@ -84,7 +83,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
 
 
 def json_body(*, optional: bool = False) -> dict[str, Any]:
-    """Read this request's JSON object; an ``optional`` one may be missing altogether."""
+    """Read this request's JSON object; with ``optional``, an absent body is an empty object."""
     if optional and not request.content_length and "Transfer-Encoding" not in request.headers:
         return {}
     if request.mimetype != "application/json":
@@ -93,7 +92,7 @@ def json_body(*, optional: bool = False) -> dict[str, Any]:
 
 
 def read_form() -> None:
-    """Parse this request's multipart form, its files to disk; raise BadRequest where it is broken."""
+    """Parse this request's multipart form, spooling files to disk; raise BadRequest if it is malformed."""
     try:
         _ = request.form
     except ValueError as error:
@@ -101,19 +100,19 @@ def read_form() -> None:
 
 
 def chunks_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield a stream by chunks."""
+    """Yield a stream in chunks of CHUNK bytes."""
     while chunk := stream.read(CHUNK):
         yield chunk
 
 
 def raw_chunks() -> Iterator[bytes]:
-    """Yield this request's raw body by chunks; its length must have been announced."""
+    """Yield this request's raw body in chunks; raise LengthRequired without a Content-Length."""
     needs_length(request.environ)
     return chunks_of(request.stream)
 
 
 def base_name(filename: str | None) -> str | None:
-    """Return the last part of an uploaded file's name, without anything that is not printable."""
+    """Return the last part of an uploaded file's path, without non-printable characters; None if nothing remains."""
     if not filename:
         return None
     name = "".join(char for char in os.path.basename(filename.replace("\\", "/")) if char.isprintable())

@@ -1,4 +1,4 @@
-"""Results as Parquet; apart from other tables, because its large library is loaded only when the first is asked for."""
+"""Results as Parquet; a module of its own, because pyarrow is large and is imported at the first such request only."""
 
 import hashlib
 import os
@@ -18,28 +18,29 @@ ROWS = 20_000
 _KINDS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 
 
-def batches(found: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as record batches."""
+def batches(table_rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield rows as record batches of at most ROWS rows."""
     schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
-    held: list[Mapping[str, Any]] = []
+    buffered: list[Mapping[str, Any]] = []
 
     def batch() -> pa.RecordBatch:
         arrays = [
-            pa.array([fitted(row.get(name), kind) for row in held], type=_KINDS[kind]) for name, kind in kinds.items()
+            pa.array([fitted(row.get(name), kind) for row in buffered], type=_KINDS[kind])
+            for name, kind in kinds.items()
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    for row in found:
-        held.append(row)
-        if len(held) == ROWS:
+    for row in table_rows:
+        buffered.append(row)
+        if len(buffered) == ROWS:
             yield batch()
-            held.clear()
-    if held:
+            buffered.clear()
+    if buffered:
         yield batch()
 
 
 def as_parquet(lines: Lines, folder: Path | None) -> Download:
-    """Write the results as a Parquet file without a name in ``folder``; it goes when the last reader does."""
+    """Write the results to an unlinked Parquet file in ``folder``; its disk space is freed with its last reader."""
     kinds = columns(rows(lines()))
     schema = pa.schema([(name, _KINDS[kind]) for name, kind in kinds.items()])
     with tempfile.TemporaryFile("w+b", dir=folder) as file:
@@ -50,11 +51,11 @@ def as_parquet(lines: Lines, folder: Path | None) -> Download:
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
         size = os.fstat(file.fileno()).st_size
-        return Download(size, PARQUET, f'"{digest}"', Nameless(os.dup(file.fileno())).read)
+        return Download(size, PARQUET, f'"{digest}"', UnlinkedFile(os.dup(file.fileno())).read)
 
 
-class Nameless:
-    """A file without a name; its descriptor is closed when nobody can read it any more."""
+class UnlinkedFile:
+    """File without a directory entry; its descriptor is closed when this object is garbage-collected."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

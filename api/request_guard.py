@@ -1,8 +1,8 @@
-"""The gate before any parsing: whose request this is, whether a web page sent it, and whether its body is whole.
+"""Request guard: WSGI middleware that checks host, origin, token and body framing before a request is parsed.
 
-The loopback API could be driven by any web page: a form-urlencoded or multipart POST needs no pre-flight, and a
-rebound name reaches it too. So a request must name a host this server answers for, and a browser must say that the
-page is of this very origin.
+Without it any web page could control an API on loopback: a form-urlencoded or multipart POST needs no CORS preflight,
+and a rebound DNS name reaches it too. So the Host header must be a name of this server, and a browser's request must
+come from a page of the same origin.
 """
 
 import hmac
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-#: The host of the promise: it answers the one request that was promised, and nothing else.
-PROMISED_HOST = "karrozzeria"
-PROMISED_PATHS = frozenset({"/1.0/simulation/tests", "/1.0/simluation/tests"})
-#: What an orchestrator's probe may ask without a token: neither tells anything about anybody's work.
+#: Host name of the 1.0 API; only POST requests of the 1.0 paths are accepted under it.
+LEGACY_HOST = "karrozzeria"
+LEGACY_PATHS = frozenset({"/1.0/simulation/tests", "/1.0/simluation/tests"})
+#: Paths of an orchestrator's probes, served without a token: they reveal nothing about simulations.
 PROBES = frozenset({"/healthz", "/readyz"})
 
 SECURITY = {
@@ -39,65 +39,65 @@ def host_of(authority: str) -> str:
     return (name if colon and port.isdigit() else authority).lower()
 
 
-def judge(environ: "WSGIEnvironment", names: Collection[str], token: str) -> PlatformError | None:
-    """Decide from the head of a request alone whether it may come in; return what is wrong with it."""
+def check_head(environ: "WSGIEnvironment", names: Collection[str], token: str) -> PlatformError | None:
+    """Check a request's head, without reading its body; return the error, or None if the request is accepted."""
     authority = environ.get("HTTP_HOST", "")
     host, origin = host_of(authority), environ.get("HTTP_ORIGIN")
-    promised = (
-        host == PROMISED_HOST
+    legacy = (
+        host == LEGACY_HOST
         and environ["REQUEST_METHOD"] == "POST"
-        and environ.get("PATH_INFO") in PROMISED_PATHS
+        and environ.get("PATH_INFO") in LEGACY_PATHS
         and origin is None
     )
-    if host not in names and not promised:
+    if host not in names and not legacy:
         return Misdirected()
     if origin is not None and origin.lower() not in origins(environ["wsgi.url_scheme"], host, authority.lower()):
         return Forbidden()
     if environ.get("HTTP_SEC_FETCH_SITE", "none") not in {"same-origin", "none"}:
         return Forbidden()
     if token and environ.get("PATH_INFO") not in PROBES:
-        scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token.encode()):
-            return Unauthorized("This server takes requests with its token only: send `Authorization: Bearer <token>`.")
+        scheme, _, bearer = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(bearer.strip().encode(), token.encode()):
+            return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
     if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
-        return UnsupportedMedia("Send the body as it is, without a Content-Encoding.")
+        return UnsupportedMedia("Send the body uncompressed, without a Content-Encoding.")
     if environ.get("CONTENT_LENGTH") and environ.get("HTTP_TRANSFER_ENCODING"):
         return BadRequest("A body has a Content-Length or a Transfer-Encoding, not both.")
     return None
 
 
 def origins(scheme: str, host: str, authority: str) -> set[str]:
-    """Return what pages of ours call their origin.
+    """Return the origins that pages of this server have.
 
-    A name that we were given may be that of an ingress which ends TLS and asks us by plain HTTP; whoever can show a
-    page by https under that name is us. Loopback has no such thing before it, but may have somebody else's server.
+    A configured name may belong to an ingress that terminates TLS and forwards plain HTTP; a page served by https under
+    that name is a page of this server. On loopback there is no ingress, but https there may be an unrelated server.
     """
     return {f"{scheme}://{authority}"} | ({f"https://{authority}"} if host not in LOOPBACK else set())
 
 
 class AnnouncedBody:
-    """A body of an announced length: one that ends early is an error, and never a shorter body."""
+    """Body stream of an announced length; a body that ends early raises TruncatedUpload."""
 
     def __init__(self, stream: Any, length: int) -> None:
         self._stream = stream
         self._left = length
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to ``size`` bytes; raise TruncatedUpload where the connection ended before the body did."""
+        """Read up to ``size`` bytes; raise TruncatedUpload if the connection ends before the body."""
         if self._left == 0:
             return b""
-        wanted = self._left if size < 0 else min(size, self._left)
+        count = self._left if size < 0 else min(size, self._left)
         try:
-            chunk: bytes = self._stream.read(wanted)
+            chunk: bytes = self._stream.read(count)
         except OSError:
             chunk = b""
-        if not chunk and wanted:
-            raise TruncatedUpload(f"The body ended {self._left} bytes before its announced length. Nothing was kept.")
+        if not chunk and count:
+            raise TruncatedUpload(f"The body ended {self._left} bytes before its announced length. Nothing was stored.")
         self._left -= len(chunk)
         return chunk
 
     def readline(self, size: int = -1) -> bytes:
-        """Read a line; part of the WSGI contract, used by nothing here."""
+        """Read a line; required by WSGI, not used by this application."""
         line = bytearray()
         while not line.endswith(b"\n") and (size < 0 or len(line) < size) and (byte := self.read(1)):
             line += byte
@@ -112,19 +112,19 @@ class AnnouncedBody:
 
 
 def whole_body(environ: "WSGIEnvironment") -> Any:
-    """Return the body's stream, which knows where the body should end."""
+    """Return the body's stream, checked against its Content-Length if it has one."""
     length = environ.get("CONTENT_LENGTH")
     return AnnouncedBody(environ["wsgi.input"], int(length)) if length else environ["wsgi.input"]
 
 
 def needs_length(environ: "WSGIEnvironment") -> None:
-    """Refuse a raw body whose end cannot be told from a broken connection."""
+    """Raise LengthRequired for a raw body whose end cannot be distinguished from a broken connection."""
     if not environ.get("CONTENT_LENGTH"):
         raise LengthRequired()
 
 
-class Gate:
-    """WSGI middleware: lets in what `judge` finds nothing wrong with, and puts the security headers on every answer."""
+class RequestGuard:
+    """WSGI middleware: refuses requests that `check_head` reports, and adds the security headers to every answer."""
 
     def __init__(self, app: "WSGIApplication", *, names: Iterable[str] = (), token: str = "") -> None:
         self._app = app
@@ -137,7 +137,7 @@ class Gate:
             headers = headers + [(name, value) for name, value in SECURITY.items() if name.lower() not in present]
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
-        if refusal := judge(environ, self._names, self._token):
+        if refusal := check_head(environ, self._names, self._token):
             body, headers = encode(describe(refusal))
             guarded(f"{refusal.status.value} {refusal.status.phrase}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs
 import msgspec
 
 from core.domain.ranges import Ended, Later, Lease
-from core.services.scheduling.leases import Answer, Known, Leases
-from core.services.scheduling.reports import Report
+from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
+from core.services.scheduling.reports import TaskReport
 from errors import BadRequest, NotFound, PlatformError, TooLarge
 
 logger = logging.getLogger(__name__)
@@ -131,12 +131,14 @@ def _serve(leases: Leases, environ: Environ, wait: float) -> tuple[int, Any]:
     return serve(leases, launch, _body(environ), environ)
 
 
-def _known(leases: Leases, id: str, environ: Environ) -> Known:
+def _known(leases: Leases, id: str, environ: Environ) -> CachedLaunch:
     scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     return leases.authenticate(id, token if scheme == "Bearer" else "")
 
 
-def _file(leases: Leases, launch: Known, name: str, environ: Environ, start: Start, *, links: bool) -> Iterable[bytes]:
+def _file(
+    leases: Leases, launch: CachedLaunch, name: str, environ: Environ, start: Start, *, links: bool
+) -> Iterable[bytes]:
     """Give a file, or the rest of it from a byte on, as it comes from the store."""
     bundle = leases.bundle(launch, name)
     if links and (link := leases.link(bundle, VALID)) is not None:
@@ -190,17 +192,17 @@ def _following(answer: Lease | Later | Ended | None) -> dict[str, Any]:
             return {}
 
 
-def _lease(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _lease(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     asked = _parsed(_Lease, body)
     return 200, _following(leases.lease(launch, asked.worker, asked.rate))
 
 
-def _report(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _report(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     if len(body) < _LENGTH.size:
         raise BadRequest("The report has no header.")
     edge = _LENGTH.size + _LENGTH.unpack_from(body)[0]
     head = _parsed(_Report, body[_LENGTH.size : edge])
-    report = Report(
+    report = TaskReport(
         worker=head.worker,
         stage=head.stage,
         start=head.start,
@@ -214,14 +216,14 @@ def _report(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tup
         rate=head.rate,
         next=head.next,
     )
-    answer: Answer = leases.report(launch, report)
-    if answer.place is None:
+    answer: ReportOutcome = leases.report(launch, report)
+    if answer.position is None:
         return 409, {"lost": True}
-    place = {"cursor": answer.place.cursor, "stop": answer.place.stop}
-    return (200, place | _following(answer.next)) if answer.taken else (409, place)
+    place = {"cursor": answer.position.cursor, "stop": answer.position.stop}
+    return (200, place | _following(answer.next)) if answer.accepted else (409, place)
 
 
-def _heartbeat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _heartbeat(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     held = [(one.stage, one.start, one.fencing_token, one.task) for one in _parsed(_Heartbeat, body).leases]
     places = leases.heartbeat(launch, held)
     return 200, {
@@ -234,31 +236,31 @@ def _heartbeat(leases: Leases, launch: Known, body: bytes, environ: Environ) -> 
     }
 
 
-def _leave(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _leave(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     leases.leave(
         launch, [(one.stage, one.start, one.fencing_token, one.task) for one in _parsed(_Heartbeat, body).leases]
     )
     return 200, {}
 
 
-def _death(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _death(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     said = _parsed(_Death, body)
     leases.death(launch, said.stage, said.start, said.fencing_token, said.task, said.reason)
     return 200, {}
 
 
-def _refused(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _refused(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     leases.refused(launch, _parsed(_Refusal, body).reason)
     return 200, {}
 
 
-def _logs(leases: Leases, launch: Known, body: bytes, environ: Environ) -> tuple[int, Any]:
+def _logs(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     name = parse_qs(environ.get("QUERY_STRING", "")).get("name", ["output"])[0]
     leases.log(launch, name, body)
     return 200, {}
 
 
-_VERBS: Mapping[tuple[str, str | None], Callable[[Leases, Known, bytes, Environ], tuple[int, Any]]] = {
+_VERBS: Mapping[tuple[str, str | None], Callable[[Leases, CachedLaunch, bytes, Environ], tuple[int, Any]]] = {
     ("POST", "lease"): _lease,
     ("POST", "report"): _report,
     ("POST", "heartbeat"): _heartbeat,

@@ -1,1 +1,1 @@
-"""What the platform measures up to, side by side with peers: `python -m benchmarks`, never a timed test."""
+"""Benchmarks of the platform and of comparable systems, side by side: `python -m benchmarks`; no test is timed."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [measure ...]`: measure, keep, and write RESULTS.md; most measures when none is named."""
+"""`python -m benchmarks [NAME ...]`: run benchmarks, store their figures, write RESULTS.md; without names most."""
 
 import sys
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from benchmarks.figures import busy, keep
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is measured, under which title, and how its figures are shown; ``apart``: only when it is named."""
+    """A benchmark: its function, and its section of RESULTS.md; ``apart``: it runs only when it is named."""
 
     name: str
     title: str
@@ -50,17 +50,17 @@ MEASURES = (
 )
 
 
-def main(asked: list[str]) -> int:
-    """Run what is asked for; `results` alone only writes the page again."""
-    known = {one.name for one in MEASURES}
-    if unknown := sorted(set(asked) - known - {"results"}):
-        print(f"no measure {', '.join(unknown)}; there are {', '.join(sorted(known))} and results", file=sys.stderr)
+def main(names: list[str]) -> int:
+    """Run the named benchmarks; `results` alone only rewrites the page."""
+    known = {measure.name for measure in MEASURES}
+    if unknown := sorted(set(names) - known - {"results"}):
+        print(f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(known))} and results", file=sys.stderr)
         return 2
-    for one in MEASURES:
-        if one.name in asked or (not asked and not one.apart):
-            print(f"-- {one.name}", flush=True)
+    for measure in MEASURES:
+        if measure.name in names or (not names and not measure.apart):
+            print(f"-- {measure.name}", flush=True)
             others = busy()
-            keep(one.name, one.measure(), others)
+            keep(measure.name, measure.measure(), others)
         results.write((each.name, each.title, each.section) for each in MEASURES)
     print(f"written: {results.PAGE}")
     return 0

@@ -1,4 +1,4 @@
-"""An archive of ten gigabytes: how fast it comes, and what memory that takes, against nginx with the zip ready made."""
+"""An archive of ten gigabytes: download rate and memory, against nginx that serves a finished zip."""
 
 import json
 import os
@@ -35,7 +35,7 @@ http {{ access_log off; sendfile on; server {{ listen 127.0.0.1:{port}; root {fo
 
 
 def filled(home: Path, id: str, size: int) -> None:
-    """Give a simulation that has ended artifacts of so many bytes, as if its tasks had brought them."""
+    """Add artifacts of so many bytes to a simulation that has ended, as if its tasks had reported them."""
     store, database = FilesystemStore(home / "objects"), Database(f"sqlite:///{home / 'windtunnel.db'}")
     with database.read() as c:
         row = simulations.find(c, id)
@@ -64,14 +64,14 @@ def filled(home: Path, id: str, size: int) -> None:
 
 
 def took(url: str, to: str) -> float:
-    """Download with curl and return the seconds."""
+    """Download with curl; return the seconds."""
     command = ["curl", "-sS", "--fail", "-o", to, "-w", "%{time_total}", url]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @contextmanager
 def watched(root: int) -> Iterator[list[float]]:
-    """Collect the API's memory, in MiB, five times a second while the block runs."""
+    """Sample the API's memory in MiB, five times a second while the block runs."""
     seen: list[float] = [memory(root)["api"]["mib"]]
     over = threading.Event()
 
@@ -89,7 +89,7 @@ def watched(root: int) -> Iterator[list[float]]:
 
 
 def measure(size: int = SIZE, runs: int = RUNS) -> dict[str, Any]:
-    """Take both in turn, from warm files."""
+    """Measure both in turn, from files in the page cache."""
     figures: dict[str, list[float]] = {"windtunnel": [], "nginx": []}
     with house() as platform, tempfile.TemporaryDirectory(prefix="windtunnel-archive-") as name:
         folder = Path(name)
@@ -123,7 +123,7 @@ def measure(size: int = SIZE, runs: int = RUNS) -> dict[str, Any]:
 
 
 def section(found: Figures) -> str:
-    """Show both rates and what the API's memory did."""
+    """Return the section: both rates, and the API's memory."""
     rates, memory_ = found["rates"], found["memory"]
     ratio = rates["windtunnel"]["median"] / rates["nginx"]["median"]
 

@@ -1,4 +1,4 @@
-"""Running the peers: their environment, installed on demand, and their scripts, one after another."""
+"""Peers: installs their environment on demand and runs their scripts, one after the other."""
 
 import json
 import os
@@ -26,12 +26,12 @@ PEERS = (
     ("Dask", "dask", ()),
 )
 TASKS = 10_000
-#: What the sandbox makes evaluators and hosts: on a busy machine a peer must not be better off.
+#: The niceness of sandboxed evaluators and model servers: on a busy machine peers must not have an advantage.
 NICE = "5"
 
 
 def install() -> Path:
-    """Return the peers' interpreter, with what requirements.txt names, made now if it is not there."""
+    """Return the peers' interpreter with the packages of requirements.txt; create its environment if it is missing."""
     python = SITE / "bin" / "python"
     mark = SITE / "installed.txt"
     wanted = REQUIREMENTS.read_text()
@@ -46,13 +46,13 @@ def install() -> Path:
 
 @contextmanager
 def broker() -> Iterator[str]:
-    """Serve the same embedded Redis that the platform uses, and give its address."""
+    """Run the embedded Redis that the platform uses; yield its URL."""
     with tempfile.TemporaryDirectory() as folder, ValkeyServer(data_dir=folder) as server:
         yield f"redis://127.0.0.1:{server.port}/0"
 
 
 def ask(script: str, *arguments: str) -> dict[str, Any]:
-    """Run one peer's script and return what it prints."""
+    """Run a peer's script; return its output."""
     with broker() as url:
         environ = os.environ | {"BROKER": url, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
         command = ["nice", "-n", NICE, str(install()), "-m", f"benchmarks.peers.{script}", *arguments]

@@ -1,4 +1,4 @@
-"""A cluster under measure: size on played nodes, a thousand at once, POST to first result, and episodes a second."""
+"""Kubernetes benchmarks: launches by size on simulated nodes, 1,000 at once, first results, episodes per second."""
 
 import tempfile
 import time
@@ -10,14 +10,14 @@ from benchmarks.results import Figures, aim, milliseconds, number, spanned, tabl
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import ROOT, Installed, bring_images
 
-#: Seconds that a silent node is borne with: thousands of played ones on a small machine need minutes.
+#: Seconds until a silent node counts as lost: thousands of simulated nodes on a small machine need minutes.
 GRACE = 300
-#: What the process is called that measures, and in which the executor runs.
+#: Name of the benchmark's own process, in which the executor runs.
 OURS = "the executor"
 
 
 def measure() -> dict[str, Any]:
-    """Measure with pods that run on one cluster, and with played nodes on another, which would be in the way there."""
+    """Measure running pods on one cluster, and simulated nodes on another, where they do not disturb the first."""
     with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="bench-", dir=ROOT / "var") as folder:
         cluster.jobset()
         began = time.perf_counter()
@@ -36,7 +36,7 @@ def measure() -> dict[str, Any]:
 
 
 def section(found: Figures) -> str:
-    """Show what there is of the five."""
+    """Return the section, with those of the five benchmarks that have figures."""
     parts = {"large": _large, "many": _many, "first": _first, "warm": _warm, "driving": _driving}
     return "\n\n".join(text for name, shown in parts.items() if name in found for text in shown(found[name]))
 
@@ -67,12 +67,12 @@ def _large(found: Figures) -> list[str]:
     parts = sorted(last["mib"].items(), key=lambda item: -item[1])
     said = ", ".join(f"{name} {mib:,.0f}" for name, mib in parts)
     stopped = (
-        "" if last["whole"] else f" It was given up after {found['patience']:.0f} s: the processors are the limit."
+        "" if last["whole"] else f" It was abandoned after {found['patience']:.0f} s: the processors are the limit."
     )
     return [
-        "**One JobSet, a job of 64 pods for each rack of 64 played nodes** (KWOK), which it has to itself, one pod a "
-        "node: from our call until every pod runs. Meanwhile we look twice a second, as a dispatcher does; *by "
-        "kubectl*: the same objects through `kubectl apply`, and nobody looks.",
+        "**One JobSet, a Job of 64 pods per exclusive rack of 64 simulated nodes** (KWOK), one pod per node: from the "
+        "executor's call until every pod runs. Meanwhile the executor polls twice a second, like a dispatcher; *by "
+        "kubectl*: the same objects through `kubectl apply`, without polling.",
         table(head, rows),
         f"MiB of PSS with {last['pods']:,} pods: {said}. *other* is this process, the measure with the executor in it, "
         f"and what holds the cluster's machines together.{stopped}",
@@ -147,8 +147,8 @@ def _driving(found: Figures) -> list[str]:
     ]
     return [
         f"**car_street in a pod against a laptop's executor**, one worker each, {found['episodes']:,} episodes with "
-        f"the yardstick `{found['model']}`, in turn. *Rate*: between the first results and the last durable one, so "
-        f"that a pod's start is no part of it. Others {found['others']:.0%}.",
+        f"the baseline `{found['model']}`, in turn. *Rate*: between the first results and the last durable one, so "
+        f"that a pod's start is excluded. Others {found['others']:.0%}.",
         table(["", "episodes/s", "seconds from the POST"], rows),
         aim("at least 0.95 of the laptop's", found["ratio"]["median"] >= 0.95)
         + f" (The best pod run is {number(found['pod']['max'] / found['laptop']['max'])} times the best laptop run.)",

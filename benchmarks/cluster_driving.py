@@ -1,4 +1,4 @@
-"""car_street in a pod against the executor of a laptop on the same machine: the same model, scenarios and workers."""
+"""car_street in a pod against the local executor on the same machine: the same model, scenarios and workers."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ RUNS = 4
 
 
 def drive(wire: Wire, repeat: int) -> dict[str, float]:
-    """Return episodes a second between the first results and the last durable one, and seconds from the POST to it.
+    """Return episodes per second between the first results and the last durable one, and seconds from the POST to it.
 
     The connection is new, for one that was kept while the other was measured has been hung up on.
     """
@@ -44,7 +44,7 @@ def drive(wire: Wire, repeat: int) -> dict[str, float]:
 
 
 def beside(laptop: House, cluster: Cluster) -> None:
-    """Give the laptop's processes the share of a node of the cluster: all of that counts as one to whatever else runs.
+    """Put the local platform's processes into a cgroup with the CPU share of a cluster node, which counts as one group.
 
     Else each of the laptop's would be the equal of the whole cluster, and a busy machine would favour it.
     """
@@ -56,7 +56,7 @@ def beside(laptop: House, cluster: Cluster) -> None:
 
 
 def measure(cluster: Cluster, repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
-    """Take pod and laptop in turn, so that a slow minute of the machine meets both."""
+    """Measure pod and local executor alternately, so that a slow minute of the machine affects both."""
     pods: list[dict[str, float]] = []
     laptops: list[dict[str, float]] = []
     others = busy(1.0)

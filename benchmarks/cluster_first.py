@@ -1,4 +1,4 @@
-"""POST to first result in a pod on a real node, step by step, beside bare Jobs and the bare JobSet of such a pod."""
+"""POST to first result in a pod on a real node, step by step, compared with plain Jobs and a plain JobSet."""
 
 import copy
 import json
@@ -19,55 +19,55 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.house import NAMESPACE, PROJECT, Installed
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.access import open_access
-from workers.executors.kubernetes.client import Client
+from workers.executors.kubernetes.client import KubernetesClient
 from workers.executors.kubernetes.options import parse
 
 RUNS = 10
-ASKED = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}, "workers": 1}
-#: What the programs of a bare pod do: say when they began, by the clock that all of this machine share.
+SUBMISSION = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}, "workers": 1}
+#: Program of a plain pod: prints its start time, by the clock that all processes of this machine share.
 PRINT = "import time; print(time.clock_gettime(time.CLOCK_BOOTTIME))"
-#: What tells a pod's processes apart, looked for in their command lines.
+#: Patterns of command lines that identify a pod's processes.
 PROCESSES = {
-    "runner's program begins": r"workers\.runner",
+    "runner's program begins": r"workers\.standalone_runner",
     "evaluator's post begins": r"harness\.runner\.container_init\x00evaluator",
     "model server's post begins": r"harness\.runner\.container_init\x00model_server",
     "evaluator is born": r"harness\.evaluator\.evaluator import",
     "model server is born": r"harness\.model_server\.model_server import",
 }
-#: What containers are given: as much of two cores as a pair is meant to have. One that asks for little is starved
-#: by whatever else is busy on the machine, and says nothing about pods.
+#: Resources of containers: the share of two cores that a worker should have. With small requests, other load on the
+#: machine would starve the containers, and the figures would say nothing about pods.
 SHARES = {
     "runner": {"cpu": "200m", "memory": "256Mi"},
     "evaluator": {"cpu": "650m", "memory": "1Gi"},
     "model_server": {"cpu": "650m", "memory": "1Gi"},
 }
-#: Seconds between two looks for processes.
+#: Seconds between two scans of /proc.
 GLANCE = 0.02
 
 
 def now() -> float:
-    """Return the time since the machine began, which processes' ages are told by as well."""
+    """Return the time since the machine booted, the clock of processes' start times."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def install(installed: Installed) -> None:
-    """Install the platform by its chart, so that its pods have their share."""
+    """Install the platform by its chart, with these resources for its pods."""
     installed.install(executors={"cluster": {"workers": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
 
 
 def service(cluster: Cluster) -> Wire:
-    """Open a connection to the API's service, without a forward in between."""
+    """Open a connection to the API's Service, without port forwarding."""
     address = cluster.kubectl("get", "service", "-n", NAMESPACE, "windtunnel-api", "-o", "jsonpath={.spec.clusterIP}")
     return Wire(5000, address)
 
 
 class Steps:
-    """Notes when each step of a launch was first seen: objects by a watch, processes in /proc by their cgroup."""
+    """Records when each step of a launch was first observed: objects by a watch, processes in /proc by their cgroup."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.seen: dict[str, float] = {}
         self._cgroup = cluster._record.cgroup
-        self._client = Client(open_access(str(cluster.kubeconfig)), time_out=30.0)
+        self._client = KubernetesClient(open_access(str(cluster.kubeconfig)), time_out=30.0)
         self._over = threading.Event()
         jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets"
         watches = ((jobsets, lambda _: ["JobSet is made"]), (f"/api/v1/namespaces/{PROJECT}/pods", _of_pod))
@@ -76,7 +76,7 @@ class Steps:
 
     @contextmanager
     def noted(self) -> Iterator[dict[str, float]]:
-        """Note them while the block runs."""
+        """Record steps while the block runs."""
         self._old = {pid for pid in os.listdir("/proc") if pid.isdigit()}
         for thread in self._threads:
             thread.start()
@@ -119,11 +119,11 @@ def _of_pod(pod: dict[str, Any]) -> list[str]:
 
 
 def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
-    """Submit and stay on the line; return seconds to each step."""
+    """Submit and read the results on the same request; return seconds to each step."""
     steps = Steps(cluster)
     with steps.noted() as seen:
         began = now()
-        lines = wire.lines(ASKED)
+        lines = wire.lines(SUBMISSION)
         next(lines)
         seen["first result"] = now()
         for _ in lines:
@@ -133,20 +133,20 @@ def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
     return {step: at - began for step, at in seen.items()}
 
 
-#: What is made bare: a Job of one container as `kubectl create job` makes it, with its account's token as its only
-#: volume; one without any volume, which kubelet does not look after twice; and the JobSet of a whole pod.
+#: Objects created without the platform: a Job with one container as by `kubectl create job`, whose only volume is its
+#: account's token; a Job without volumes, which kubelet need not mount; and the JobSet of a complete pod.
 JOB, VOID, JOBSET = "job", "void", "jobset"
 
 
 def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
-    """Make something bare; return seconds until all of it has begun."""
-    given = {
+    """Create plain objects; return seconds until all their containers have started."""
+    options = {
         "images": {"runner": server},
         "pull_policy": "Never",
         "namespace": PROJECT,
         "installation": "bare",
     } | SHARES
-    objects = copy.deepcopy(manifests.of(launch(id), parse(given), manifests.Served()))
+    objects = copy.deepcopy(manifests.launch_objects(launch(id), parse(options), manifests.ServedApis()))
     owner, *others = objects
     spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = spec["template"]["spec"]
@@ -166,8 +166,8 @@ def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
         "Secret": f"/api/v1/namespaces/{PROJECT}/secrets",
         "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{PROJECT}/networkpolicies",
     }
-    for one in others:
-        cluster.control_plane.request("POST", paths[one["kind"]], one)
+    for other in others:
+        cluster.control_plane.request("POST", paths[other["kind"]], other)
     began = now()
     cluster.control_plane.request("POST", paths[owner["kind"]], owner)
     selector = f"windtunnel/launch={id}"
@@ -177,16 +177,16 @@ def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
         return phase == "Succeeded"
 
     cluster.until(done, f"{id} is done", 60.0)
-    said = cluster.kubectl("logs", "-n", PROJECT, "-l", selector, "--all-containers", "--prefix=false").split()
+    times = cluster.kubectl("logs", "-n", PROJECT, "-l", selector, "--all-containers", "--prefix=false").split()
     for one in (owner, *others):
         cluster.control_plane.request(
             "DELETE", f"{paths[one['kind']]}/{one['metadata']['name']}?propagationPolicy=Background"
         )
-    return max(map(float, said)) - began
+    return max(map(float, times)) - began
 
 
 def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[str, Any]:
-    """Take ours, the bare Job and the bare JobSet in turn, so that a slow minute of the machine meets all."""
+    """Measure platform, plain Jobs and plain JobSet alternately, so that a slow minute of the machine affects all."""
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     server = cluster.kubectl("get", "deployment", "-n", NAMESPACE, "windtunnel-api", "-o", image)
     first(cluster, service(cluster))
@@ -194,10 +194,10 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
     others: list[float] = []
     peers: dict[str, list[float]] = {what: [] for what in (JOB, VOID, JOBSET)}
     for run in range(runs):
-        cluster.until(lambda: not installed.left(), "nothing is left of the last one")
+        cluster.until(lambda: not installed.left(), "nothing is left of the last launch")
         others.append(busy(1.0))
         taken.append(first(cluster, service(cluster)))
-        cluster.until(lambda: not installed.left(), "nothing is left of it")
+        cluster.until(lambda: not installed.left(), "nothing is left of the launch")
         for what, each in peers.items():
             each.append(bare(cluster, server, f"{what}{run}", what))
         beside = ", ".join(f"{what} {each[-1]:.2f} s" for what, each in peers.items())

@@ -1,4 +1,4 @@
-"""What a launch costs by its size on played nodes, beside the same objects by kubectl; and a thousand at once."""
+"""Cost of launches by size on simulated nodes, compared with kubectl and the same objects; a thousand at once."""
 
 import gzip
 import json
@@ -19,24 +19,24 @@ from tests.cluster.cluster import Cluster
 from workers.executors import kubernetes
 from workers.executors.kubernetes import KubernetesExecutor, manifests
 from workers.executors.kubernetes.options import parse
-from workers.executors.registry import Here
+from workers.executors.registry import LocalPaths
 
 NAMESPACE = "played"
-#: Pods a job, and pods a JobSet: one rack a job, one node a pod.
+#: Pods per Job, and pods per JobSet: one rack per Job, one node per pod.
 RACK = kwok.RACK
 SIZES = (256, 1024, 2048, 4096)
-#: Sizes beyond this are not applied by kubectl as well: each takes minutes.
+#: Largest size that kubectl applies as well: larger ones take minutes each.
 BESIDE = 1024
 AT_ONCE = 1000
-#: Seconds after which a size is given up, and what became of it is written down.
+#: Seconds after which a size is abandoned and its state recorded.
 PATIENCE = 300.0
-#: Seconds between two looks, as a dispatcher has them when there is work.
+#: Seconds between two polls, as in a dispatcher with work.
 TICK = 0.5
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 
 
 def options(cluster: Cluster) -> dict[str, Any]:
-    """Return how pods come to be on played nodes; their programs are never run."""
+    """Return executor options for pods on simulated nodes; their programs never run."""
     return {
         "kubeconfig": str(cluster.kubeconfig),
         "namespace": NAMESPACE,
@@ -52,7 +52,7 @@ def options(cluster: Cluster) -> dict[str, Any]:
 def opened(cluster: Cluster) -> Iterator[KubernetesExecutor]:
     """Open an executor, as the dispatcher does."""
     nowhere = Path(tempfile.gettempdir())
-    here = Here(home=nowhere, run_dir=nowhere, environments=nowhere, runner_api_url="")
+    here = LocalPaths(home=nowhere, run_dir=nowhere, environments=nowhere, runner_api_url="")
     executor = kubernetes.open("played", options(cluster), here)
     try:
         yield executor
@@ -68,14 +68,14 @@ def launch(id: str, **changes: Any) -> Launch:
 
 
 def gang(id: str, pods: int) -> Launch:
-    """Return one JobSet: a job of 64 pods for each rack it has to itself, a whole node for each pod."""
+    """Return a JobSet with a Job of 64 pods per rack: racks are exclusive to a Job, nodes to a pod."""
     alone = Placement(resources={"nvidia.com/gpu": "8"}, exclusive="topology.kubernetes.io/zone")
     shape = Gang(size=RACK, slices=pods // RACK, image="none", command=("none",))
     return launch(id, workers=pods, gang=shape, placement=alone)
 
 
 def spent() -> dict[str, float]:
-    """Return the processor seconds of this process and what it has started, by part."""
+    """Return the processor seconds of this process and its descendants, by component."""
     found: dict[str, float] = {}
     for pid in tree(os.getpid()):
         try:
@@ -87,18 +87,18 @@ def spent() -> dict[str, float]:
 
 
 def since(before: dict[str, float]) -> dict[str, float]:
-    """Return what has been spent since then; what has ended meanwhile is left out."""
+    """Return processor seconds used since ``before``; processes that ended meanwhile are omitted."""
     return {name: value - before.get(name, 0.0) for name, value in spent().items() if value > before.get(name, 0.0)}
 
 
 def held() -> dict[str, float]:
-    """Return the MiB that each part holds."""
+    """Return the memory of each component in MiB."""
     found = memory(os.getpid())
     return {name: each["mib"] for name, each in found.items()}
 
 
 class Played:
-    """A cluster of played nodes, with an eye on one JobSet or all."""
+    """A cluster of simulated nodes, and the state of its JobSets."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -119,7 +119,7 @@ class Played:
         return len(lines), lines.count("Running")
 
     def clear(self) -> float | None:
-        """Wait until nothing is left, and return how long that took; None: it was not over in time."""
+        """Wait until no object is left; return the seconds, or None after the time limit."""
         began = time.perf_counter()
         for kind in ("pods", "jobsets.jobset.x-k8s.io", "secrets", "networkpolicies.networking.k8s.io"):
             if not self.wait(lambda kind=kind: not self._names(kind)):
@@ -130,7 +130,7 @@ class Played:
         return self.cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "name").strip()
 
     def wait(self, up: Callable[[], bool], look: Callable[[], object] = lambda: None) -> bool:
-        """Wait until it is so, looking in between; tell whether it was in time."""
+        """Wait for a condition, polling in between; return whether it held in time."""
         ends, next_look = time.monotonic() + PATIENCE, 0.0
         while not up():
             if time.monotonic() > ends:
@@ -143,7 +143,7 @@ class Played:
 
 
 def one_large(played: Played, pods: int, *, ours: bool) -> dict[str, Any]:
-    """Run one JobSet of so many pods, through the executor or by kubectl, and clear it away."""
+    """Run a JobSet of so many pods, by the executor or by kubectl, and delete it."""
     id = f"{'o' if ours else 'k'}{pods}"
     wanted, racks = gang(id, pods), pods // RACK
     others = busy(1.0)
@@ -158,7 +158,7 @@ def one_large(played: Played, pods: int, *, ours: bool) -> dict[str, Any]:
         if ours:
             executor.submit(wanted)
         else:
-            objects = manifests.of(wanted, parse(options(played.cluster)), manifests.Served())
+            objects = manifests.launch_objects(wanted, parse(options(played.cluster)), manifests.ServedApis())
             document = {"apiVersion": "v1", "kind": "List", "items": objects}
             played.cluster.kubectl("apply", "-f", "-", given=json.dumps(document))
         handed_over = time.perf_counter() - began
@@ -175,7 +175,7 @@ def one_large(played: Played, pods: int, *, ours: bool) -> dict[str, Any]:
 
 
 def large(played: Played, sizes: Sequence[int] = SIZES) -> dict[str, Any]:
-    """Run one JobSet of each size; those that follow are left alone once one was not there, or not gone, in time."""
+    """Run a JobSet of each size; stop at the first that was not running, or not deleted, in time."""
     rows: list[dict[str, Any]] = []
     for pods in sizes:
         played.cluster.kwok(pods, lasting=True)
@@ -189,7 +189,7 @@ def large(played: Played, sizes: Sequence[int] = SIZES) -> dict[str, Any]:
 
 
 def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
-    """Run so many launches of one worker at once, look at all of them, and cancel them."""
+    """Run so many launches of one worker at once, observe all of them, and cancel them."""
     played.cluster.kwok(min(SIZES), lasting=True)
     ids = [f"m{number:04d}" for number in range(count)]
     others = busy(1.0)
@@ -213,7 +213,7 @@ def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
         with opened(played.cluster) as fresh:
             fresh.observe([])  # finds out what is served, and connects
             start, spun = time.perf_counter(), time.thread_time()
-            fresh._look.owners(ids)
+            fresh._queries.owners(ids)
             looks.append((time.perf_counter() - start, time.thread_time() - spun))
     raw, packed = _bytes(played)
     with opened(played.cluster) as executor:
@@ -222,7 +222,7 @@ def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
         for id in ids:
             executor.cancel(id)
         cancelled = time.perf_counter() - began
-        left = executor.strays([])
+        left = executor.orphans([])
     cleared = played.clear()
     print(f"{count} launches: made in {created:.1f} s, {running[0]} run after {seconds:.1f} s", flush=True)
     return {
@@ -246,7 +246,7 @@ def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
 
 
 def _bytes(played: Played) -> tuple[int, int]:
-    """Return what one list of all launches weighs, plain and as it travels."""
+    """Return the bytes of a list of all launches, plain and compressed."""
     path = f"{played._path}?labelSelector=windtunnel%2Finstallation%3D{NAMESPACE}&resourceVersion=0"
     plain = json.dumps(played.cluster.control_plane.request("GET", path), separators=(",", ":")).encode()
     return len(plain), len(gzip.compress(plain, 1))

@@ -1,22 +1,22 @@
-"""POST to first result where a pod waits for just such a simulation, on a real node, through the installed chart."""
+"""POST to first result with a matching warm pod, on a real node, with the installed chart."""
 
 import statistics
 import time
 from typing import Any
 
-from benchmarks.cluster_first import ASKED, service
+from benchmarks.cluster_first import SUBMISSION, service
 from benchmarks.figures import busy, tail
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import Installed
 
 RUNS = 20
-KIND = {"project": "default", "runtime": ASKED["runtime"], "dataset": ASKED["dataset"], "pods": 1}
-#: Seconds after a pod is ready until the dispatcher has seen that: it looks every second.
+KIND = {"project": "default", "runtime": SUBMISSION["runtime"], "dataset": SUBMISSION["dataset"], "pods": 1}
+#: Seconds from a pod's readiness until the dispatcher has observed it: it polls every second.
 SEEN = 2.5
 
 
 def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[str, Any]:
-    """Submit when one waits, and again when another does."""
+    """Submit when a warm pod is ready, and again when the next is ready."""
     installed.option(warm=[KIND])
     firsts: list[float] = []
     lasts: list[float] = []
@@ -30,7 +30,7 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
         wire = service(cluster)
         wire.get("/healthz")  # the connection is there
         began = time.perf_counter()
-        lines = wire.lines(ASKED)
+        lines = wire.lines(SUBMISSION)
         next(lines)
         first = time.perf_counter() - began
         for _ in lines:

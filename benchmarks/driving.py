@@ -1,4 +1,4 @@
-"""car_street through the platform, every protection on, against a bare loop over libsumo calling the same model."""
+"""car_street on the platform, fully sandboxed, against a plain loop over libsumo that calls the same model."""
 
 import json
 import resource
@@ -31,7 +31,7 @@ LOOP = (
 
 
 def bare(repeat: int, model: Path = IDM) -> dict[str, Any]:
-    """Drive without the platform, in the simulator's own environment; the clock stands while libraries load.
+    """Run without the platform, in the simulator's environment; the time to load libraries is excluded.
 
     As nice to others as the sandbox makes evaluators, or a busy machine would favour the loop.
     """
@@ -50,7 +50,7 @@ def bare(repeat: int, model: Path = IDM) -> dict[str, Any]:
 
 
 def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
-    """Drive with so many pairs; the rate is from the POST to the last durable result."""
+    """Run with so many workers; the rate is from the POST to the last durable result."""
     wire = platform.wire()
     began = time.perf_counter()
     asked = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": workers}
@@ -72,7 +72,7 @@ def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
 
 
 def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
-    """Take bare and platform in turn, so that a slow minute of the machine meets both."""
+    """Measure loop and platform alternately, so that a slow minute of the machine affects both."""
     alone: list[dict[str, Any]] = []
     echoed: list[float] = []
     owned: dict[int, list[dict[str, Any]]] = {workers: [] for workers in WORKERS}

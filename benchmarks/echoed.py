@@ -1,4 +1,4 @@
-"""The yardstick with an echo at each step: the least it costs that another process on the same core has to answer.
+"""Baseline model with an echo at each step: the minimum cost of a reply by another process on the same core.
 
 A model for the bare loop. The other process reads so many bytes and writes so many; it knows no model, protocol,
 deadline or sandbox. Most of the cost is not the two system calls but that each finds the other's caches.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 IDM = Path(__file__).resolve().parents[1] / "runtimes" / "baselines" / "car_street" / "idm.py"
-#: What the frames of car_street take: an observation of 32 numbers, an action of 2.
+#: Frames of car_street in bytes: an observation of 32 numbers, an action of 2.
 ASKED, ANSWERED = b"o" * 148, b"a" * 25
 
 
@@ -26,7 +26,7 @@ def _echo(end: socket.socket) -> None:
 
 
 class Model:
-    """Drives as the yardstick does."""
+    """Drives like the baseline model."""
 
     def __init__(self) -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -40,12 +40,12 @@ class Model:
         self._act, self._reset = made.act, getattr(made, "reset", None)
 
     def reset(self, told: Any) -> None:
-        """Begin a scenario."""
+        """Start a scenario."""
         if self._reset is not None:
             self._reset(told)
 
     def act(self, observation: Any) -> Any:
-        """Have it echoed, and answer."""
+        """Echo the observation through the other process, then act."""
         self._end.send(ASKED)
         self._end.recv_into(self._room)
         return self._act(observation)

@@ -1,4 +1,4 @@
-"""The non-replacing cache beside LRU, FIFO and random: hit rates of a dataset read whole, again and again."""
+"""Eviction: hit rates of non-replacing, LRU, FIFO and random when a whole dataset is read repeatedly."""
 
 import random
 import statistics
@@ -6,19 +6,19 @@ import time
 from typing import Any
 
 from benchmarks.results import number, table
-from datasets.eviction import POLICIES, Item, Ledger
+from datasets.eviction import POLICIES, CacheAccounts, Item
 
 UNITS, EPOCHS, SEEDS = 160, 12, 200
 CAPACITIES = (10, 50, 100, 160, 200)
 
 
 def epochs(policy: str, capacity: int, seed: int, *, shuffled: bool = True) -> list[float]:
-    """Read every unit once an epoch, in a new random order; return the hit rate in percent from the second epoch on.
+    """Read each unit once per epoch, in a new random order; return hit rates in percent from the second epoch on.
 
     Only NR knows that somebody reads the dataset; the others are what they are elsewhere, and know no datasets.
     """
     order, pinned = random.Random(seed), policy == "nr"
-    ledger, rates, now = Ledger(capacity, policy), [], 0
+    accounts, rates, now = CacheAccounts(capacity, policy), [], 0
     names = [f"{seed}/{unit}" for unit in range(UNITS)]
     order.shuffle(names)
     for _ in range(EPOCHS):
@@ -27,32 +27,32 @@ def epochs(policy: str, capacity: int, seed: int, *, shuffled: bool = True) -> l
         hits = 0
         for name in names:
             now += 1
-            if name in ledger:
+            if name in accounts:
                 hits += 1
-                ledger.touch(name, now)
+                accounts.touch(name, now)
             else:
-                ledger.admit(Item(name, "dataset", 1, now, now, pinned))
+                accounts.admit(Item(name, "dataset", 1, now, now, pinned))
         rates.append(100 * hits / UNITS)
     return rates[1:]
 
 
 def found(policy: str, capacity: int, seeds: int, *, shuffled: bool = True) -> dict[str, float]:
-    """Return mean, least and most of all epochs of all seeds."""
+    """Return mean, minimum and maximum over all epochs and seeds."""
     rates = [rate for seed in range(seeds) for rate in epochs(policy, capacity, seed, shuffled=shuffled)]
     return {"mean": statistics.mean(rates), "min": min(rates), "max": max(rates)}
 
 
 def decisions(items: int = 100_000, steps: int = 100_000) -> float:
-    """Return decisions a second on a full cache in which everything must make room for everything."""
-    ledger = Ledger(items, "lru", (Item(str(unit), str(unit % 100), 1, unit, unit) for unit in range(items)))
+    """Return eviction decisions per second on a full cache where each insertion evicts."""
+    accounts = CacheAccounts(items, "lru", (Item(str(unit), str(unit % 100), 1, unit, unit) for unit in range(items)))
     began = time.perf_counter()
     for unit in range(items, items + steps):
-        ledger.admit(Item(str(unit), str(unit % 100), 1, unit, unit))
+        accounts.admit(Item(str(unit), str(unit % 100), 1, unit, unit))
     return steps / (time.perf_counter() - began)
 
 
 def measure(seeds: int = SEEDS) -> dict[str, Any]:
-    """Measure every policy at every capacity, in random order and in one that never changes."""
+    """Measure each policy at each capacity, in random order and in a fixed order."""
     tables = {
         kind: {
             str(capacity): {
@@ -66,7 +66,7 @@ def measure(seeds: int = SEEDS) -> dict[str, Any]:
 
 
 def section(figures: dict[str, Any]) -> str:
-    """Show the table, and what one decision costs."""
+    """Return the section: the table, and the cost of a decision."""
     rows = [
         [
             capacity,

@@ -1,4 +1,4 @@
-"""No-op fan-out: from one POST until every result is durable, summed up, and read back through the API."""
+"""No-op fan-out: from one POST until all results are durable, summarized and read back through the API."""
 
 import json
 import time
@@ -13,12 +13,12 @@ from benchmarks.wire import Wire
 TASKS = 200_000
 RUNS = 3
 BATCHES = (1, 16)
-#: Seconds before each run, in which the next warm runner is made.
+#: Pause before each run in seconds, in which the next warm runner starts.
 PAUSE = 4
 
 
 def once(platform: House, batch: int, tasks: int) -> dict[str, float]:
-    """Play one fan-out; rates are of the whole way, the submission and the start of it included."""
+    """Run one fan-out; rates cover the whole time, including submission and start."""
     wire = platform.wire()
     began = time.perf_counter()
     asked = {"dataset": "noop", "runtime": "python", "params": {"batch": batch}, "workers": 2}
@@ -41,7 +41,7 @@ def once(platform: House, batch: int, tasks: int) -> dict[str, float]:
 
 
 def read_back(wire: Wire, id: str) -> int:
-    """Fetch all results and check that they are the tasks' own, each once and in order."""
+    """Fetch all results and check that each task occurs once, in order."""
     answer = wire.open("GET", f"/v1/simulations/{id}/results")
     count, rest = 0, b""
     while piece := answer.read(1 << 20):
@@ -55,7 +55,7 @@ def read_back(wire: Wire, id: str) -> int:
 
 
 def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
-    """Measure both ways of framing and every peer, several times in turn: a slow minute of the machine meets all."""
+    """Measure both framings and each peer several times in turn, so that a slow minute of the machine affects all."""
     found: dict[int, list[dict[str, float]]] = {batch: [] for batch in BATCHES}
     spent: dict[int, dict[str, float]] = {batch: {} for batch in BATCHES}
     peers: dict[str, dict[str, Any]] = {}
@@ -86,5 +86,5 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
 
 
 def rounded(run: dict[str, float]) -> dict[str, float]:
-    """Shorten figures for the eye."""
+    """Round figures for display."""
     return {name: round(value, 2) if value < 1000 else round(value) for name, value in run.items()}

@@ -1,4 +1,4 @@
-"""Figures: how they spread, which machine they are of, and where they are kept between a measure and its table."""
+"""Figures: their spread, a description of the machine, and their storage between a benchmark and its table."""
 
 import json
 import math
@@ -16,19 +16,19 @@ KEPT = Path("var/bench")
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """Return least, median and most: one lucky run must not become the figure."""
+    """Return minimum, median and maximum, so that a single fast run is not reported as the figure."""
     ordered = sorted(values)
     return {"min": ordered[0], "median": statistics.median(ordered), "max": ordered[-1], "runs": len(ordered)}
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile; no interpolation flatters a tail."""
+    """Return the nearest-rank percentile, without interpolation, which would understate a tail."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def tail(values: Sequence[float]) -> dict[str, float]:
-    """Return what is said of latencies."""
+    """Return the percentiles reported for latencies."""
     return {
         "p50": percentile(values, 0.50),
         "p90": percentile(values, 0.90),
@@ -39,7 +39,7 @@ def tail(values: Sequence[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine as far as figures depend on it."""
+    """Describe the machine: properties on which figures depend."""
     processor = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     memory = re.search(r"^MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
     return {
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def busy(seconds: float = 2.0) -> float:
-    """Return the share of the processors that others use at this moment, from 0 to 1."""
+    """Return the share of the processors that other processes use now, from 0 to 1."""
 
     def times() -> tuple[int, int]:
         spent = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
@@ -65,7 +65,7 @@ def busy(seconds: float = 2.0) -> float:
 
 
 def keep(measure: str, figures: dict[str, Any], others: float) -> None:
-    """Write down what one measure found, with machine, date, and how busy others kept the machine before it began."""
+    """Store a benchmark's figures with machine, date, and the load by other processes before its start."""
     KEPT.mkdir(parents=True, exist_ok=True)
     found = {"measure": measure, "at": datetime.now(UTC).isoformat(timespec="seconds"), "others": others}
     found |= {"machine": machine(), "figures": figures}
@@ -73,7 +73,7 @@ def keep(measure: str, figures: dict[str, Any], others: float) -> None:
 
 
 def kept(measure: str) -> dict[str, Any] | None:
-    """Return what a measure found when it last ran here."""
+    """Return a benchmark's figures of its last run on this machine."""
     path = KEPT / f"{measure}.json"
     found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     return found

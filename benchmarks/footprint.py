@@ -1,4 +1,4 @@
-"""What the platform costs by itself: start, idle memory, submissions, and a thousand watchers."""
+"""Footprint of the platform: start, idle memory, submissions, and a thousand event streams."""
 
 import http.client
 import threading
@@ -15,12 +15,12 @@ CLIENTS = 4
 SUBMISSIONS = 600
 STREAMS = 1000
 ONE_TASK = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 1]}}
-#: Seconds without a request before memory is read: spare processes are made and settle.
+#: Seconds without a request before memory is read, in which warm runners start and settle.
 SETTLE = 10
 
 
 def starts() -> dict[str, Any]:
-    """Start the platform in fresh homes, and again in one that exists."""
+    """Start the platform in new home folders, and again in an existing one."""
     first: list[float] = []
     again: list[float] = []
     for _ in range(STARTS):
@@ -33,7 +33,7 @@ def starts() -> dict[str, Any]:
 
 
 def submissions(platform: House, count: int = SUBMISSIONS) -> dict[str, Any]:
-    """Submit one-task simulations from several threads, each on a connection of its own, waiting for none."""
+    """Submit one-task simulations from several threads with a connection each, without waiting for results."""
     latencies: list[float] = []
 
     def submit_some() -> None:
@@ -55,7 +55,7 @@ def submissions(platform: House, count: int = SUBMISSIONS) -> dict[str, Any]:
 
 
 def looks(wire: Wire, path: str, count: int = 300) -> dict[str, float]:
-    """Time a GET by itself, a few times a second."""
+    """Time a single GET, a few times per second."""
     seconds = []
     for _ in range(count):
         began = time.perf_counter()
@@ -66,7 +66,7 @@ def looks(wire: Wire, path: str, count: int = 300) -> dict[str, float]:
 
 
 def watch(port: int, path: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    """Open one event stream and read its first line, so that it is live and not only connected."""
+    """Open an event stream and read its first line, so that it is live and not only connected."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", path, headers={"Accept": "text/event-stream"})
     answer = connection.getresponse()
@@ -77,7 +77,7 @@ def watch(port: int, path: str) -> tuple[http.client.HTTPConnection, http.client
 
 
 def streams(platform: House, count: int = STREAMS) -> dict[str, Any]:
-    """Watch one long, quiet simulation many times over, and ask for something else meanwhile."""
+    """Open many event streams of one long, quiet simulation, and time other requests meanwhile."""
     wire = platform.wire()
     # its few tasks sleep, so what is measured is the watchers
     quiet = {**ONE_TASK, "scenarios": {"range": [0, 10]}, "params": {"sleep_ms": 60_000}, "workers": 1}
@@ -107,7 +107,7 @@ def streams(platform: House, count: int = STREAMS) -> dict[str, Any]:
 
 
 def measure() -> dict[str, Any]:
-    """Measure all of it; each in a platform whose history cannot weigh on it."""
+    """Measure each figure on a platform without history that could affect it."""
     figures: dict[str, Any] = {"start": starts()}
     print(f"start to ready: {figures['start']}", flush=True)
     with house() as platform:

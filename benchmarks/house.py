@@ -1,4 +1,4 @@
-"""The platform under measure: a process tree of its own, in a fresh home on free ports, started as `make run` does."""
+"""The platform to be measured: its own process tree in a new home folder on free ports, started like `make run`."""
 
 import http.client
 import os
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from benchmarks.wire import Wire
 
-#: Built once and shared by every home: preparing environments is no part of any measure here.
+#: Environments are built once and shared by all home folders: no benchmark includes their preparation.
 ENVIRONMENTS = Path("var/environments")
 
 
 def free_port() -> int:
-    """Return a port nobody listens on at this moment."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -68,7 +68,7 @@ class House:
         return Wire(self.port)
 
     def stop(self) -> None:
-        """End it as Ctrl-C does."""
+        """Stop the platform like Ctrl-C."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
@@ -80,7 +80,7 @@ class House:
 
 @contextmanager
 def fresh_home() -> Iterator[Path]:
-    """Give a home that nothing has lived in, and take it away afterwards."""
+    """Yield a new home folder, and delete it afterwards."""
     home = Path(tempfile.mkdtemp(prefix="windtunnel-bench-"))
     try:
         yield home
@@ -90,7 +90,7 @@ def fresh_home() -> Iterator[Path]:
 
 @contextmanager
 def house(**settings: str) -> Iterator[House]:
-    """Start the platform in a fresh home, and end it."""
+    """Run the platform in a new home folder."""
     with fresh_home() as home:
         started = House(home, **settings)
         try:

@@ -9,8 +9,8 @@ from benchmarks.house import house
 from benchmarks.wire import Wire
 
 POSTS = 100
-#: Seconds between the end of one simulation and the next POST: a warm runner is made meanwhile, as it is between a
-#: person's.
+#: Seconds between the end of a simulation and the next POST, in which a warm runner starts, as between requests of a
+#: person.
 PAUSE = 1.5
 ASKED: dict[str, dict[str, Any]] = {
     "noop, 10 tasks": {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 10]}},
@@ -24,7 +24,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 def first_result(wire: Wire, asked: dict[str, Any]) -> tuple[float, float]:
-    """Submit and stay on the line; return seconds to the first result and to the last."""
+    """Submit and read the results on the same request; return seconds to the first and to the last result."""
     began = time.perf_counter()
     lines = wire.lines(asked)
     next(lines)
@@ -35,7 +35,7 @@ def first_result(wire: Wire, asked: dict[str, Any]) -> tuple[float, float]:
 
 
 def measure(posts: int = POSTS, pause: float = PAUSE) -> dict[str, Any]:
-    """Measure each kind paced and back to back, and beside it Ray's job API."""
+    """Measure each kind with and without pauses, and Ray's job API."""
     figures: dict[str, Any] = {"pause": pause, "kinds": {}}
     with house() as platform:
         wire = platform.wire()

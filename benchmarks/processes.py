@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: What tells a process's part, looked for in its command line; the first that fits holds.
+#: Patterns of command lines by component; the first match counts.
 PARTS = (
     ("api", r"server\x00api|app:create_api"),
     ("runner-api", r"server\x00runner-api|app:create_runner_api"),
@@ -32,7 +32,7 @@ PARTS = (
 
 
 def tree(root: int) -> list[int]:
-    """Return a process and all that descend from it."""
+    """Return a process and its descendants."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -48,13 +48,13 @@ def tree(root: int) -> list[int]:
 
 
 def part(pid: int) -> str:
-    """Say which part of the platform a process is."""
+    """Return the component of the platform to which a process belongs."""
     command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     return next((name for name, pattern in PARTS if re.search(pattern, command)), "other")
 
 
 def memory(root: int) -> dict[str, dict[str, float]]:
-    """Return how many processes of each part there are, and their PSS in MiB: shared pages are counted once."""
+    """Return each component's number of processes, and their PSS in MiB: shared pages are counted once."""
     parts: dict[str, dict[str, float]] = {}
     for pid in tree(root):
         try:
@@ -69,7 +69,7 @@ def memory(root: int) -> dict[str, dict[str, float]]:
 
 
 def total(parts: dict[str, dict[str, float]]) -> float:
-    """Add memory up, in MiB."""
+    """Return the sum of memory in MiB."""
     return sum(found["mib"] for found in parts.values())
 
 
@@ -81,7 +81,7 @@ def used(pid: int) -> float:
 
 @contextmanager
 def metered(root: int) -> Iterator[dict[str, float]]:
-    """Count processor seconds by part while the block runs; processes that end in it count as last seen."""
+    """Count processor seconds by component while the block runs; a process that ends in it counts as last sampled."""
     spent: dict[str, float] = {}
     last: dict[int, tuple[str, float]] = {}
 
@@ -92,7 +92,7 @@ def metered(root: int) -> Iterator[dict[str, float]]:
             except OSError:
                 continue  # it ended while we looked
             known = last.get(pid)
-            # one that has ended and is not waited for yet has lost its command line
+            # a zombie has no command line
             last[pid] = (known[0] if known and name == "other" else name, seconds)
 
     over = threading.Event()

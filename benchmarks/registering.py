@@ -1,4 +1,4 @@
-"""Registering a million files, from a tar and from a bucket's listing, and paging through them: time and memory."""
+"""Registration of a million files, from a tar and from a bucket's listing, and paging through them: time and memory."""
 
 import hashlib
 import json
@@ -13,20 +13,20 @@ from typing import Any
 
 from benchmarks.results import Figures, aim, milliseconds, number, table
 
-#: Files, and bytes of each: a tar is really stored, an object of a bucket only read.
+#: Number of files, and bytes of each: a tar is stored, an object of a bucket only read.
 COUNT, TAR_BYTES, OBJECT_BYTES = 1_000_000, 64, 16 << 10
 PAGE = 1000
 
 
 def header(name: str, size: int) -> bytes:
-    """Write a tar's header by hand: the standard library is slower than what is measured."""
+    """Return a tar header, built here because the standard library is slower than the measured code."""
     fixed = name.encode().ljust(100, b"\0") + b"0000644\x000000000\x000000000\x00%011o\x0000000000000\0" % size
     rest = b"0" + bytes(100) + b"ustar\x0000" + bytes(247)
     return fixed + b"%06o\0 " % (sum(fixed) + 8 * 32 + sum(rest)) + rest
 
 
 def tar(count: int) -> Iterator[bytes]:
-    """Yield a tar of many small files, made as it is read."""
+    """Yield a tar of many small files as a stream."""
     for start in range(0, count, 1000):
         yield b"".join(
             header(f"{at % 1000:03}/{at:07}.bin", TAR_BYTES) + (b"%016x" % at * (TAR_BYTES // 16)).ljust(512, b"\0")
@@ -36,17 +36,17 @@ def tar(count: int) -> Iterator[bytes]:
 
 
 class Bucket:
-    """What a Reader would say of a bucket with many objects."""
+    """A BucketReader of a fictitious bucket with many objects."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.reads = 0
 
     def listing(self, bucket: str, prefix: str) -> Iterator[Any]:
-        from datasets.objectstore.s3 import Listed
+        from datasets.objectstore.s3 import ListedObject
 
         for at in range(self.count):
-            yield Listed(f"{prefix}{at // 1000:04}/{at:07}.bin", OBJECT_BYTES, f"{at:032x}")
+            yield ListedObject(f"{prefix}{at // 1000:04}/{at:07}.bin", OBJECT_BYTES, f"{at:032x}")
 
     def read(self, bucket: str, key: str, etag: str | None = None, *part: int) -> Iterator[bytes]:
         self.reads += 1
@@ -54,7 +54,7 @@ class Bucket:
 
 
 def resident() -> int:
-    """Return the most memory this process has had, in bytes."""
+    """Return this process's peak memory in bytes."""
     text = Path("/proc/self/status").read_text()
     return int(text.partition("VmHWM:")[2].split()[0]) << 10
 
@@ -109,7 +109,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
             break
     assert files == count
     paging = time.perf_counter() - began
-    assert made.datasets.collect_garbage(0.0) == made.datasets.comb(0.0) == 0
+    assert made.datasets.collect_garbage(0.0) == made.datasets.remove_orphans(0.0) == 0
     database.close()
     return {
         "seconds": seconds,
@@ -122,7 +122,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
 
 
 def measure(count: int = COUNT) -> dict[str, Any]:
-    """Measure each way in a process of its own, at a tenth of the files too: memory must not follow their number."""
+    """Measure each source in a process of its own, also with a tenth of the files: memory must not grow with them."""
     figures: dict[str, Any] = {"count": count, "object": OBJECT_BYTES}
     Path("var").mkdir(exist_ok=True)
     for kind in ("tar", "bucket"):
@@ -135,7 +135,7 @@ def measure(count: int = COUNT) -> dict[str, Any]:
 
 
 def section(found: Figures) -> str:
-    """Show time and memory, at a tenth of the files and at all of them."""
+    """Return the section: time and memory, for a tenth of the files and for all."""
     rows = []
     for kind, title in (("tar", "a tar, packed"), ("bucket", "a bucket's listing, noted")):
         for count in (found["count"] // 10, found["count"]):

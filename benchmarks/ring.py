@@ -11,18 +11,18 @@ from datasets.scs_client.consistent_hashing import HashRing, Maglev
 from datasets.scs_client.consistent_hashing import number as hashed
 
 NODES, LEAVER, KEYS, SEED = 100, 50, 10_000_000, 1
-#: Slots of the paper's two tables, and points a node of two rings.
+#: Slots of the paper's two tables, and points per node of two rings.
 TABLES, POINTS = (65_537, 655_373), (100, 1000)
 RUNS = 5
 
 
 def names(count: int) -> list[str]:
-    """Return nodes as a cluster names them."""
+    """Return node names as in a cluster."""
     return [f"http://scs-{node}.scs.windtunnel.svc:5080" for node in range(count)]
 
 
 def owners(ring: Maglev | HashRing, keys: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, Any]:
-    """Look up many hashes at once, the way ``owner`` looks up one."""
+    """Look up many hashes at once, like ``owner`` for a single hash."""
     if isinstance(ring, Maglev):
         return np.frombuffer(ring.table, dtype=np.uint16)[keys % np.uint64(len(ring.table))]
     points = np.frombuffer(ring.points, dtype=np.uint64)
@@ -30,7 +30,7 @@ def owners(ring: Maglev | HashRing, keys: np.ndarray[Any, np.dtype[np.uint64]]) 
 
 
 def evenness(owned: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return by how many percent the fullest and the emptiest node lie above and below the mean."""
+    """Return by how many percent the fullest and the emptiest node differ from the mean."""
     counts = np.bincount(owned, minlength=NODES)
     return {
         "above": float(counts.max() / counts.mean() - 1) * 100,
@@ -39,7 +39,7 @@ def evenness(owned: np.ndarray[Any, Any]) -> dict[str, float]:
 
 
 def once(make: type[Maglev] | type[HashRing], size: int, keys: np.ndarray[Any, np.dtype[np.uint64]]) -> dict[str, Any]:
-    """Measure one way of spreading keys."""
+    """Measure one hashing scheme."""
     nodes, times = names(NODES), []
     for _ in range(RUNS):
         began = time.perf_counter()
@@ -62,7 +62,7 @@ def once(make: type[Maglev] | type[HashRing], size: int, keys: np.ndarray[Any, n
 
 
 def lookups(count: int = 200_000) -> dict[str, float]:
-    """Return seconds that one lookup takes, key to node."""
+    """Return the seconds of a lookup, from key to node."""
     keys = [f"{key:064x}" for key in range(count)]
     result = {}
     for name, ring in (("Maglev", Maglev(names(NODES))), ("hash ring", HashRing(names(NODES)))):
@@ -74,7 +74,7 @@ def lookups(count: int = 200_000) -> dict[str, float]:
 
 
 def measure(count: int = KEYS) -> dict[str, Any]:
-    """Measure both, in two sizes each, on the same keys: random hashes, with a seed that never changes."""
+    """Measure both schemes in two sizes each on the same keys: random hashes with a fixed seed."""
     real = np.array([hashed(f"{key:064x}") for key in range(1000)], dtype=np.uint64)
     keys = np.random.default_rng(SEED).integers(0, 2**64, count, dtype=np.uint64)
     check = Maglev(names(NODES))
@@ -86,7 +86,7 @@ def measure(count: int = KEYS) -> dict[str, Any]:
 
 
 def section(figures: dict[str, Any]) -> str:
-    """Show evenness, what moves, and what it costs."""
+    """Return the section: evenness, moved keys, cost."""
     rows = []
     for name, each in figures["ways"].items():
         slots = f"+{each['slots']['above']:.2f} −{each['slots']['below']:.2f}" if each["slots"] else ""

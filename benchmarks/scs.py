@@ -1,5 +1,5 @@
-"""The cache service beside nginx: the same files, one worker each, in turn; only the cache service has anything to do
-besides: a token's verdict, the bucket's rule, the object's row, its use, its ETag and the counts."""
+"""The cache service against nginx: the same files, one worker each, in turn. Only the cache service also checks
+tokens and buckets, reads the object's row, records its use, sends ETags and counts requests."""
 
 import http.client
 import json
@@ -23,12 +23,12 @@ from benchmarks.results import aim, number, spanned, table
 
 SIZES = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20}
 CONNECTIONS = (16, 64)
-#: Of nginx's rate, what a prototype reached.
+#: Share of nginx's rate that a prototype reached.
 AIMS = {"4 KiB": 0.7, "64 KiB": 1.0, "1 MiB": 1.0}
 FILES, ROUNDS, SECONDS = 64, 5, 3
-#: Twice as many as the cache service keeps open, read one after the other: the worst order for it.
+#: Twice as many objects as the cache service keeps open, read in sequence: its worst case.
 MANY = 8192
-#: What is measured: a size, how many objects of it, and connections.
+#: Cases: size of objects, number of objects, connections.
 CASES = [(size, FILES, connections) for size in SIZES for connections in CONNECTIONS] + [("4 KiB", MANY, 16)]
 TOKEN = "of-this-benchmark"
 NGINX = """
@@ -51,7 +51,7 @@ end
 
 
 def free_port() -> int:
-    """Return a port nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -60,7 +60,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(command: list[str], port: int) -> Iterator[int]:
-    """Run a server until the block ends; begin once it listens, and yield its process."""
+    """Run a server while the block runs; yield its process once it listens."""
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen(command, stdout=said, stderr=said)
         try:
@@ -82,7 +82,7 @@ def process(command: list[str], port: int) -> Iterator[int]:
 
 @contextmanager
 def served(folder: Path) -> Iterator[dict[str, tuple[str, int]]]:
-    """Have both serve the same objects; yield the prefix of each one's addresses, and its process."""
+    """Run both servers with the same objects; yield the URL prefix and the process of each."""
     files = folder / "files"
     buckets = [{"Name": "private", "BucketQuota": "10Gi", "AllowNamespaces": ["bench"]}]
     tokens = {"Kind": "static", "Tokens": [{"Token": TOKEN, "Namespace": "bench"}]}
@@ -117,7 +117,7 @@ def served(folder: Path) -> Iterator[dict[str, tuple[str, int]]]:
 
 
 def wrk(prefix: str, size: int, files: int, connections: int, seconds: int, folder: Path) -> float:
-    """Return requests a second; anything but whole 200s is an error of the measure."""
+    """Return requests per second; any answer but a complete 200 is an error."""
     host, _, path = prefix.removeprefix("http://").partition("/")
     script = folder / "wrk.lua"
     script.write_text(WRK.format(files=files, prefix=f"/{path}/{size}" if path else f"/{size}"))
@@ -131,7 +131,7 @@ def wrk(prefix: str, size: int, files: int, connections: int, seconds: int, fold
 
 
 def measure(rounds: int = ROUNDS, seconds: int = SECONDS) -> dict[str, Any]:
-    """Measure each size and number of connections, in turn, as often as asked."""
+    """Measure each case in turn, so many times."""
     if missing := [name for name in ("wrk", "nginx") if not shutil.which(name, path=f"{os.defpath}:/usr/sbin")]:
         raise RuntimeError(f"missing: {', '.join(missing)}; apt-get install wrk nginx-light")
     figures: dict[str, Any] = {"seconds": seconds, "files": FILES, "rates": {}}
@@ -158,7 +158,7 @@ def measure(rounds: int = ROUNDS, seconds: int = SECONDS) -> dict[str, Any]:
 
 
 def section(found: dict[str, Any]) -> str:
-    """Write the section of the page of results."""
+    """Return the section."""
     rows = [
         [
             name,

@@ -1,4 +1,4 @@
-"""Staging from S3 against `rclone copy`: the same files from the same MinIO, cold and verified; and again, warm."""
+"""Staging from S3 against `rclone copy`: the same files from the same MinIO, cold and verified; then warm."""
 
 import hashlib
 import os
@@ -19,19 +19,19 @@ from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
-from datasets.versions.manifest import Entry, digest_of
+from datasets.versions.manifest import ManifestEntry, digest_of
 from tests.stores import S3Server, minio_server
 
 RUNS = 3
 SETS = {"10,000 x 16 KiB": (10_000, 16 << 10), "20 x 64 MiB": (20, 64 << 20)}
-#: Transfers at once of rclone: its best of these counts. Its own default is 4.
+#: Concurrent transfers of rclone: its best run of these counts. Its default is 4.
 TRANSFERS = (4, 16, 64)
 WARM = 200
 
 
 @contextmanager
 def server() -> Iterator[S3Server]:
-    """Start a MinIO on the disk that is staged to."""
+    """Start a MinIO on the disk of the node cache."""
     Path("var").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir="var", prefix="bench-staging-") as folder:
         started = minio_server(Path(folder).resolve()).start()
@@ -41,23 +41,25 @@ def server() -> Iterator[S3Server]:
             started.kill()
 
 
-def fill(connection: Connection, bucket: str, count: int, size: int) -> list[Entry]:
-    """Put files of chance and return their manifest, as a registration in place would."""
+def fill(connection: Connection, bucket: str, count: int, size: int) -> list[ManifestEntry]:
+    """Upload files with random content and return their manifest, like a registration in place."""
     store = S3Store(connection, bucket)
 
-    def put(number: int) -> Entry:
+    def put(number: int) -> ManifestEntry:
         content = os.urandom(size)
         key = f"{number // 100:03d}/{number:06d}.bin"
         store.put(key, [content])
         source = f"s3:{connection.name}/{bucket}/{key}"
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
-        return Entry(key, size, digest, source, 0, hashlib.md5(content).hexdigest() if size <= 16 << 20 else None)
+        return ManifestEntry(
+            key, size, digest, source, 0, hashlib.md5(content).hexdigest() if size <= 16 << 20 else None
+        )
 
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(put, range(count)))
 
 
-def stage(connection: Connection, entries: list[Entry], folder: Path) -> tuple[float, float, list[float]]:
+def stage(connection: Connection, entries: list[ManifestEntry], folder: Path) -> tuple[float, float, list[float]]:
     """Time a cold staging and what it took of the processor, and then warm ones; each as a simulation asks for it."""
     digest = digest_of(entries)
     cache = NodeCache(folder, FilesystemStore(folder / "objects"), {connection.name: connection})
@@ -75,8 +77,8 @@ def stage(connection: Connection, entries: list[Entry], folder: Path) -> tuple[f
     return cold, used, warm
 
 
-def rclone(connection: Connection, bucket: str, transfers: int, entries: list[Entry], folder: Path) -> float:
-    """Time `rclone copy` with as many transfers at once; it compares hashes as well, where S3 tells them."""
+def rclone(connection: Connection, bucket: str, transfers: int, entries: list[ManifestEntry], folder: Path) -> float:
+    """Time `rclone copy` with so many concurrent transfers; it also compares hashes where S3 has them."""
     environ = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"}  # it gives up over it
     told = {"TYPE": "s3", "PROVIDER": "Minio", "ENDPOINT": connection.endpoint, "REGION": connection.region}
     told |= {"ACCESS_KEY_ID": connection.access_key, "SECRET_ACCESS_KEY": connection.secret_key}
@@ -109,7 +111,7 @@ def spent(who: int) -> float:
 
 
 def measure() -> dict[str, Any]:
-    """Stage with both, in turn."""
+    """Measure both in turn."""
     if shutil.which("rclone") is None:
         raise RuntimeError("rclone is not installed: apt-get install rclone")
     version = subprocess.run(["rclone", "version"], capture_output=True, text=True, check=True).stdout.split()[1]
@@ -150,7 +152,7 @@ def measure() -> dict[str, Any]:
 
 
 def section(found: Figures) -> str:
-    """Show both, and the warm one."""
+    """Return the section: both, and warm stagings."""
     rows = []
     for name, each in found["sets"].items():
         ratio = each["rclone"]["median"] / each["cold"]["median"]

@@ -1,4 +1,4 @@
-"""Uploads beside tusd, the reference server: one large PATCH, several at once, many small ones; each server in turn.
+"""Uploads against tusd, the reference server: one large PATCH, several at once, many small; each server in turn.
 
 Both write to the same file system. We sync every part before its offset is told; tusd leaves that to the kernel.
 """
@@ -19,7 +19,7 @@ from benchmarks.results import number, spanned, table
 TUS = {"Tus-Resumable": "1.0.0"}
 BYTES = TUS | {"Content-Type": "application/offset+octet-stream"}
 LARGE = 1 << 30
-#: Uploads at once, and bytes of each.
+#: Concurrent uploads, and bytes of each.
 BESIDE, SHARE = 8, 128 << 20
 SMALL, FEW_BYTES = 200, 16 << 10
 RUNS = 3
@@ -28,7 +28,7 @@ PIECE = bytes(range(256)) * 4096
 
 @contextmanager
 def tusd() -> Iterator[int]:
-    """Run tusd in a fresh folder; yield its port."""
+    """Run tusd in a new folder; yield its port."""
     found = subprocess.run(["scripts/tools/tusd"], capture_output=True, text=True, check=True, timeout=600)
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="windtunnel-bench-") as folder:
@@ -66,7 +66,7 @@ def _listens(port: int) -> bool:
 
 
 def upload(connection: HTTPConnection, size: int) -> str:
-    """Upload so many bytes in one request; return the address."""
+    """Upload so many bytes in one request; return the upload's URL."""
     connection.request("POST", "/v1/uploads", headers=TUS | {"Upload-Length": str(size)})
     answer = connection.getresponse()
     answer.read()
@@ -82,7 +82,7 @@ def upload(connection: HTTPConnection, size: int) -> str:
 
 
 def large(port: int) -> float:
-    """Return the MB/s of one large upload; it is taken away again."""
+    """Return the MB/s of one large upload; delete it."""
     connection = HTTPConnection("127.0.0.1", port, timeout=300)
     began = time.perf_counter()
     address = upload(connection, LARGE)
@@ -92,7 +92,7 @@ def large(port: int) -> float:
 
 
 def beside(port: int) -> float:
-    """Return the MB/s of several uploads at once, together."""
+    """Return the total MB/s of several concurrent uploads."""
     addresses: list[str] = []
 
     def one() -> None:
@@ -113,7 +113,7 @@ def beside(port: int) -> float:
 
 
 def small(port: int) -> float:
-    """Return how many small uploads a second one client makes, one after the other."""
+    """Return the small uploads per second of one client, in sequence."""
     connection = HTTPConnection("127.0.0.1", port, timeout=300)
     began = time.perf_counter()
     for _ in range(SMALL):
@@ -131,7 +131,7 @@ WAYS: dict[str, Callable[[int], float]] = {"large": large, "beside": beside, "sm
 
 
 def measure() -> dict[str, Any]:
-    """Measure both, by turns."""
+    """Measure both in turn."""
     figures: dict[str, dict[str, list[float]]] = {name: {way: [] for way in WAYS} for name in ("windtunnel", "tusd")}
     with ours() as first, tusd() as second:
         for _ in range(RUNS):
@@ -142,7 +142,7 @@ def measure() -> dict[str, Any]:
 
 
 def section(found: dict[str, Any]) -> str:
-    """Show both beside each other."""
+    """Return the section: both servers side by side."""
     titles = {
         "large": f"one upload of {LARGE >> 20} MiB, MB/s",
         "beside": f"{BESIDE} uploads of {SHARE >> 20} MiB at once, MB/s",

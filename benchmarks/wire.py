@@ -1,4 +1,4 @@
-"""One kept-alive connection to the platform: HTTP as any user speaks it, with little overhead of our own."""
+"""A keep-alive HTTP connection to the platform, like a user's client but with little overhead."""
 
 import http.client
 import json
@@ -11,11 +11,11 @@ FINAL = frozenset({"succeeded", "failed", "cancelled", "errored"})
 
 
 class Unexpected(Exception):
-    """The platform answered something a measure cannot use; the text is its answer."""
+    """Unexpected answer of the platform; the text is its body."""
 
 
 class Wire:
-    """Talks to the platform on one port, of this machine unless another is named."""
+    """Client of the platform at a port, on this machine unless another host is named."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.connection = http.client.HTTPConnection(host, port, timeout=300)
@@ -23,8 +23,8 @@ class Wire:
     def open(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
-        """Send a request and return its answer, unread."""
-        # by the name that every installation answers to, whatever its address
+        """Send a request; return the response, unread."""
+        # a host name that every installation accepts, whatever its address
         self.connection.request(method, path, body=body, headers={"Host": "localhost", **(headers or {})})
         answer = self.connection.getresponse()
         if answer.status >= 400:
@@ -42,7 +42,7 @@ class Wire:
         return accepted
 
     def lines(self, document: Mapping[str, Any]) -> Iterator[bytes]:
-        """Submit and yield the results as they come, on the same request."""
+        """Submit and yield the results of the same request as they arrive."""
         headers = {**JSON, "Accept": "application/x-ndjson"}
         answer = self.open("POST", "/v1/simulations", json.dumps(document).encode(), headers)
         while line := answer.readline():
@@ -50,7 +50,7 @@ class Wire:
                 yield line
 
     def until(self, id: str, *, all_done: bool = False, every: float = 0.02, limit: float = 500) -> dict[str, Any]:
-        """Ask until a simulation is final, or with ``all_done`` until every task has a result."""
+        """Poll until a simulation has ended, or with ``all_done`` until every task has a result."""
         deadline = time.monotonic() + limit
         while True:
             found: dict[str, Any] = self.get(f"/v1/simulations/{id}")
@@ -64,10 +64,10 @@ class Wire:
         return found
 
     def until_final(self, id: str) -> None:
-        """Wait for an end of any kind."""
+        """Wait for a final state."""
         while self.get(f"/v1/simulations/{id}")["state"] not in FINAL:
             time.sleep(0.05)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.connection.close()

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The platform said no; the text is the problem's own, with the next step in it."""
 
 
@@ -71,7 +71,7 @@ class Client:
 def _checked(answer: httpx.Response) -> httpx.Response:
     if answer.is_error:
         try:
-            raise Refused(answer.json().get("detail", answer.text))
+            raise RequestRefused(answer.json().get("detail", answer.text))
         except json.JSONDecodeError:
-            raise Refused(f"{answer.status_code}: {answer.text[:500]}") from None
+            raise RequestRefused(f"{answer.status_code}: {answer.text[:500]}") from None
     return answer

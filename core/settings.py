@@ -1,4 +1,4 @@
-"""Every setting, with its default; read from the environment by composition roots alone."""
+"""Settings with their defaults; composition roots alone read them from the environment."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ PARSE: Mapping[Any, Callable[[str], Any]] = {
     tuple[str, ...]: lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }
 
-#: Settings by their former names, refused with the present one.
+#: Former names of settings -> present names; a former name is refused with an error that has the present name.
 RENAMED: Mapping[str, str] = {
     "DRIVERS_HOST": "RUNNER_API_HOST",
     "DRIVERS_PORT": "RUNNER_API_PORT",
@@ -32,101 +32,101 @@ RENAMED: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """An empty URL means: embedded, under ``home``. Durations are given in seconds, sizes in bytes."""
+    """An empty URL means: embedded, under ``home``. Durations are values in seconds, sizes in bytes."""
 
-    #: Where everything lies that the platform keeps on this machine.
+    #: Folder of all data that the platform stores on this machine.
     home: Path = Path("var")
-    #: The address served; any other than loopback needs a token.
+    #: Address of the public API; any address other than loopback needs a token.
     host: str = "127.0.0.1"
-    #: Where people and their clients ask.
+    #: Port of the public API.
     port: int = 5000
-    #: Where runners lease and report; a listener of its own, so that streams cannot starve it.
+    #: Port of the runner API, separate from the public API so that streams cannot starve it.
     runner_api_port: int = 5001
-    #: The address runners are listened to at; any other than loopback only where a network policy keeps others away.
+    #: Address of the runner API; other than loopback only where a network policy restricts access to runners.
     runner_api_host: str = "127.0.0.1"
-    #: What runners are told to ask; empty: the two above.
+    #: URL of the runner API that runners use; empty: built from the two settings above.
     runner_api_url: str = ""
     #: SQLAlchemy's URL: SQLite or PostgreSQL (``postgresql+psycopg://``).
     database_url: str = ""
-    #: The notifier and the jobs' queue.
+    #: Redis URL of the notifier and the job queue.
     redis_url: str = ""
     #: ``file:///folder``, or ``s3://bucket/prefix?endpoint=http://host:port``, with the two keys below.
     object_store_url: str = ""
-    #: Never part of the URL, which is shown.
+    #: Access key of the object store; not part of the URL, because the URL is shown.
     object_store_access_key: str = ""
-    #: As above.
+    #: Secret key of the object store; not part of the URL either.
     object_store_secret_key: str = field(default="", repr=False)
-    #: The object storage that datasets may be registered from, with its credentials: JSON, readable by its owner alone.
-    #: Empty: ``connections.json`` under ``home``.
+    #: JSON file of the object storage that datasets may be registered from, with credentials; readable by its owner
+    #: alone. Empty: ``connections.json`` under ``home``.
     connections: str = ""
-    #: The places that simulations run in: JSON, ``{"executors": [{"name", "kind", "workers", "options"}]}``. Empty:
-    #: this machine alone.
+    #: JSON file of the executors, ``{"executors": [{"name", "kind", "workers", "options"}]}``. Empty: this machine
+    #: alone.
     executors: str = ""
-    #: Evaluator and host pairs at work at once; 0 is one for each core.
+    #: Most workers at the same time on this machine; 0: one per core.
     workers: int = 0
-    #: Event and result streams open at once; the next is answered 503.
+    #: Most open event and result streams; a further stream is answered 503.
     streams: int = 1000
-    #: The largest body of one request that is no resumable upload.
+    #: Largest body of a request that is not a resumable upload, in bytes.
     max_upload: int = 4 << 30
-    #: The largest resumable upload.
+    #: Largest resumable upload, in bytes.
     max_resumable: int = 64 << 30
-    #: How long an unfinished upload is kept after its last byte, and a finished one that nothing was made of.
+    #: Seconds that an unfinished upload is kept after its last byte, and an unused finished upload after its end.
     upload_ttl: timedelta = timedelta(days=1)
-    #: What staged datasets and models may fill on this node; 0 is no limit.
+    #: Capacity of this node's cache of datasets and models, in bytes; 0: no limit.
     cache_capacity: int = 0
-    #: The cache service's nodes: ``http://host:port``, or ``zone=http://host:port``; in a cluster
+    #: Nodes of the cache service: ``http://host:port``, or ``zone=http://host:port``; in a cluster
     #: ``kubernetes://namespace/service``.
     scs_nodes: tuple[str, ...] = ()
-    #: The zone this node lies in; nodes of the same zone are asked.
+    #: Zone of this node; only cache service nodes of the same zone are used.
     scs_zone: str = ""
-    #: The cache service's bucket for staged files.
+    #: Bucket of the cache service for staged files.
     scs_bucket: str = "private"
-    #: A file with the bearer token for the cache service; read again when it changes.
+    #: File with the bearer token for the cache service; read again when it changes.
     scs_token_file: str = ""
-    #: Where this machine's own cache service listens; 0: it is not started.
+    #: Port of this machine's own cache service; 0: it is not started.
     scs_port: int = 5080
-    #: Its configuration, a JSON file; empty: a laptop's.
+    #: JSON file with the configuration of this machine's own cache service; empty: a default for laptops.
     scs_config: str = ""
-    #: Further host names this server answers for.
+    #: Further host names that this server answers for.
     names: tuple[str, ...] = ()
-    #: What every request must bring as its bearer token; needed as soon as others than this machine can reach it.
+    #: Bearer token that every request must have; required when other machines can reach the server.
     token: str = field(default="", repr=False)
-    #: Whoever reaches the address may do everything, without a token: ``yes``, for a trial in a closed network.
+    #: ``yes``: serve every client without a token, for a trial in a closed network.
     anonymous: bool = False
-    #: ``auto``: the strongest the machine allows, refusing code where that is weak; ``none``: no sandbox at all.
+    #: ``auto``: the strongest sandbox of this machine, refusing models with code if it is weak; ``none``: no sandbox.
     sandbox: str = "auto"
-    #: Where dispatch tells Prometheus how executors answer; 0: nowhere. The API's own are at its ``/metrics``.
+    #: Port of the dispatcher's Prometheus metrics of executors; 0: none. The API's metrics are at its ``/metrics``.
     metrics_port: int = 0
-    #: How long a lease lives without a beat.
+    #: Seconds after which a lease without a heartbeat expires.
     lease_ttl: timedelta = timedelta(seconds=10)
-    #: How often the dispatcher looks when no notifier rings.
+    #: Seconds between two polls of the dispatcher when no notification arrives.
     dispatch_interval: timedelta = timedelta(seconds=1)
-    #: Kinds of warm runner of which a spare one is kept warm, most recently used first.
+    #: Number of kinds of warm runner that have a spare warm runner, most recently used kinds first.
     warm_runners: int = 2
-    #: Of the JSON logs under ``home/logs``.
+    #: Level of the JSON logs under ``home/logs``.
     log_level: str = "INFO"
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
-        """Read ``WINDTUNNEL_*``; an unknown name is an error, for a misspelt setting is a silent one."""
+        """Read ``WINDTUNNEL_*``; an unknown name is an error, because a misspelt setting would be ignored silently."""
         kinds = get_type_hints(cls)
-        known = {PREFIX + one.name.upper(): one.name for one in fields(cls)}
+        known = {PREFIX + setting.name.upper(): setting.name for setting in fields(cls)}
         if renamed := [
             f"{PREFIX}{old} is called {PREFIX}{new} now" for old, new in RENAMED.items() if PREFIX + old in env
         ]:
             raise ValueError("; ".join(renamed))
         if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-        given = {}
+        values = {}
         for key, name in known.items():
             if key in env:
                 try:
-                    given[name] = PARSE[kinds[name]](env[key])
+                    values[name] = PARSE[kinds[name]](env[key])
                 except KeyError:
                     raise ValueError(f"{key}: 'yes' or 'no', not {env[key]!r}") from None
                 except ValueError as error:
                     raise ValueError(f"{key}: {error}") from None
-        settings = cls(**given)
+        settings = cls(**values)
         if settings.sandbox not in {"auto", "none"}:
             raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")
         if settings.host not in LOOPBACK and not settings.token and not settings.anonymous:
@@ -168,7 +168,7 @@ class Settings:
 
     @property
     def connections_file(self) -> Path:
-        """What an operator says of object storage elsewhere; it need not be there."""
+        """JSON file of object storage connections; it need not exist."""
         return Path(self.connections) if self.connections else self.home.resolve() / "connections.json"
 
     @property

@@ -1,4 +1,4 @@
-"""The catalogue of runtimes and simulators, read from manifests; and how a binary's format is told from its bytes."""
+"""Catalogue of runtimes and simulators, read from manifests; detection of a model's format from its bytes."""
 
 import difflib
 import functools
@@ -14,13 +14,13 @@ from runtimes import archives
 from runtimes.environments import Environment
 
 FOLDER = Path(__file__).parent
-#: Bytes of a file's head that are looked at.
+#: Bytes at the start of a file that are inspected.
 HEAD = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Format:
-    """How a runtime runs one format. ``isolation``: a model lives for one "scenario", or for the whole "launch"."""
+class RuntimeFormat:
+    """A format of a runtime. ``isolation`` is how long a model server lives: for a "scenario" or for a "launch"."""
 
     name: str
     environment: Environment
@@ -29,16 +29,16 @@ class Format:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:
-    """How a model is loaded and called; ``baselines`` names the model that drives a dataset when none is sent."""
+    """A runtime loads and calls models; ``baselines`` maps a dataset to the model used if a submission has none."""
 
     name: str
     title: str
     description: str
-    formats: Mapping[str, Format]
+    formats: Mapping[str, RuntimeFormat]
     baselines: Mapping[str, str]
 
     def describe(self) -> dict[str, Any]:
-        """Return what a person reads."""
+        """Return the description in the API's form."""
         return {
             "name": self.name,
             "title": self.title,
@@ -51,30 +51,30 @@ class Runtime:
 @functools.cache
 def runtimes() -> Mapping[str, Runtime]:
     """Return every runtime by name."""
-    found = {}
+    by_name = {}
     for path in sorted((FOLDER / "manifests").glob("*.yaml")):
         manifest = yaml.safe_load(path.read_text())
         formats = {
-            name: Format(
+            name: RuntimeFormat(
                 name=name,
                 environment=_environment(path.parent / f"{entry['environment']}.lock"),
                 isolation=entry["isolation"],
             )
             for name, entry in manifest["formats"].items()
         }
-        found[manifest["name"]] = Runtime(
+        by_name[manifest["name"]] = Runtime(
             name=manifest["name"],
             title=manifest["title"],
             description=manifest["description"],
             formats=formats,
             baselines=manifest.get("baselines") or {},
         )
-    return found
+    return by_name
 
 
 @functools.cache
 def simulators() -> Mapping[str, Environment]:
-    """Return the environment of every kind of simulator."""
+    """Return the environment of every simulator by name."""
     return {path.stem: _environment(path) for path in sorted((FOLDER / "simulators").glob("*.lock"))}
 
 
@@ -84,24 +84,24 @@ def _environment(lock: Path) -> Environment:
 
 
 def runtime(name: str) -> Runtime:
-    """Return one runtime, or raise UnknownRuntime with the nearest names."""
-    found = runtimes().get(name)
-    if found is None:
+    """Return a runtime by name; raise UnknownRuntime with the nearest names."""
+    match = runtimes().get(name)
+    if match is None:
         near = difflib.get_close_matches(name, runtimes(), 3)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(runtimes())}."
         raise UnknownRuntime(f"There is no runtime {name[:100]!r}. {hint}", nearest=near or list(runtimes()))
-    return found
+    return match
 
 
 def formats() -> frozenset[str]:
-    """Return every format that some runtime takes."""
-    return frozenset(name for one in runtimes().values() for name in one.formats)
+    """Return the formats that any runtime accepts."""
+    return frozenset(name for each in runtimes().values() for name in each.formats)
 
 
 def sniff(path: Path, filename: str | None = None) -> str | None:
-    """Tell a binary's format from its first bytes, or from the names in a zip's directory; None if they do not tell.
+    """Detect a model's format from its first bytes, the names in a zip, or its file name; None if unknown.
 
-    No model is parsed here, not even its shapes: that is for a sandboxed host.
+    Models are not parsed here, not even for their shapes: only a sandboxed model server does that.
     """
     with open(path, "rb") as file:
         head = file.read(HEAD)
@@ -118,7 +118,7 @@ def sniff(path: Path, filename: str | None = None) -> str | None:
 
 
 def _sniff_zip(path: Path) -> str | None:
-    """Tell a zip by the names in it; raise BadArchive if it is not to be unpacked."""
+    """Detect the format of a zip by its names; raise BadArchive if it must not be unpacked."""
     names = {entry.name for entry in archives.entries(path)}
     if "model.py" in names:
         return "python"
@@ -128,18 +128,22 @@ def _sniff_zip(path: Path) -> str | None:
 
 
 def unknown(path: Path) -> UnknownFormat:
-    """Return the error for a binary that `sniff` tells nothing of, with what is missing where that can be seen."""
+    """Return the error for a file that `sniff` does not recognise, with a hint if its zip shows the cause."""
     with open(path, "rb") as file:
         if not file.read(4).startswith((b"PK\x03\x04", b"PK\x05\x06")):
             return UnknownFormat()
-    deeper = [one.name for one in archives.entries(path) if one.name.endswith("/model.py")]
+    deeper = [entry.name for entry in archives.entries(path) if entry.name.endswith("/model.py")]
     if deeper:
-        return UnknownFormat(f"`{deeper[0]}` lies in a folder of the zip: pack what is in the folder, not the folder.")
-    return UnknownFormat("The zip holds neither `model.py` at its top, nor a `saved_model.pb`, nor what a .keras does.")
+        return UnknownFormat(
+            f"`{deeper[0]}` lies in a folder of the zip: zip the contents of the folder, not the folder."
+        )
+    return UnknownFormat(
+        "The zip has neither `model.py` at its top, nor a `saved_model.pb`, nor the files of a .keras model."
+    )
 
 
 def _is_onnx(head: bytes) -> bool:
-    """A ModelProto begins with ir_version (field 1, a small varint) and goes on with a field it has (onnx.proto3)."""
+    """A ModelProto begins with ir_version (field 1, a small varint), followed by another field (onnx.proto3)."""
     return (
         len(head) > 8
         and head[0] == 0x08

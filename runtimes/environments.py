@@ -1,7 +1,7 @@
-"""Environments: folders of packages, made by uv from a hashed lock, shared and named by content.
+"""Environments: folders of packages, installed by uv from a lock file with hashes, shared and content-addressed.
 
-An environment is no venv but a plain folder that a launch puts on its path, so it can be bound read-only anywhere.
-Building runs no code of the packages (`--no-build`), and what arrives is checked against the lock's hashes.
+An environment is a plain folder that a launch puts on its path, not a venv, so it can be bound read-only anywhere.
+Installing runs no code of the packages (`--no-build`), and downloads are checked against the lock's hashes.
 """
 
 import fcntl
@@ -19,56 +19,56 @@ from pathlib import Path
 
 import uv
 
-#: Told while an environment is being made: what is going on, and which part of it is done (None: unknown).
+#: Callback while an environment is prepared: a message, and the fraction done from 0 to 1 (None: unknown).
 Progress = Callable[[str, float | None], None]
 
-#: Nothing changes in an environment any more, so its bytecode is not compared with its sources at every import.
+#: An environment does not change after it is prepared, so imports do not compare bytecode with sources.
 COMPILED = {"PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
-#: What an image brings along, beside our code; it is never added to.
-BROUGHT = Path(__file__).parents[2] / "environments"
+#: Environments included in the image, beside the code; read-only.
+IMAGE_ENVIRONMENTS = Path(__file__).parents[2] / "environments"
 
 
 class CannotPrepare(Exception):
-    """The packages could not be had, or are not the ones of the lock."""
+    """The packages could not be downloaded, or do not match the lock's hashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The packages of a runtime's format or of a simulator: ``lock`` is the text of a requirements file with hashes."""
+    """The packages of a runtime's format or of a simulator. ``lock`` is the text of a requirements file with hashes."""
 
     name: str
     lock: str
 
     @property
     def digest(self) -> str:
-        """Name by content: equal packages for an equal interpreter on an equal machine."""
+        """Content address: SHA-256 of the interpreter version, the machine architecture and the lock."""
         target = f"{sys.implementation.cache_tag} {platform.machine()}\n"
         return hashlib.sha256((target + self.lock).encode()).hexdigest()
 
     @property
     def packages(self) -> int:
-        """How many packages the lock names."""
+        """Number of packages in the lock."""
         return len(re.findall(r"^[A-Za-z0-9]", self.lock, re.MULTILINE))
 
 
-def ready(environment: Environment, root: Path, brought: Path = BROUGHT) -> Path | None:
-    """Return the folder of an environment's packages if it lies prepared under ``root``, or came with this image."""
-    sites = (folder / environment.digest / "site" for folder in (root, brought))
+def ready(environment: Environment, root: Path, included: Path = IMAGE_ENVIRONMENTS) -> Path | None:
+    """Return the folder of an environment's packages if it is prepared under ``root`` or included in this image."""
+    sites = (folder / environment.digest / "site" for folder in (root, included))
     return next((site for site in sites if site.is_dir()), None)
 
 
 def prepare(environment: Environment, root: Path, progress: Progress) -> Path:
-    """Make an environment unless it is there, and return the folder of its packages; one download however many ask.
+    """Prepare an environment unless it exists; return the folder of its packages. Concurrent calls share a download.
 
-    Killed at any moment, it leaves a draft that the next one removes. Raise CannotPrepare, with uv's own words.
+    If it is killed, the next call removes its draft. Raises CannotPrepare with uv's output.
     """
-    if (found := ready(environment, root)) is not None:
-        return found
+    if (site := ready(environment, root)) is not None:
+        return site
     root.mkdir(parents=True, exist_ok=True)
     with open(root / f".{environment.digest}.lock", "w") as lock:
         _wait_for(lock.fileno(), environment.name, progress)
-        if (found := ready(environment, root)) is not None:
-            return found
+        if (site := ready(environment, root)) is not None:
+            return site
         draft = root / f".{environment.digest}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
@@ -94,20 +94,20 @@ def _install(environment: Environment, draft: Path, lock: int, progress: Progres
     command = [uv.find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(draft / "site")]
     command += ["--require-hashes", "--no-build", "--no-deps", "--link-mode=copy", "--no-python-downloads"]
     command += ["--no-config", "--compile-bytecode", "-r", str(draft / "lock.txt")]
-    # A package's own hooks may run in there: it is told nothing of ours, keys of stores least of all.
+    # Hooks of packages may run in uv's process, so it gets no WINDTUNNEL_ settings, which may hold store keys.
     environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")} | COMPILED
-    said = []
-    # It holds the lock, too: should we be killed, nobody touches the draft until it has ended as well.
+    output = []
+    # uv inherits the lock: if this process is killed, no other process touches the draft until uv has exited.
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[lock], env=environ
     ) as process:
         assert process.stderr is not None
         for line in _lines(process.stderr.fileno()):
-            said.append(line)
+            output.append(line)
             progress(line, None)
     if process.returncode:
-        words = [line for line in said if not line.startswith("sha256:")]  # a mismatch lists all that would do
-        raise CannotPrepare(" ".join(words[-8:])[:1000])
+        lines = [line for line in output if not line.startswith("sha256:")]  # a mismatch lists every accepted hash
+        raise CannotPrepare(" ".join(lines[-8:])[:1000])
 
 
 def _lines(descriptor: int) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _lines(descriptor: int) -> Iterator[str]:
 
 
 def _freeze(draft: Path) -> None:
-    """Take away what nobody needs there, and everybody's right to write."""
+    """Remove the scripts and all write permissions."""
     shutil.rmtree(draft / "site" / "bin", ignore_errors=True)
     for folder, _, files in os.walk(draft):
         for name in files:

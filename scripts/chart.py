@@ -1,4 +1,4 @@
-"""Write the settings into the chart's schema of values: `python -m scripts.chart`; a test holds the two together."""
+"""Generate the settings in the schema of the chart's values: `python -m scripts.chart`; a test fails if they differ."""
 
 import json
 from dataclasses import fields
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from core import settings
-from scripts.settings import said
+from scripts.settings import descriptions
 
 SCHEMA = Path("helm/values.schema.json")
-#: `--set` makes a string of what is no whole number.
+#: helm's `--set` passes numbers that are not integers as strings.
 NUMBER: dict[str, Any] = {"type": ["number", "string"], "minimum": 0, "pattern": r"^[0-9]+(\.[0-9]+)?$"}
 KINDS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -24,16 +24,17 @@ KINDS: dict[Any, dict[str, Any]] = {
 
 
 def camel(name: str) -> str:
-    """Return a setting's name as the chart's values have it."""
+    """Return a setting's name in the chart's values."""
     first, *others = name.split("_")
     return first + "".join(other.capitalize() for other in others)
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the schema of `settings:`, each with the words of core/settings.py."""
-    words, kinds = said(), get_type_hints(settings.Settings)
+    """Return the schema of `settings:`, with the descriptions of core/settings.py."""
+    texts, kinds = descriptions(), get_type_hints(settings.Settings)
     known = {
-        camel(one.name): KINDS[kinds[one.name]] | {"description": words[one.name]} for one in fields(settings.Settings)
+        camel(setting.name): KINDS[kinds[setting.name]] | {"description": texts[setting.name]}
+        for setting in fields(settings.Settings)
     }
     renamed = {
         camel(old.lower()): {"const": f"is called {camel(new.lower())} now"} for old, new in settings.RENAMED.items()
@@ -42,7 +43,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema() -> str:
-    """Return the whole schema, as it should be."""
+    """Return the complete schema with the current settings."""
     document = json.loads(SCHEMA.read_text())
     document["properties"]["settings"] = settings_schema()
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""`make demo`: start the platform, send the promise, watch, and show what came of it."""
+"""`make demo`: start the platform, send the 1.0 request, follow the simulation, and show its results."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from cli import report
-from cli.client import Client, Refused
+from cli.client import Client, RequestRefused
 
 URL = "http://localhost:5000"
 PROMISE = (
@@ -25,14 +25,14 @@ console = Console()
 
 
 def main() -> int:
-    """Run the demo; 0 if the promise was kept."""
+    """Run the demo; return 0 if both simulations succeeded."""
     began = time.monotonic()
     server = None if _answers() else subprocess.Popen([sys.executable, "-m", "server", "run"])
     try:
         if server is not None and not _wait_for(server):
             return 1
         return _show(began)
-    except Refused as error:
+    except RequestRefused as error:
         console.print(f"[red]The platform refused:[/] {escape(str(error))}")
         return 1
     except KeyboardInterrupt:
@@ -56,46 +56,46 @@ def _wait_for(server: "subprocess.Popen[bytes]") -> bool:
         if _answers():
             return True
         time.sleep(0.1)
-    console.print("[red]The platform did not start.[/] Its words are in var/logs; is something else on port 5000?")
+    console.print("[red]The platform did not start.[/] See var/logs; is port 5000 in use?")
     return False
 
 
 def _show(began: float) -> int:
     client = Client(URL)
     console.print(f"\n[bold]$[/] {escape(PROMISE)}\n", soft_wrap=True)
-    # --resolve stands in for a name in the DNS; everything else is the promise, verbatim.
+    # --resolve replaces a DNS entry; the rest is the request, verbatim.
     sent = subprocess.run(
         PROMISE.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1), shell=True, capture_output=True
     )
     answer = json.loads(sent.stdout or b"{}")
     if "id" not in answer:
         console.print(
-            f"[red]No simulation came of it:[/] {escape(json.dumps(answer) if answer else sent.stderr.decode())}"
+            f"[red]No simulation was created:[/] {escape(json.dumps(answer) if answer else sent.stderr.decode())}"
         )
         return 1
     model = _watch(client, answer, "the model")
     dataset = client.get(f"/v1/datasets/{model['dataset']['name']}")
     other = client.submit({"model": dataset["yardstick"], "dataset": dataset["name"], "labels": {"demo": "yardstick"}})
-    yardstick = _watch(client, other, f"the yardstick, {dataset['yardstick']}")
+    yardstick = _watch(client, other, f"the baseline, {dataset['yardstick']}")
     if {model["state"], yardstick["state"]} != {"succeeded"}:
-        for one in (model, yardstick):
-            console.print(f"{one['id']}: {one['state']} {escape(one.get('reason') or '')}")
+        for simulation in (model, yardstick):
+            console.print(f"{simulation['id']}: {simulation['state']} {escape(simulation.get('reason') or '')}")
         return 1
     comparison = client.get(f"/v1/simulations/{model['id']}/comparison", to=yardstick["id"])
-    summaries = [client.get(f"/v1/simulations/{one['id']}/summary") for one in (model, yardstick)]
+    summaries = [client.get(f"/v1/simulations/{simulation['id']}/summary") for simulation in (model, yardstick)]
     console.print(f"\n[bold]{escape(report.sentence(model, comparison))}[/]\n")
     console.print(report.table(model, summaries[0], summaries[1], comparison))
     lines = report.worst(client.lines(model["id"]))
     console.print(report.worst_table(lines))
-    _take_away(client, model, lines[0])
+    _save(client, model, lines[0])
     console.print(
-        f"\nThat took {time.monotonic() - began:.0f} s. `make run` keeps the platform serving; {URL}/docs says how.\n"
+        f"\nThis took {time.monotonic() - began:.0f} s. `make run` starts the platform; {URL}/docs documents its API.\n"
     )
     return 0
 
 
 def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, Any]:
-    """Follow one simulation to its end with a bar."""
+    """Follow a simulation to its end with a progress bar."""
     columns = (
         TextColumn("{task.description:<34}"),
         BarColumn(),
@@ -118,8 +118,8 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
     return found
 
 
-def _take_away(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
-    """Leave the results and the replay of the worst scenario where they can be looked at."""
+def _save(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
+    """Write the results and the replay of the worst scenario to files."""
     OUT.mkdir(parents=True, exist_ok=True)
     results = OUT / f"{model['id']}.ndjson"
     results.write_text("".join(json.dumps(line) + "\n" for line in client.lines(model["id"])))
@@ -129,10 +129,12 @@ def _take_away(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> 
         if status == 200:
             replay = OUT / f"worst-{worst['task']}.svg"
             replay.write_text(picture)
-            console.print(f"\nThe worst, its last seconds as an animation (open it in a browser): [bold]{replay}[/]")
+            console.print(
+                f"\nThe worst scenario, its last seconds as an animation (open it in a browser): [bold]{replay}[/]"
+            )
             break
         time.sleep(0.1)
-    console.print(f"Every result: [bold]{results}[/]; as one zip: {URL}/v1/simulations/{model['id']}/archive")
+    console.print(f"All results: [bold]{results}[/]; as one zip: {URL}/v1/simulations/{model['id']}/archive")
     console.print(f"In pandas: pandas.read_parquet('{URL}/v1/simulations/{model['id']}/results?format=parquet')")
 
 

@@ -1,4 +1,4 @@
-"""Draw docs/eviction.svg, hit rate by capacity for each policy: `python -m scripts.eviction`. Needs a minute."""
+"""Draw docs/eviction.svg, hit rate by capacity for each eviction policy: `python -m scripts.eviction`, a minute."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ TITLES = {"nr": "non-replacing", "lru": "LRU", "fifo": "FIFO", "random": "random
 
 
 def draw() -> None:
-    """Run the rule at every capacity and write the picture: the same one each time."""
+    """Run each policy at every capacity and write the picture; it is reproducible."""
     matplotlib.use("svg")
     matplotlib.rcParams |= {"svg.hashsalt": "windtunnel", "svg.fonttype": "none", "font.size": 9}
     from matplotlib import pyplot

@@ -1,4 +1,4 @@
-"""Make the images, without Docker: ``python -m scripts.images [NAME ...]``; see docs/images.md."""
+"""Build the images, without Docker: ``python -m scripts.images [NAME ...]``; see docs/images.md."""
 
 import time
 from pathlib import Path
@@ -9,14 +9,20 @@ from runtimes.images import build, names
 
 
 @click.command()
-@click.option("--only", multiple=True, type=click.Choice(list(names.images())), help="This image; may be said again.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(list(names.images())), help="Build this image only; may be repeated."
+)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("var/images"), show_default=True)
-@click.option("--layers", "kept", type=click.Path(path_type=Path), help="Keep layers here, not in OUT/layers.")
-@click.option("--prefix", default=names.PREFIX, show_default=True, help="Of the names, a registry's host among it.")
-@click.option("--gzip", "packed", is_flag=True, help="Pack layers: half the size, but slower to make and to import.")
-@click.option("--tags", is_flag=True, help="Only say what the images would be called.")
+@click.option("--layers", "kept", type=click.Path(path_type=Path), help="Folder of layers, instead of OUT/layers.")
+@click.option(
+    "--prefix", default=names.PREFIX, show_default=True, help="Prefix of image names; may contain a registry's host."
+)
+@click.option(
+    "--gzip", "packed", is_flag=True, help="Compress layers: half the size, but slower to build and to import."
+)
+@click.option("--tags", is_flag=True, help="Only print the names of the images.")
 def main(only: tuple[str, ...], out: Path, kept: Path | None, prefix: str, packed: bool, tags: bool) -> None:
-    """Write OCI archives for `ctr images import`, `docker load` or skopeo, and bills of materials beside them."""
+    """Write OCI archives for `ctr images import`, `docker load` or skopeo, with bills of materials (SBOM)."""
     chosen = [names.images()[name] for name in only or names.images()]
     if tags:
         for name, tag in build.tags(chosen).items():
@@ -28,8 +34,8 @@ def main(only: tuple[str, ...], out: Path, kept: Path | None, prefix: str, packe
             built = build.build(image, out, kept=kept, prefix=prefix, packed=packed)
         except build.CannotBuild as error:
             raise click.ClickException(str(error)) from None
-        words = f"made in {time.monotonic() - began:.0f} s" if built.fresh else "unchanged"
-        click.echo(f"{built.reference}  {built.size / 1e6:.0f} MB ({', '.join(built.layers)})  {words}")
+        outcome = f"built in {time.monotonic() - began:.0f} s" if built.fresh else "unchanged"
+        click.echo(f"{built.reference}  {built.size / 1e6:.0f} MB ({', '.join(built.layers)})  {outcome}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Write the hashed locks of all environments anew, from the .in files beside them.
+# Rewrite the hashed locks of all environments from their .in files.
 set -eu
 cd "$(dirname "$0")/.."
-for wanted in runtimes/manifests/*.in runtimes/simulators/*.in; do
+for requirements in runtimes/manifests/*.in runtimes/simulators/*.in; do
     .venv/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
-        --only-binary :all: --universal --output-file "${wanted%.in}.lock" "$wanted" "$@"
+        --only-binary :all: --universal --output-file "${requirements%.in}.lock" "$requirements" "$@"
 done

@@ -1,4 +1,4 @@
-"""Write openapi.yaml from the code, or with ``--check`` tell whether it still says what the code does."""
+"""Generate openapi.yaml from the code, or with ``--check`` report whether it is up to date."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ HEAD = "# Generated from the code by `make openapi`; do not edit.\n"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as such, and the same object twice rather than by reference."""
+    """YAML dumper with literal blocks for texts of several lines, and without references."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -27,20 +27,20 @@ _Dumper.add_representer(str, _text)
 
 
 def rendered() -> str:
-    """Return the document as it should be; no platform is needed to describe one."""
+    """Return the document of the current code; no running platform is needed."""
     document = application.describe()
     return HEAD + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
 
 
 def main() -> int:
-    """Write or check."""
+    """Write openapi.yaml, or check it."""
     text = rendered()
     if "--check" not in sys.argv[1:]:
         TARGET.write_text(text, encoding="utf-8")
         return 0
     if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
         return 0
-    print("openapi.yaml is not what the code says: run `make openapi` and look at the difference.", file=sys.stderr)
+    print("openapi.yaml differs from the code: run `make openapi` and review the difference.", file=sys.stderr)
     return 1
 
 

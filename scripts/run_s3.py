@@ -1,4 +1,4 @@
-"""Run the platform on a MinIO of its own: `make run-s3`. What both keep lies under the platform's home."""
+"""Run the platform with its own MinIO: `make run-s3`. Both store their data under the platform's home folder."""
 
 import ctypes
 import os
@@ -17,12 +17,12 @@ from core.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 BUCKET = "windtunnel"
-#: Seconds until a server that was just started must answer.
+#: Seconds for MinIO to start.
 PATIENCE = 60.0
 
 
 def keys(path: Path) -> tuple[str, str]:
-    """Return this MinIO's own access key and secret key; made once, and kept where nobody else can read them."""
+    """Return this MinIO's access key and secret key; generated once, in a file that only this user can read."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -32,14 +32,14 @@ def keys(path: Path) -> tuple[str, str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a free port."""
     with socket.socket() as end:
         end.bind(("127.0.0.1", 0))
         return int(end.getsockname()[1])
 
 
 def bound(number: int) -> Callable[[], None]:
-    """Make what a new process does first: ask for a signal for the case that this one dies without a word."""
+    """Return a preexec function: the new process gets a signal when this process dies."""
     parent = os.getpid()
 
     def bind() -> None:
@@ -51,13 +51,13 @@ def bound(number: int) -> Callable[[], None]:
 
 
 def start(binary: str, folder: Path, port: int, credentials: tuple[str, str]) -> "subprocess.Popen[bytes]":
-    """Start MinIO in a session of its own: Ctrl-C is not for it."""
-    told = {"MINIO_ROOT_USER": credentials[0], "MINIO_ROOT_PASSWORD": credentials[1]}
+    """Start MinIO in a session of its own, which Ctrl-C does not reach."""
+    root_user = {"MINIO_ROOT_USER": credentials[0], "MINIO_ROOT_PASSWORD": credentials[1]}
     quiet = {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
     with open(folder / "minio.log", "ab") as output:
         return subprocess.Popen(
             [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(folder / "disk")],
-            env={**os.environ, **told, **quiet},
+            env={**os.environ, **root_user, **quiet},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -67,7 +67,7 @@ def start(binary: str, folder: Path, port: int, credentials: tuple[str, str]) ->
 
 
 def answers(endpoint: str) -> bool:
-    """Tell whether MinIO serves."""
+    """Return whether MinIO is ready."""
     try:
         with urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=5) as answer:
             return bool(answer.status == 200)
@@ -76,37 +76,40 @@ def answers(endpoint: str) -> bool:
 
 
 def main() -> int:
-    """Start MinIO, then the platform on it; end MinIO when the platform has ended."""
-    made = subprocess.run([ROOT / "scripts" / "tools" / "minio"], stdout=subprocess.PIPE, text=True)
-    if made.returncode != 0:
-        return made.returncode
+    """Start MinIO, then the platform; stop MinIO when the platform has ended."""
+    built = subprocess.run([ROOT / "scripts" / "tools" / "minio"], stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        return built.returncode
     folder = Settings.from_env(os.environ).home.resolve() / "minio"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     credentials = keys(folder / "keys")
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    server = start(made.stdout.strip(), folder, port, credentials)
-    # The platform answers Ctrl-C itself, and MinIO must be there until it is done.
+    server = start(built.stdout.strip(), folder, port, credentials)
+    # The platform handles Ctrl-C itself, and needs MinIO until it has ended.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     try:
         deadline = time.monotonic() + PATIENCE
         while not answers(endpoint):
             if server.poll() is not None or time.monotonic() > deadline:
-                print(f"MinIO does not start; see {folder / 'minio.log'}", file=sys.stderr)
+                print(f"MinIO did not start; see {folder / 'minio.log'}", file=sys.stderr)
                 return 1
             time.sleep(0.05)
-        told = {
+        variables = {
             "WINDTUNNEL_OBJECT_STORE_URL": f"s3://{BUCKET}?endpoint={endpoint}",
             "WINDTUNNEL_OBJECT_STORE_ACCESS_KEY": credentials[0],
             "WINDTUNNEL_OBJECT_STORE_SECRET_KEY": credentials[1],
         }
-        print(f"Objects lie in MinIO at {endpoint}, bucket {BUCKET}; its keys are in {folder / 'keys'}.", flush=True)
+        print(
+            f"Objects are stored in MinIO at {endpoint}, bucket {BUCKET}; its keys are in {folder / 'keys'}.",
+            flush=True,
+        )
         platform = subprocess.Popen(
             [sys.executable, "-m", "server", "run"],
             cwd=ROOT,
-            env={**os.environ, **told},
-            start_new_session=True,  # a terminal's Ctrl-C reaches it once, through us
+            env={**os.environ, **variables},
+            start_new_session=True,  # a terminal's Ctrl-C reaches it once, passed on by this process
             preexec_fn=bound(signal.SIGTERM),
         )
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""Write docs/settings.md from `core/settings.py`: `python -m scripts.settings`."""
+"""Generate docs/settings.md from `core/settings.py`: `python -m scripts.settings`."""
 
 import ast
 import inspect
@@ -11,38 +11,39 @@ from core import settings
 PAGE = Path("docs/settings.md")
 HEAD = """# Settings
 
-Drawn from `core/settings.py` by `python -m scripts.settings`; a test holds the two together. All are environment
-variables. An unknown `WINDTUNNEL_` name is an error, for a misspelt setting is a silent one. Durations are seconds,
-sizes bytes, lists separated by commas. An empty URL means: embedded, under `WINDTUNNEL_HOME`.
+Generated from `core/settings.py` by `python -m scripts.settings`; a test fails if they differ. All settings are
+environment variables. Unknown names with `WINDTUNNEL_` are errors, so that a misspelt setting is not ignored.
+Durations are in seconds, sizes in bytes, lists separated by commas. An empty URL means: embedded, under
+`WINDTUNNEL_HOME`.
 
-| variable | default | what it is |
+| variable | default | description |
 |---|---|---|
 """
 
 
 def page() -> str:
-    """Return the page: a row for each setting, its words from the comment above it."""
-    words = said()
+    """Return the page: a row for each setting, described by the comment above it."""
+    texts = descriptions()
     rows = []
-    for one in fields(settings.Settings):
-        shown = f"`{_plain(one.default)}`" if _plain(one.default) else ""
-        rows.append(f"| `{settings.PREFIX}{one.name.upper()}` | {shown} | {words[one.name]} |")
+    for setting in fields(settings.Settings):
+        default = f"`{_plain(setting.default)}`" if _plain(setting.default) else ""
+        rows.append(f"| `{settings.PREFIX}{setting.name.upper()}` | {default} | {texts[setting.name]} |")
     return HEAD + "\n".join(rows) + "\n"
 
 
-def said() -> dict[str, str]:
-    """Return what the `#:` comment above each setting says."""
+def descriptions() -> dict[str, str]:
+    """Return the `#:` comment above each setting, by the setting's name."""
     source = inspect.getsource(settings)
     lines = source.splitlines()
-    found = {}
+    texts = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id != "PARSE":
             at, words = node.lineno - 2, list[str]()
             while (line := lines[at].strip()).startswith("#:"):
                 words.insert(0, line.removeprefix("#:").strip())
                 at -= 1
-            found[node.target.id] = " ".join(words).replace("``", "`")
-    return found
+            texts[node.target.id] = " ".join(words).replace("``", "`")
+    return texts
 
 
 def _plain(value: object) -> str:

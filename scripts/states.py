@@ -1,4 +1,4 @@
-"""Write docs/states.md from the table of states: `python -m scripts.states`."""
+"""Generate docs/states.md from the table of states: `python -m scripts.states`."""
 
 from pathlib import Path
 
@@ -6,24 +6,24 @@ from core.domain.states import mermaid
 
 TEXT = """# States of a simulation
 
-Drawn from `core/domain/states.py` by `python -m scripts.states`; a test holds the two together.
+Generated from `core/domain/states.py` by `python -m scripts.states`; a test fails if they differ.
 
 ```mermaid
 {picture}```
 
-| state | what it means |
+| state | meaning |
 |---|---|
-| queued | accepted, waiting for room; `position` and `reason` say why |
-| staging | admitted; its environment, model and files are being brought near |
-| launching | handed to an executor, no lease taken yet |
-| running | the first lease was taken |
-| cancelling | its owner asked for a stop; runners may still run |
-| succeeded | every task has a result, and not more of them failed than `max_failures` allows |
-| failed | the model or the simulator is to blame: does not load or fit, is not done in time, fails too often |
-| errored | the platform is to blame, and is out of retries |
-| cancelled | stopped by its owner; what was there is kept |
+| queued | accepted, waiting for free workers; see `position` and `reason` |
+| staging | admitted; its environments, model and files are being downloaded to the node cache |
+| launching | handed to an executor; no task is leased yet |
+| running | the first task was leased |
+| cancelling | cancelled by its owner; runners may not have ended yet |
+| succeeded | every task has a result, and at most `max_failures` of them failed |
+| failed | caused by the model or the simulator: it does not load or fit, exceeds its time, or fails too often |
+| errored | caused by the platform, which has no retries left |
+| cancelled | stopped by its owner; its results so far are kept |
 
-The platform's own retry is the arrow back to `queued`, with `attempt` one higher. A user's retry is a new simulation.
+A retry by the platform is the transition back to `queued`; it increments `attempt`. A user's retry is a new simulation.
 """
 
 if __name__ == "__main__":

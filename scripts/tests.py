@@ -1,9 +1,9 @@
 """Run a test suite, rerun its failures alone, and record both: ``python -m scripts.tests SUITE PYTEST_ARGUMENTS...``.
 
 Up to five failed tests are rerun serially. A test that passes then does not fail the run, but it is recorded in the
-history file with what it said when it failed, and a test with two such records in the last ten runs of its suite is
-not rerun any more: it has to be mended or taken out (docs/testing.md, docs/decisions/0017). ``--history`` prints the
-record.
+history file with its error message, and a test with two such records in the last ten runs of its suite is no longer
+rerun: it must be fixed or removed (docs/testing.md, docs/decisions/0017). ``--history`` prints the
+records.
 """
 
 import argparse
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run of a suite: counts of the first pass, what came of its failures, and their messages by test."""
+    """A run of a suite: counts of its first pass, outcomes of its failures, and their messages by test."""
 
     at: str
     suite: str
@@ -108,7 +108,7 @@ def read_report(path: Path) -> tuple[int, Mapping[str, str]]:
 
 
 def dotted(test: str) -> str:
-    """Return what a JUnit report calls a test that pytest calls ``folder/file.py::test[parameter]``."""
+    """Return the name in a JUnit report of pytest's ``folder/file.py::test[parameter]``."""
     file, _, name = test.partition("::")
     function, bracket, parameter = name.partition("[")
     return f"{file.removesuffix('.py').replace('/', '.')}.{function.replace('::', '.')}{bracket}{parameter}"
@@ -135,7 +135,7 @@ def run_suite(suite: str, arguments: Sequence[str]) -> int:
         for test in passed_alone:
             print(f"failed, and passed alone ({counts.get(test, 0) + 1} of the last {WINDOW} runs): {test}", flush=True)
         for test in unstable:
-            print(f"not rerun, unstable in the last {WINDOW} runs; mend it or take it out: {test}", flush=True)
+            print(f"not rerun, unstable in the last {WINDOW} runs; fix or remove it: {test}", flush=True)
         if status in (0, 1):
             record(
                 path,

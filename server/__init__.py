@@ -1,1 +1,1 @@
-"""The server's processes: one role each, the supervisor that keeps them running, their logs and ports."""
+"""The server's processes: one process per role, their supervisor, logs and ports."""

@@ -1,4 +1,4 @@
-"""The roles, one process each, and `run`, which keeps all of them running on this machine."""
+"""Entry point of the server's roles, one process per role, and of `run`, which supervises all roles on this machine."""
 
 import asyncio
 import compileall
@@ -20,53 +20,56 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 ROOT = Path(__file__).parent.parent
-#: What a laptop's agent keeps a warm runner warm for before it knows better: the pair that the oldest promise names.
-PROMISED = ("tensorflow", "tflite", "car_street")
-#: Threads of the runners' listener, for those at work; those that wait for a launch have others.
+#: Runtime, format and dataset of the warm runner that the agent starts before the first submission: those of the 1.0
+#: path's documented example.
+INITIAL_WARM_KIND = ("tensorflow", "tflite", "car_street")
+#: Request threads of the runner API; runners that wait for a launch have further threads of their own.
 RUNNER_API_THREADS = 64
-#: Seconds after which every role is started, whether people can be answered already or not.
-PATIENCE = 10.0
-#: Seconds for which a port may still be held by those whom a killed supervisor leaves behind.
-FREED = 3.0
+#: Seconds after which the remaining roles are started even if /readyz does not answer 200 yet.
+READY_TIMEOUT = 10.0
+#: Seconds to wait for a port that processes of a killed supervisor may still hold.
+PORT_TIMEOUT = 3.0
 
 
-# -- everything
+# -- supervision
 
 
 def run(settings: Settings) -> int:
-    """Keep every role running, and say where to find them."""
+    """Supervise every role, and print the addresses that they serve."""
     from core.notifications import embedded_valkey
     from datasets.objectstore import connections, open_store
     from runtimes import harness
     from runtimes.harness import sandbox
     from server.ports import free
-    from server.supervisor import AlreadyRunning, Role, Supervisor, answers, tell
+    from server.supervisor import AlreadyRunning, Role, Supervisor, print_line, url_check
     from workers.executors.registry import load_executor_configs
 
     home, run_dir = settings.home.resolve(), settings.run_dir
     try:
         supervisor = Supervisor(home=home, run_dir=run_dir)
     except AlreadyRunning as error:
-        tell(str(error))
+        print_line(str(error))
         return 1
     environ = dict(os.environ)
-    try:  # what no role could start with is said once, here
+    try:  # a configuration error that every role would fail with is reported once, here
         connections.load(settings.connections_file)
         open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
         executor_configs = load_executor_configs(settings.executors, settings.max_workers)
-        cache = _cache_here(settings, environ)
+        cache_url = _configure_cache(settings, environ)
     except (ValueError, OSError) as error:
-        tell(str(error))
+        print_line(str(error))
         return 2
     for name, host, port in (
         ("PORT", settings.host, settings.port),
         ("RUNNER_API_PORT", settings.runner_api_host, settings.runner_api_port),
     ):
-        if not free(host, port, FREED):
-            tell(f"{host}:{port} is taken, or no address of this machine. WINDTUNNEL_{name} says another port.")
+        if not free(host, port, PORT_TIMEOUT):
+            print_line(
+                f"{host}:{port} is in use, or is not an address of this machine. Set WINDTUNNEL_{name} to another port."
+            )
             return 2
-    began = time.monotonic()
-    # Evaluators and hosts write nothing, their own bytecode included; without this each would compile the harness anew.
+    started_at = time.monotonic()
+    # Evaluators and model servers cannot write bytecode, so each of them would compile the harness again.
     compileall.compile_dir(str(Path(harness.__file__).parent), quiet=2)
     confinement = sandbox.level() if settings.sandbox == "auto" else None
     migrated = fingerprint(settings)
@@ -77,37 +80,44 @@ def run(settings: Settings) -> int:
     if not migrated():
         roles.append(Role(name="migrate", command=role("migrate"), once=True))
     address = f"http://{settings.host}:{settings.port}"
-    ready = answers(f"{address}/readyz")
+    ready = url_check(f"{address}/readyz")
     roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "runner-api")]
-    # These only matter once somebody can ask for something, and would slow that down.
-    late = once_true(lambda: ready() or time.monotonic() - began > PATIENCE)
-    needed = ["dispatch", "jobs", *(["agent"] if any(one.kind == "local" for one in executor_configs) else [])]
-    roles += [Role(name=name, command=role(name), after=late) for name in needed]
-    if cache is not None:
-        roles.append(Role(name="scs", command=role("scs"), after=late))
+    # The other roles are needed only once the API answers; starting them earlier would delay that.
+    api_ready = latched(lambda: ready() or time.monotonic() - started_at > READY_TIMEOUT)
+    late_roles = [
+        "dispatch",
+        "jobs",
+        *(["agent"] if any(config.kind == "local" for config in executor_configs) else []),
+    ]
+    roles += [Role(name=name, command=role(name), after=api_ready) for name in late_roles]
+    if cache_url is not None:
+        roles.append(Role(name="scs", command=role("scs"), after=api_ready))
 
-    def greet() -> None:
-        tell(f"Windtunnel answers at {address} after {time.monotonic() - began:.1f} s; its manual is {address}/docs.")
-        places = ", ".join(f"{one.workers} workers on {one.name}" for one in executor_configs if one.kind != "local")
-        tell(f"{places or f'{settings.max_workers} workers'}; all it keeps lies in {home}.")
-        if cache is not None:
-            tell(f"The cache service answers at {cache}.")
+    def print_summary() -> None:
+        seconds = time.monotonic() - started_at
+        print_line(f"Windtunnel answers at {address} after {seconds:.1f} s; its manual is {address}/docs.")
+        remote = ", ".join(
+            f"{config.workers} workers on {config.name}" for config in executor_configs if config.kind != "local"
+        )
+        print_line(f"{remote or f'{settings.max_workers} workers'}; all data is stored in {home}.")
+        if cache_url is not None:
+            print_line(f"The cache service answers at {cache_url}.")
         elif settings.scs_port:
-            tell(f"Port {settings.scs_port} is taken: no cache service is started here.")
+            print_line(f"Port {settings.scs_port} (WINDTUNNEL_SCS_PORT) is in use: no cache service is started here.")
         if confinement is None:
-            tell("Sandbox: none. Models run with your rights.")
+            print_line("Sandbox: none. Models run with your permissions.")
         else:
-            tell(f"Sandbox: level {confinement.number} of 3.")
-            for words in (*confinement.missing, *filter(None, [confinement.refusal])):
-                tell(f"  missing: {words}")
-        tell("Ctrl-C stops it.")
+            print_line(f"Sandbox: level {confinement.number} of 3.")
+            for layer in (*confinement.missing, *filter(None, [confinement.refusal])):
+                print_line(f"  missing: {layer}")
+        print_line("Ctrl-C stops it.")
 
-    supervisor.run(roles, environ, ready, greet)
+    supervisor.run(roles, environ, ready, print_summary)
     return 0
 
 
-def _cache_here(settings: Settings, environ: dict[str, str]) -> str | None:
-    """Return where this machine's cache service will answer, and tell the other roles; None if there is to be none."""
+def _configure_cache(settings: Settings, environ: dict[str, str]) -> str | None:
+    """Return the URL of this machine's cache service, None if none is started; sets its address in ``environ``."""
     from server import cache_service
 
     if not settings.scs_port:
@@ -116,33 +126,33 @@ def _cache_here(settings: Settings, environ: dict[str, str]) -> str | None:
     if not cache_service.free(config):
         return None
     url = f"http://127.0.0.1:{config.port}"
-    # What is read from a folder of this machine would only be kept twice.
-    far = not settings.objects.startswith("file://")
-    if far and not settings.scs_nodes and not settings.scs_config:
+    # An object store in a local folder is not cached: every object would be on this disk twice.
+    remote_store = not settings.objects.startswith("file://")
+    if remote_store and not settings.scs_nodes and not settings.scs_config:
         environ["WINDTUNNEL_SCS_NODES"] = url
         environ["WINDTUNNEL_SCS_TOKEN_FILE"] = str(cache_service.token_file(settings.run_dir))
     return url
 
 
-def once_true(check: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a check that is asked no more once it has said yes."""
-    said: list[bool] = []
+def latched(check: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a check that stays true once ``check`` has returned true, without calling it again."""
+    passed = False
 
-    def remembered() -> bool:
-        if not said and check():
-            said.append(True)
-        return bool(said)
+    def latched_check() -> bool:
+        nonlocal passed
+        passed = passed or check()
+        return passed
 
-    return remembered
+    return latched_check
 
 
 def role(name: str) -> list[str]:
-    """Return the command of a role."""
+    """Return the command line of a role's process."""
     return [sys.executable, "-m", "server", name]
 
 
 def fingerprint(settings: Settings) -> Callable[[], bool]:
-    """Return a check whether the database has this version's schema already, as `migrate` noted."""
+    """Return a check whether `migrate` has recorded that the database has this version's schema."""
     path = settings.run_dir / "migrated"
 
     def check() -> bool:
@@ -154,15 +164,15 @@ def fingerprint(settings: Settings) -> Callable[[], bool]:
 def _schema(settings: Settings) -> str:
     versions = sorted(path.name for path in (ROOT / "core/store/migrations/versions").glob("*.py"))
     database = Path(settings.database.removeprefix("sqlite:///"))
-    born = str(database.stat().st_ino) if database.exists() else settings.database
-    return hashlib.sha256("\n".join([*versions, born]).encode()).hexdigest()
+    identity = str(database.stat().st_ino) if database.exists() else settings.database
+    return hashlib.sha256("\n".join([*versions, identity]).encode()).hexdigest()
 
 
 # -- roles
 
 
 def migrate(settings: Settings) -> int:
-    """Bring the database's schema up to this version, once for all roles."""
+    """Migrate the database's schema to this version, once, before the other roles start."""
     from core.store.database import Database
     from core.store.migrate import migrate
     from errors import StoreUnavailable
@@ -171,7 +181,7 @@ def migrate(settings: Settings) -> int:
     database = Database(settings.database)
     try:
         migrate(database)
-    except StoreUnavailable as error:  # said to whoever installs us: a traceback would hide it
+    except StoreUnavailable as error:  # the installer needs the message; a traceback would hide it
         logging.getLogger(__name__).error(error.detail)
         return 1
     finally:
@@ -182,16 +192,16 @@ def migrate(settings: Settings) -> int:
 
 
 def api(settings: Settings) -> int:
-    """Serve people and their clients."""
+    """Serve the public API."""
     from server.granian_server import serve
 
-    threads = settings.streams + 64  # streams block theirs, and everybody else wants one too
+    threads = settings.streams + 64  # each stream blocks a thread; 64 remain for other requests
     serve("server.__main__:create_api", address=settings.host, port=settings.port, threads=threads)
     return 0
 
 
 def runner_api(settings: Settings) -> int:
-    """Serve runners."""
+    """Serve the runner API."""
     from core.notifications.launch_waiters import SLOTS
     from server.granian_server import serve
 
@@ -201,48 +211,48 @@ def runner_api(settings: Settings) -> int:
 
 
 def create_api() -> "WSGIApplication":
-    """Build the public application in granian's worker."""
-    _settle("api")
+    """Build the public application in granian's worker process."""
+    _prepare_process("api")
     import app
 
     return app.create_api()
 
 
 def create_runner_api() -> "WSGIApplication":
-    """Build the runners' surface in granian's worker."""
-    _settle("runner-api")
+    """Build the runner API in granian's worker process."""
+    _prepare_process("runner-api")
     import app
-    from server.granian_server import at_end
+    from server.granian_server import on_shutdown
 
-    return app.create_runner_api(at_end)
+    return app.create_runner_api(on_shutdown)
 
 
-def _settle(name: str) -> None:
-    from server.granian_server import ask_the_silent
+def _prepare_process(name: str) -> None:
+    from server.granian_server import enable_keepalive
     from server.logs import configure
     from server.supervisor import die_with
 
-    # Granian's worker, orphaned, would keep the port. Who its parent is was noted when it was spawned: asking now would
-    # name whoever took it in, if granian itself is gone already.
+    # An orphaned worker of granian would hold the port. The parent's pid is taken from multiprocessing, which recorded
+    # it at spawn time: os.getppid() would name the process that adopted the orphan if granian is gone already.
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         die_with(parent.pid)
     configure(name, Settings.from_env(os.environ).log_level)
-    ask_the_silent()
+    enable_keepalive()
 
 
 def dispatch(settings: Settings) -> int:
-    """Move simulations on."""
+    """Run the dispatcher: state machine of simulations, launches on executors."""
     from app import confinement_here, open_platform
     from core.services.scheduling.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
     from workers.executors.base import Measured
-    from workers.executors.registry import Here, gangs, load_executor_configs, open_executors
+    from workers.executors.registry import LocalPaths, load_executor_configs, open_executors, with_gangs
     from workers.managed_executor import ManagedExecutor
 
-    stop = _told_to_stop()
+    stop = _stop_event()
     executor_configs = load_executor_configs(settings.executors, settings.max_workers)
-    here = Here(
+    here = LocalPaths(
         home=settings.home.resolve(),
         run_dir=settings.run_dir,
         environments=settings.environments,
@@ -250,9 +260,10 @@ def dispatch(settings: Settings) -> int:
     )
     executors = open_executors(executor_configs, here)
     if settings.metrics_port:
-        from server.metrics_server import tell
+        from server.metrics_server import start
 
-        tell(settings.metrics_port, [one.registry for one in executors.values() if isinstance(one, Measured)])
+        registries = [executor.registry for executor in executors.values() if isinstance(executor, Measured)]
+        start(settings.metrics_port, registries)
     platform = open_platform(settings, confinement_here(settings))
     Dispatcher(
         platform,
@@ -261,7 +272,7 @@ def dispatch(settings: Settings) -> int:
             platform.notifier,
             executor_configs=executor_configs,
             runner_api_url=settings.runner_api_address,
-            gangs=gangs(executor_configs),
+            gangs=with_gangs(executor_configs),
         ),
         [ManagedExecutor(context, executors[context.name]) for context in executor_configs],
         run_dir=settings.run_dir,
@@ -272,24 +283,24 @@ def dispatch(settings: Settings) -> int:
 
 
 def jobs(settings: Settings) -> int:
-    """Do what waits: downloads, sums, replays."""
+    """Run background jobs: downloads, checksums, replays."""
     from app import confinement_here, open_platform
     from core.notifications.redis_notifier import embedded, work
     from workers import liveness
     from workers.background_jobs import Jobs
 
     confinement = confinement_here(settings)
-    stop = _told_to_stop()
+    stop = _stop_event()
     platform = open_platform(settings, confinement)
     table = Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    life = settings.run_dir / "jobs.beat"
-    work(settings.redis_url or embedded(settings.run_dir), table, stop, lambda: liveness.beat(life))
+    heartbeat_file = settings.run_dir / "jobs.beat"
+    work(settings.redis_url or embedded(settings.run_dir), table, stop, lambda: liveness.beat(heartbeat_file))
     return 0
 
 
 def agent(settings: Settings) -> int:
-    """Hold this machine's warm runners."""
+    """Run the node agent: this machine's warm runners and node cache."""
     from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
     from runtimes.harness import sandbox
@@ -297,7 +308,7 @@ def agent(settings: Settings) -> int:
     from workers.warm_runners import Kind
 
     level = sandbox.level() if settings.sandbox == "auto" else None
-    promised = datasets().get(PROMISED[-1])
+    initial_dataset = datasets().get(INITIAL_WARM_KIND[-1])
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -310,7 +321,7 @@ def agent(settings: Settings) -> int:
             kinds=settings.warm_runners,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,
-            promised=Kind(*PROMISED, promised.version) if promised is not None else None,
+            promised=Kind(*INITIAL_WARM_KIND, initial_dataset.version) if initial_dataset is not None else None,
         ).serve(stop)
 
     asyncio.run(serve())
@@ -318,7 +329,7 @@ def agent(settings: Settings) -> int:
 
 
 def scs(settings: Settings) -> int:
-    """Keep objects near."""
+    """Run this machine's cache service."""
     from datasets.scs import __main__ as service
     from server import cache_service
 
@@ -327,11 +338,11 @@ def scs(settings: Settings) -> int:
 
 
 def _level(confinement: Mapping[str, Any]) -> int | None:
-    """Return the level to confine at, None where there is to be no sandbox."""
+    """Return the sandbox level, None without a sandbox."""
     return int(confinement["level"]) or None
 
 
-def _told_to_stop() -> threading.Event:
+def _stop_event() -> threading.Event:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -351,7 +362,7 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
 
 
 def main() -> int:
-    """Read the settings and be the role that was named."""
+    """Read the settings and run the role that the command line names."""
     if len(sys.argv) != 2 or sys.argv[1] not in ROLES:
         print(f"usage: python -m server {{{'|'.join(ROLES)}}}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The cache service as a role of this machine: its configuration, its token, and whether its port is free."""
+"""Cache service role: configuration and token for this machine, and a check that its port is free."""
 
 import json
 import os
@@ -10,21 +10,21 @@ from datasets import scs
 from datasets.scs import __main__ as service
 from datasets.scs.config import Config, load, parse
 
-#: What a laptop's cache is told, but for its token.
+#: Default configuration, whose token is replaced by one of this machine's own.
 LAPTOP = Path(scs.__file__).parent / "laptop.json"
 
 
 def configure(home: Path, run_dir: Path, port: int, file: str) -> Config:
-    """Return what the role is told: all of an operator's file, or a laptop's configuration with a token of its own."""
+    """Return the configuration: the operator's file, if there is one, or the default with a generated token."""
     if file:
         return load(Path(file))
-    known = {"TokenFile": str(token_file(run_dir)), "Namespace": "laptop"}
-    document = json.loads(LAPTOP.read_text()) | {"Reviewer": {"Kind": "static", "Tokens": [known]}}
+    token = {"TokenFile": str(token_file(run_dir)), "Namespace": "laptop"}
+    document = json.loads(LAPTOP.read_text()) | {"Reviewer": {"Kind": "static", "Tokens": [token]}}
     return replace(parse(document, base=LAPTOP.parent), directory=home / "scs", port=port)
 
 
 def token_file(run_dir: Path) -> Path:
-    """Return the file with the token of this machine's cache, made where there is none yet."""
+    """Return the path of the cache's token file; create the file if it does not exist."""
     path = run_dir / "scs.token"
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -32,12 +32,12 @@ def token_file(run_dir: Path) -> Path:
     except FileExistsError:
         return path
     with open(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(32))  # no line end: some clients would send it along
+        file.write(secrets.token_urlsafe(32))  # no newline: some clients would send it as part of the token
     return path
 
 
 def free(config: Config) -> bool:
-    """Tell whether the port can be had."""
+    """Tell whether the configured port is free."""
     try:
         service.listen(config.host, config.port, share=False).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""Serving an application with granian: one worker process, and a thread for every request that may block."""
+"""granian: serves a WSGI application with one worker process and one thread for each concurrent request."""
 
 import os
 import signal
@@ -12,15 +12,15 @@ from granian import Granian
 from granian.constants import Interfaces
 from granian.log import LogLevels
 
-#: Seconds of silence after which the kernel asks a client whether it is there, between two such questions, and how many
-#: go unanswered until it is gone.
-SILENCE, AGAIN, UNANSWERED = 60, 15, 4
-#: Seconds between two looks for the socket that granian listens on, and how many there are.
-LOOK, LOOKS = 0.05, 1200
+#: TCP keep-alive: seconds of idleness before the first probe, seconds between probes, unanswered probes until the
+#: connection is closed.
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES = 60, 15, 4
+#: Seconds between two searches for granian's listening socket, and the most searches.
+SEARCH_INTERVAL, SEARCHES = 0.05, 1200
 
 
 def serve(factory: str, *, address: str, port: int, threads: int) -> None:
-    """Serve what the factory (``module:function``) makes until told to stop."""
+    """Serve the application that the factory (``module:function``) returns, until SIGINT or SIGTERM."""
     Granian(
         factory,
         address=address,
@@ -36,53 +36,55 @@ def serve(factory: str, *, address: str, port: int, threads: int) -> None:
     ).serve()
 
 
-def at_end(work: Callable[[], None]) -> None:
-    """Have this done once a signal tells this process to end, though granian is who handles it: from the main thread.
+def on_shutdown(callback: Callable[[], None]) -> None:
+    """Call ``callback`` from a thread when SIGINT or SIGTERM arrives. Call this from the main thread.
 
-    Granian waits for every answer that is under way before it ends.
+    Granian handles the signals itself and waits for every request in progress before it ends, so the signal is
+    observed through its wake-up file descriptor.
     """
-    ours, theirs = os.pipe()
-    os.set_blocking(theirs, False)
-    signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
-    def listen() -> None:
-        while not {signal.SIGINT, signal.SIGTERM}.intersection(os.read(ours, 64)):
+    def wait_for_signal() -> None:
+        while not {signal.SIGINT, signal.SIGTERM}.intersection(os.read(reader, 64)):
             continue
-        work()
+        callback()
 
-    threading.Thread(target=listen, name="at end", daemon=True).start()
+    threading.Thread(target=wait_for_signal, name="on-shutdown", daemon=True).start()
 
 
-def ask_the_silent() -> None:
-    """Have the kernel ask this process's clients whether they live; to be called where the application is made.
+def enable_keepalive() -> None:
+    """Enable TCP keep-alive for this process's clients; called when the application is built.
 
-    A phone that lost its net says no word, and would hold a thread, and an upload's place among those that bring bytes,
-    for ever. Granian opens its socket later than this, has no setting for it, and what is accepted inherits it.
+    A client that lost its network sends nothing, and would hold a thread, and an upload's slot among active uploads,
+    for ever. Granian opens its listening socket after the application is built and has no setting for keep-alive;
+    accepted connections inherit the option from the listening socket.
     """
 
-    def find() -> None:
+    def set_options() -> None:
         pause = threading.Event()
-        for _ in range(LOOKS):
-            if found := list(_listening()):
-                for listener in found:
+        for _ in range(SEARCHES):
+            if listeners := list(_listening_sockets()):
+                for listener in listeners:
                     with listener:
                         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE)
-                        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, AGAIN)
-                        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, UNANSWERED)
+                        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+                        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL)
+                        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
                 return
-            pause.wait(LOOK)
+            pause.wait(SEARCH_INTERVAL)
 
-    threading.Thread(target=find, name="ask the silent", daemon=True).start()
+    threading.Thread(target=set_options, name="enable-keepalive", daemon=True).start()
 
 
-def _listening() -> Iterator[socket.socket]:
-    """Yield this process's listening TCP sockets, each as one of its own."""
+def _listening_sockets() -> Iterator[socket.socket]:
+    """Yield a duplicate of each listening TCP socket of this process; the caller closes it."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # closed by now
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                found = socket.socket(fileno=os.dup(int(name)))
-                if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and found.family != socket.AF_UNIX:
-                    yield found
+                candidate = socket.socket(fileno=os.dup(int(name)))
+                if candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and candidate.family != socket.AF_UNIX:
+                    yield candidate
                 else:
-                    found.close()
+                    candidate.close()

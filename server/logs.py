@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line from every role, files rotated by size, warnings for the terminal."""
+"""Logs: one JSON object per line from every role, files rotated by size, warnings repeated on the terminal."""
 
 import errno
 import json
@@ -9,21 +9,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-#: Bytes of one log file, and how many older ones are kept.
+#: Bytes of a log file before it is rotated, and how many rotated files are kept.
 SIZE, KEPT = 10 << 20, 2
-#: What a record may carry beside its message.
-NAMED = ("simulation", "launch")
+#: Attributes of a record (`extra`) that are written beside its message.
+EXTRA_FIELDS = ("simulation", "launch")
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line."""
+    """Formats a record as one line of JSON."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
         self._role = role
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as JSON, without a line break."""
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -31,25 +31,26 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: getattr(record, name) for name in NAMED if hasattr(record, name)}
+        line |= {name: getattr(record, name) for name in EXTRA_FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
 def configure(role: str, level: str) -> None:
-    """Send every record of this process to standard error as JSON."""
-    writing = logging.StreamHandler(sys.stderr)
-    writing.setFormatter(JsonFormatter(role))
-    logging.basicConfig(level=level, handlers=[writing], force=True)
-    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # it lists them at each start
+    """Write every log record of this process to standard error as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(role))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # lists all plug-ins at each start
     logging.captureWarnings(True)
 
 
 class LogFile:
-    """A file that lines are added to; past its size it is set aside and begun anew.
+    """Log file rotated by size: appends whole lines, and keeps ``kept`` rotated files beside it.
 
-    Where the disk is full, lines are lost and the next one that is not says how many: whoever writes a log goes on.
+    On a full disk lines are dropped without an error to the writer; the next line written is preceded by a record that
+    counts them.
     """
 
     def __init__(self, path: Path, *, size: int = SIZE, kept: int = KEPT) -> None:
@@ -58,57 +59,57 @@ class LogFile:
         self._kept = kept
         self._file = open(path, "ab", buffering=0)
         self._lost = 0
-        self._why = ""
+        self._error = ""
 
     def write(self, lines: bytes) -> None:
-        """Add whole lines, or none of them."""
+        """Append all of the lines, or none of them."""
         try:
             if self._file.tell() + len(lines) > self._size and self._file.tell():
-                self._turn()
-            self._add(self._word() + lines)
+                self._rotate()
+            self._append(self._lost_lines_record() + lines)
             self._lost = 0
         except OSError as error:
             self._lost += lines.count(b"\n")
-            self._why = error.strerror or type(error).__name__
+            self._error = error.strerror or type(error).__name__
 
-    def _add(self, lines: bytes) -> None:
+    def _append(self, lines: bytes) -> None:
         before = self._file.tell()
-        if self._file.write(lines) != len(lines):  # the disk took some of it
+        if self._file.write(lines) != len(lines):  # a partial write: the disk is full
             self._file.seek(before)
             self._file.truncate()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _word(self) -> bytes:
-        """Return a line about those that were lost, if any were."""
+    def _lost_lines_record(self) -> bytes:
+        """Return a log record that counts the lost lines, empty if none were lost."""
         if not self._lost:
             return b""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        message = f"{self._lost} lines of this log were lost: {self._why}"
+        message = f"{self._lost} lines of this log were lost: {self._error}"
         return json.dumps({"at": at, "level": "WARNING", "logger": __name__, "message": message}).encode() + b"\n"
 
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         for number in range(self._kept, 0, -1):
-            older = self._aside(number - 1) if number > 1 else self._path
-            if older.exists():
-                older.replace(self._aside(number))
-        begun = open(self._path, "ab", buffering=0)  # where that fails, the old one is still there to write to
+            source = self._rotated_path(number - 1) if number > 1 else self._path
+            if source.exists():
+                source.replace(self._rotated_path(number))
+        new_file = open(self._path, "ab", buffering=0)  # if this fails, the previous file is still open for writing
         self._file.close()
-        self._file = begun
+        self._file = new_file
 
-    def _aside(self, number: int) -> Path:
+    def _rotated_path(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
 
 
-def worth_telling(line: bytes) -> str | None:
-    """Return what a person at the terminal should see of a log line, if anything."""
+def terminal_text(line: bytes) -> str | None:
+    """Return the text of a log line to repeat on the terminal: warnings and errors; None for all other lines."""
     try:
-        said = json.loads(line)
-        if said["level"] in {"DEBUG", "INFO"}:
+        record = json.loads(line)
+        if record["level"] in {"DEBUG", "INFO"}:
             return None
-        return f"{said['level'].lower()}: {said['message']}"
+        return f"{record['level'].lower()}: {record['message']}"
     except (ValueError, KeyError, TypeError):
         return None

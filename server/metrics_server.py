@@ -1,4 +1,4 @@
-"""What dispatch tells Prometheus: the figures of every executor that has some, on a port of its own."""
+"""Metrics server of the dispatch role: Prometheus metrics of every executor that has any, on a port of their own."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,24 +6,24 @@ from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.registry import Collector
 
 
-class Figures(Collector):
-    """Several collectors as one: a family that two of them have is told once, with the samples of both."""
+class MergedCollector(Collector):
+    """Merges collectors: a metric family that several of them have is exposed once, with the samples of all."""
 
-    def __init__(self, parts: Iterable[Collector]) -> None:
-        self._parts = tuple(parts)
+    def __init__(self, collectors: Iterable[Collector]) -> None:
+        self._collectors = tuple(collectors)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family."""
+        """Yield every metric family."""
         families: dict[str, Metric] = {}
-        for part in self._parts:
-            for found in part.collect():
-                known = families.setdefault(found.name, Metric(found.name, found.documentation, found.type))
-                known.samples.extend(found.samples)
+        for collector in self._collectors:
+            for family in collector.collect():
+                merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                merged.samples.extend(family.samples)
         yield from families.values()
 
 
-def tell(port: int, parts: Iterable[Collector]) -> None:
-    """Serve `/metrics` from a thread, on every address: what reaches it is the network's affair."""
+def start(port: int, collectors: Iterable[Collector]) -> None:
+    """Serve `/metrics` from a thread, on every address; access is restricted by the network, not here."""
     registry = CollectorRegistry()
-    registry.register(Figures(parts))
+    registry.register(MergedCollector(collectors))
     start_http_server(port, registry=registry)

@@ -1,23 +1,23 @@
-"""Ports: whether one can be had, asked before anybody is started who needs it."""
+"""TCP ports: checks whether a port is free before the process that needs it is started."""
 
 import socket
 import time
 
-#: Seconds between two tries.
-LOOK = 0.1
+#: Seconds between two attempts.
+RETRY_INTERVAL = 0.1
 
 
-def free(host: str, port: int, patience: float = 0.0) -> bool:
-    """Tell whether a port can be listened on, now or within some seconds."""
-    deadline = time.monotonic() + patience
-    while not _free(host, port):
+def free(host: str, port: int, timeout: float = 0.0) -> bool:
+    """Return whether a port can be listened on, now or within ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while not _can_listen(host, port):
         if time.monotonic() >= deadline:
             return False
-        time.sleep(LOOK)
+        time.sleep(RETRY_INTERVAL)
     return True
 
 
-def _free(host: str, port: int) -> bool:
+def _can_listen(host: str, port: int) -> bool:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0

@@ -1,6 +1,6 @@
-"""The supervisor: starts every role on this machine, starts again what dies, and leaves nothing behind.
+"""Supervisor: starts every role on this machine, restarts roles that end with exponential back-off, leaves no orphans.
 
-One thread: what is started here asks the kernel to die with it, and that request follows the thread.
+It has one thread: each role asks the kernel for SIGKILL when its parent *thread* ends (PR_SET_PDEATHSIG).
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from server.logs import LogFile, worth_telling
+from server.logs import LogFile, terminal_text
 
-#: Seconds before what died is started again: first, and at most; and how long it must live to begin at the first again.
-SOON, LATE, SOUND = 0.1, 15.0, 10.0
-#: Seconds a role has to end when asked to.
-PATIENCE = 5.0
-#: Seconds between two looks at whether the platform answers.
-LOOK = 0.05
+#: Seconds before a role is restarted: first pause, longest pause, and the uptime after which the pause is reset.
+FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME = 0.1, 15.0, 10.0
+#: Seconds between SIGTERM and SIGKILL.
+STOP_TIMEOUT = 5.0
+#: Seconds between two checks whether the platform is ready.
+READY_INTERVAL = 0.05
 PR_SET_PDEATHSIG = 1
 
 
@@ -36,7 +36,7 @@ class AlreadyRunning(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """A process to keep running, or to run ``once``; started when ``after`` says so, stopped by ascending ``order``."""
+    """Process to keep running, or to run ``once``; started when ``after()`` is true, stopped by ascending ``order``."""
 
     name: str
     command: Sequence[str]
@@ -46,38 +46,38 @@ class Role:
 
 
 @dataclass(slots=True, eq=False)
-class Child:
-    """A role's process, or the pause before its next."""
+class SupervisedProcess:
+    """A role's process, or the pause before it is restarted."""
 
     role: Role
     log: LogFile
     process: "subprocess.Popen[bytes] | None" = None
     pidfd: int = -1
     output: int = -1
-    rest: bytes = b""
+    partial_line: bytes = b""
     started_at: float = 0.0
     due_at: float = 0.0
-    deaths: int = 0
+    failures: int = 0
 
 
 class Supervisor:
-    """Keeps roles running until a signal comes."""
+    """Keeps roles running until SIGINT or SIGTERM."""
 
     def __init__(self, *, home: Path, run_dir: Path) -> None:
-        """Claim this home, or raise AlreadyRunning."""
+        """Lock this home folder, or raise AlreadyRunning."""
         self._run_dir = run_dir
         self._environ: dict[str, str] = {}
         self._logs = home / "logs"
         for folder, mode in ((home, 0o755), (run_dir, 0o700), (self._logs, 0o700)):
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
         run_dir.chmod(0o700)
-        self._lock = self._claim()
+        self._lock = self._acquire_lock()
         self._selector = selectors.DefaultSelector()
-        self._children: list[Child] = []
+        self._children: list[SupervisedProcess] = []
         self._signals = 0
 
-    def _claim(self) -> int:
-        """Hold the lock of this home for as long as we live; the kernel frees it however we end."""
+    def _acquire_lock(self) -> int:
+        """Lock this home folder for the life of this process; the kernel releases the lock however the process ends."""
         lock = os.open(self._run_dir / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,16 +96,16 @@ class Supervisor:
         ready: Callable[[], bool],
         on_ready: Callable[[], None],
     ) -> None:
-        """Keep the roles running until SIGINT or SIGTERM; call ``on_ready`` once when ``ready`` first says so."""
+        """Keep the roles running until SIGINT or SIGTERM; call ``on_ready`` once, when ``ready`` first returns true."""
         self._environ = dict(environ)
-        self._children = [Child(role, LogFile(self._logs / f"{role.name}.log")) for role in roles]
-        waking, woken = socket.socketpair()
-        for end in (waking, woken):
+        self._children = [SupervisedProcess(role, LogFile(self._logs / f"{role.name}.log")) for role in roles]
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
             end.setblocking(False)
-        signal.set_wakeup_fd(woken.fileno())
+        signal.set_wakeup_fd(writer.fileno())
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._asked)
-        self._selector.register(waking, selectors.EVENT_READ, lambda: waking.recv(64))
+            signal.signal(number, self._count_signal)
+        self._selector.register(reader, selectors.EVENT_READ, lambda: reader.recv(64))
         announced = False
         try:
             while not self._signals:
@@ -113,21 +113,21 @@ class Supervisor:
                 if not announced and ready():
                     announced = True
                     on_ready()
-                self._listen(LOOK if not announced else self._pause(time.monotonic()))
+                self._poll(READY_INTERVAL if not announced else self._pause(time.monotonic()))
         finally:
             self._stop()
             os.close(self._lock)
 
-    def _asked(self, number: int, frame: object) -> None:
+    def _count_signal(self, number: int, frame: object) -> None:
         self._signals += 1
 
     def _pause(self, now: float) -> float:
         waiting = [child.due_at - now for child in self._children if child.process is None]
         return max(0.01, min([*waiting, 5.0]))
 
-    def _listen(self, timeout: float) -> None:
+    def _poll(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
-            # What came before in this batch may have closed it, and its number may have been given out again.
+            # An earlier event of this batch may have closed the descriptor, and its number may have been reused.
             if self._selector.get_map().get(key.fileobj) is key:
                 key.data()
 
@@ -136,45 +136,44 @@ class Supervisor:
             if child.process is None and now >= child.due_at and child.role.after():
                 self._start(child, now)
 
-    def _start(self, child: Child, now: float) -> None:
-        reading, writing = os.pipe()
+    def _start(self, child: SupervisedProcess, now: float) -> None:
+        reader, writer = os.pipe()
         parent = os.getpid()
         child.process = subprocess.Popen(
             child.role.command,
             stdin=subprocess.DEVNULL,
-            stdout=writing,
-            stderr=writing,
+            stdout=writer,
+            stderr=writer,
             env=self._environ,
-            start_new_session=True,  # Ctrl-C is for us
-            preexec_fn=lambda: die_with(parent),  # one thread here, so it is safe
+            start_new_session=True,  # Ctrl-C reaches the supervisor only
+            preexec_fn=lambda: die_with(parent),  # safe: the supervisor has one thread
         )
-        os.close(writing)
-        os.set_blocking(reading, False)
-        child.output, child.started_at = reading, now
+        os.close(writer)
+        os.set_blocking(reader, False)
+        child.output, child.started_at = reader, now
         child.pidfd = os.pidfd_open(child.process.pid)
-        self._selector.register(child.output, selectors.EVENT_READ, lambda: self._printed(child))
-        self._selector.register(child.pidfd, selectors.EVENT_READ, lambda: self._ended(child))
+        self._selector.register(child.output, selectors.EVENT_READ, lambda: self._read_output(child))
+        self._selector.register(child.pidfd, selectors.EVENT_READ, lambda: self._handle_exit(child))
 
-    def _printed(self, child: Child) -> bool:
-        """Take what a role printed to its log, and warnings to the terminal; tell whether there was anything."""
+    def _read_output(self, child: SupervisedProcess) -> bool:
+        """Copy a role's output to its log file, and warnings to the terminal; return whether there was any output."""
         try:
             data = os.read(child.output, 1 << 16)
         except BlockingIOError:
             return False
-        whole, _, rest = (child.rest + data).rpartition(b"\n")
-        child.rest = rest
-        if whole:
-            child.log.write(whole + b"\n")
-            for line in whole.split(b"\n"):
-                if (words := worth_telling(line)) is not None:
-                    tell(f"{child.role.name}: {words}")
+        lines, _, child.partial_line = (child.partial_line + data).rpartition(b"\n")
+        if lines:
+            child.log.write(lines + b"\n")
+            for line in lines.split(b"\n"):
+                if (text := terminal_text(line)) is not None:
+                    print_line(f"{child.role.name}: {text}")
         if not data and child.output in self._selector.get_map():
             self._selector.unregister(child.output)
         return bool(data)
 
-    def _ended(self, child: Child) -> None:
+    def _handle_exit(self, child: SupervisedProcess) -> None:
         assert child.process is not None
-        while self._printed(child):
+        while self._read_output(child):
             pass
         self._selector.unregister(child.pidfd)
         if child.output in self._selector.get_map():
@@ -190,24 +189,24 @@ class Supervisor:
             child.log.close()
             return
         now = time.monotonic()
-        child.deaths = 1 if now - child.started_at > SOUND else child.deaths + 1
-        pause = min(LATE, SOON * 2 ** (child.deaths - 1))
+        child.failures = 1 if now - child.started_at > STABLE_UPTIME else child.failures + 1
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (child.failures - 1))
         child.due_at = now + pause
-        tell(f"{child.role.name} ended ({ending(code)}); it is started again in {pause:.1f} s")
-        if child.deaths > 2:
-            tell(f"see {self._logs / child.role.name}.log")
+        print_line(f"{child.role.name} ended ({exit_reason(code)}); it is restarted in {pause:.1f} s")
+        if child.failures > 2:
+            print_line(f"see {self._logs / child.role.name}.log")
 
     def _stop(self) -> None:
-        """End every role, those first that lean on others; what does not listen is killed."""
+        """Stop every role with SIGTERM, dependants first; SIGKILL after STOP_TIMEOUT or at a further signal."""
         for order in sorted({child.role.order for child in self._children}):
             group = [child for child in self._children if child.role.order == order]
             for child in group:
                 if child.process is not None:
                     signal.pidfd_send_signal(child.pidfd, signal.SIGTERM)
             before = self._signals
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + STOP_TIMEOUT
             while any(child.process is not None for child in group):
-                self._listen(0.1)
+                self._poll(0.1)
                 if time.monotonic() > deadline or self._signals > before:
                     for child in group:
                         if child.process is not None:
@@ -217,19 +216,19 @@ class Supervisor:
 
 
 def die_with(parent: int) -> None:
-    """Ask for death with the parent, and die at once if it is gone already."""
+    """Have the kernel kill this process when its parent ends (PR_SET_PDEATHSIG); exit now if it has ended already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def ending(code: int) -> str:
-    """Tell in words how a process ended."""
+def exit_reason(code: int) -> str:
+    """Describe how a process ended."""
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def answers(url: str) -> Callable[[], bool]:
-    """Return a check whether a URL is answered 200."""
+def url_check(url: str) -> Callable[[], bool]:
+    """Return a check whether a GET of a URL is answered 200 within a second."""
 
     def check() -> bool:
         try:
@@ -241,7 +240,7 @@ def answers(url: str) -> Callable[[], bool]:
     return check
 
 
-def tell(line: str) -> None:
-    """Say something to the person at the terminal; who may have gone, or have it written to a disk that is full."""
+def print_line(line: str) -> None:
+    """Print a line on standard error; a closed terminal or a full disk behind it is ignored."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)

@@ -46,7 +46,7 @@ class FakeExecutor:
         if launch_id in self.launches:
             self.launches[launch_id] = replace(self.launches[launch_id], workers=workers)
 
-    def strays(self, known: Collection[str]) -> Sequence[str]:
+    def orphans(self, known: Collection[str]) -> Sequence[str]:
         """Return what was noted and is not known."""
         return [id for id in self.launches if id not in known]
 

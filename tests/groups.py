@@ -1,6 +1,6 @@
 """The table of test files that share a server: xdist runs each group in one process, one test after the other.
 
-A platform costs seven processes and each simulation on it five more: two groups of them are what two cores carry.
+A platform has seven processes, and each simulation on it five more: two cores can run two such groups at a time.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ GROUPS: Mapping[str, str] = {
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """Sends a group's tests to one process and all others one by one to whichever is free, the largest groups first.
+    """Sends a group's tests to one process, and each other test to a free process; the largest groups come first.
 
-    xdist's own ``loadgroup`` marks groups in node ids, which pytest no longer lets it change (xdist 3.8, pytest 9.2).
+    xdist's own ``loadgroup`` writes groups into node ids, which pytest no longer permits (xdist 3.8, pytest 9.2).
     """
 
     def _split_scope(self, nodeid: str) -> str:

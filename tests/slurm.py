@@ -20,7 +20,7 @@ from tests import processes
 from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
 from tests.waiting import until
-from workers.executors.registry import Here
+from workers.executors.registry import LocalPaths
 from workers.executors.slurm import SlurmExecutor
 from workers.executors.slurm import open as open_executor
 
@@ -164,7 +164,7 @@ def prepared() -> Path:
 
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
     """Open the executor of this Slurm."""
-    here = Here(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
+    here = LocalPaths(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
     return open_executor("slurm", {"conf": str(slurm.conf), **options}, here)
 
 

@@ -1,6 +1,6 @@
 """The table of tests that only `make verify` runs, each with the reason; docs/testing.md says what each tier protects.
 
-Under each file: a function, `[parameter]`, `function[parameter]`, or `*` for all of it.
+The entries of a file are `function`, `[parameter]`, `function[parameter]`, or `*` for every test in it.
 """
 
 import re
@@ -30,7 +30,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_chaos.py": {
         "[2]": "another order of deaths",
         "[3]": "another order of deaths",
-        "[car_street]": "the same with another world",
+        "[car_street]": "the same with another simulator",
         "test_everything_dies_at_once_and_the_next_start_picks_it_up": "longer chaos",
         "test_roles_that_die_at_the_same_instant_are_all_started_again": "longer chaos",
         "test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed": "longer chaos",
@@ -47,7 +47,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/cluster/test_cluster.py": {"*": "the tests' own cluster; every test on it would fail with it"},
     "tests/cluster/test_faults.py": {"*": "the tests' own cluster; every test on it would fail with it"},
-    "tests/cluster/test_traces.py": {"*": "the tests' own cluster: what a killed one leaves"},
+    "tests/cluster/test_traces.py": {"*": "the tests' own cluster: what a killed session leaves"},
     "tests/cluster/test_kueue.py": {"*": "needs Kueue"},
     "tests/cluster/test_mpi_operator.py": {"*": "needs the MPI operator"},
     "tests/cluster/test_policies.py": {"*": "needs kube-router"},
@@ -72,7 +72,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/cluster/test_platform.py": {
         "test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more": (
-            "76 s; one warm pod of the executor's is in every run, in test_warm.py"
+            "76 s; a warm pod of the executor is in every run, in test_warm.py"
         ),
         "test_the_oldest_promise_is_kept_to_its_end": "a minute of both processors; its first results are in every run",
         "test_a_gang_of_the_trainer_s_ends_as_its_program_does": "needs Kubeflow Trainer",
@@ -99,9 +99,10 @@ def is_verify(node: str, table: Mapping[str, Mapping[str, str]] = VERIFY) -> boo
     file, _, rest = node.partition("::")
     function, _, parameters = rest.removesuffix("]").partition("[")
     return any(
-        entry == "*" or (named in ("", function) and (not wanted or f"-{wanted}-" in f"-{parameters}-"))
+        entry == "*"
+        or (entry_function in ("", function) and (not entry_parameter or f"-{entry_parameter}-" in f"-{parameters}-"))
         for entry in table.get(file, ())
-        for named, wanted in [_parts(entry)]
+        for entry_function, entry_parameter in [_parts(entry)]
     )
 
 
@@ -115,6 +116,6 @@ def unknown_entries(sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def _parts(entry: str) -> tuple[str, str]:
-    found = _ENTRY.match(entry)
-    assert found is not None
-    return found["function"], found["parameter"] or ""
+    match = _ENTRY.match(entry)
+    assert match is not None
+    return match["function"], match["parameter"] or ""

@@ -21,7 +21,7 @@ def until(
     """Poll a condition until it returns a truthy value; return that value, or fail with the message.
 
     A message that is a function is called when the wait fails, so it can describe the state at that moment. ``every``
-    fixes the seconds between two polls. A condition that can no longer hold, as its process has ended, raises itself.
+    fixes the seconds between two polls. A condition that can no longer hold, as after a process ended, raises an error.
     """
     deadline = time.monotonic() + timeout
     pause = FIRST if every is None else every

@@ -1,4 +1,4 @@
-"""The jobs: an id in, nothing out. A claim in SQL makes it harmless to do one twice."""
+"""Background jobs: each takes an id and returns nothing. A claim in SQL makes a duplicate run harmless."""
 
 import logging
 import threading
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from core.services.platform import Platform
 from runtimes import catalogue, environments
-from runtimes.harness.runner.processes import Kit
+from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job
 from workers.warm_runners import HARNESS, base_interpreter
 
 logger = logging.getLogger(__name__)
 
-#: Downloads at once. They take minutes, and what ends in milliseconds must not wait for them.
+#: Concurrent downloads. They take minutes, and jobs of milliseconds must not wait for them.
 DOWNLOADS = 2
-#: Datasets that are registered at once; each takes a core while it hashes.
+#: Concurrent dataset registrations; each takes a core while it hashes.
 REGISTRATIONS = 2
-#: Simulations that are summed up at once. One of millions of tasks takes a minute; most take milliseconds.
+#: Concurrent finalizations. A simulation of millions of tasks takes a minute; most take milliseconds.
 SUMS = 4
 
 
@@ -49,30 +49,30 @@ class Jobs:
         }
 
     def stage(self, id: str) -> None:
-        """Make a simulation's environments and files ready."""
-        self._beside(self._downloads, self._platform.staging.stage, id)
+        """Stage a simulation's environments and files."""
+        self._submit(self._downloads, self._platform.staging.stage, id)
 
     def prefetch(self, id: str) -> None:
-        """Bring a version of a dataset near."""
-        self._beside(self._downloads, self._platform.staging.prefetch, id)
+        """Download a dataset version to the node cache."""
+        self._submit(self._downloads, self._platform.staging.prefetch, id)
 
     def register(self, id: str) -> None:
-        """Make a version of a dataset."""
-        self._beside(self._registrations, self._platform.registering.register, id)
+        """Register a dataset version."""
+        self._submit(self._registrations, self._platform.registering.register, id)
 
     def sweep(self, what: str) -> None:
-        """Delete what has expired, and what nobody needs any more."""
-        self._beside(self._sweeps, self._sweep, what)
+        """Delete expired uploads, unreferenced objects and unused cache entries."""
+        self._submit(self._sweeps, self._sweep, what)
 
     def _sweep(self, what: str) -> None:
         self._platform.uploads.sweep()
         self._platform.staging.sweep()
 
-    def _beside(self, pool: ThreadPoolExecutor, work: Callable[[str], object], id: str) -> None:
-        """Do what may take long beside the other jobs, and not twice at once."""
+    def _submit(self, pool: ThreadPoolExecutor, work: Callable[[str], object], id: str) -> None:
+        """Run a long job on a pool, unless the same job is running or queued there."""
         with self._lock:
             if (pool, id) in self._busy:
-                return  # the notifier rings again while it goes on
+                return  # the job is enqueued again while it runs
             self._busy.add((pool, id))
         pool.submit(self._do, pool, work, id)
 
@@ -80,21 +80,23 @@ class Jobs:
         try:
             work(id)
         except Exception:
-            logger.exception("a job failed; it is rung for again", extra={"job": work.__name__, "id": id})
+            logger.exception(
+                "a background job failed; it will be enqueued again", extra={"job": work.__name__, "id": id}
+            )
         finally:
             with self._lock:
                 self._busy.discard((pool, id))
 
     def collect(self, id: str) -> None:
-        """Sum a simulation up and end it."""
-        self._beside(self._sums, self._collect, id)
+        """Finalize a simulation and release its cache entries."""
+        self._submit(self._sums, self._collect, id)
 
     def _collect(self, id: str) -> None:
         self._platform.collecting.collect(id)
         self._platform.staging.release(id)
 
     def replay(self, name: str) -> None:
-        """Make the replay of ``simulation:task``, unless it is there."""
+        """Make the replay of ``simulation:task`` unless it exists."""
         id, _, task = name.partition(":")
         if self._platform.replays.made(id, int(task)):
             return
@@ -103,12 +105,12 @@ class Jobs:
         if site is None:
             logger.warning("no replay: the simulator's environment is not ready", extra={"simulation": id})
             return
-        kit = Kit(
+        kit = WorkerSpec(
             python=base_interpreter(),
             harness=str(HARNESS),
             dataset=str(self._platform.staging.folder(frozen, f"replay-{id}")),
             evaluator_site=str(site),
-            model_server_site="",  # nobody drives
+            model_server_site="",  # a replay needs no model
             format="",
             isolation="launch",
             sandbox=self._sandbox,

@@ -1,4 +1,4 @@
-"""The dispatcher: look, decide, act, wait for the notifier or the clock. One acts at a time; spares wait."""
+"""Dispatcher: a reconciliation loop over simulations and launches. One leader acts; standby dispatchers wait."""
 
 import fcntl
 import logging
@@ -13,41 +13,41 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from core.domain.admission import Room, admit
+from core.domain.admission import FreeCapacity, admit
 from core.domain.launches import LaunchStatus, Note, Phase
 from core.domain.states import LIVE, State
 from core.services.platform import Platform
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
-from core.services.scheduling.snapshots import Busy, Lent, Snapshot
+from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.store import leaders
 from errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
 from workers import liveness
-from workers.executors.base import Missed, Taken, Warm, Watched
+from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed, Watched
 from workers.managed_executor import ManagedExecutor
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two sums of progress.
+#: Seconds between two progress updates.
 TICK = 0.5
-#: Seconds a new launch may go unseen before it counts as vanished.
+#: Seconds for which an executor may not know a new launch before it counts as vanished.
 GRACE = 15.0
-#: Seconds an absent leader is waited for.
+#: Seconds after which the leader row of a dispatcher that does not renew it may be taken over.
 TERM = 10.0
-#: Seconds until a launch is tried again that a place has no room for, or no more leave.
-FULL, REGRANTED = 5.0, 10.0
-#: Seconds between two sweeps of what has expired.
+#: Seconds until a launch is submitted again that an executor had no capacity for, or no longer the permission.
+FULL_PAUSE, PERMISSION_PAUSE = 5.0, 10.0
+#: Seconds between two `sweep` jobs (expired uploads, caches).
 SWEEP = 60.0
 
 
 class Dispatcher:
-    """Moves simulations on. Every step is safe to repeat, so a crash between any two costs nothing but time."""
+    """Reconciles simulations and launches. Every step is idempotent, so a crash between any two costs only time."""
 
     def __init__(
         self,
         platform: Platform,
         dispatch: Dispatch,
-        sites: Sequence[ManagedExecutor],
+        executors: Sequence[ManagedExecutor],
         *,
         run_dir: Path,
         ttl: float,
@@ -56,48 +56,49 @@ class Dispatcher:
         self._platform = platform
         self._dispatch = dispatch
         self._programs = Programs(platform.leases)
-        self._sites = {site.name: site for site in sites}
+        self._executors = {managed.name: managed for managed in executors}
         self._run_dir = run_dir
         self._ttl = ttl
         self._interval = interval
         self._ticked_at = 0.0
-        self._looked_at = 0.0
+        self._passed_at = 0.0
         self._swept_at = float("-inf")
         self._expire_from = 0.0
-        self._rung: dict[str, float] = {}
-        self._told: Mapping[str, Any] = {}
+        self._enqueued_at: dict[str, float] = {}
+        self._reported: Mapping[str, Any] = {}
         self._working = False
 
     def run(self, stop: Event) -> None:
-        """Lead, then pass after pass until told to stop. A failed pass is logged, not fatal."""
+        """Wait for leadership, then run passes until ``stop``. A failed pass is logged, not fatal."""
         if not self._lead(stop):
             return
-        for site in self._sites.values():
-            if isinstance(site.executor, Watched):
-                self._watch(site.executor, stop)
-        self._expire_from = time.monotonic() + self._ttl  # whoever could not beat while we were away gets a whole term
+        for managed in self._executors.values():
+            if isinstance(managed.executor, Watched):
+                self._watch(managed.executor, stop)
+        self._expire_from = time.monotonic() + self._ttl  # runners could not heartbeat meanwhile: give them a full term
         while not stop.is_set():
             try:
                 self._renew()
                 self.step()
             except Exception:
-                logger.exception("a pass of the dispatcher failed; next try in %s s", self._interval)
+                logger.exception("a pass of the dispatcher failed; next attempt in %s s", self._interval)
                 stop.wait(self._interval)
             self._platform.notifier.wait("dispatch", self._pause())
 
     def _watch(self, executor: Watched, stop: Event) -> None:
-        """Have an executor wake the dispatcher when something of ours changes there; it is also polled."""
+        """Let an executor wake the dispatcher when a launch changes; the executor is also polled."""
         wake = partial(self._platform.notifier.wake, "dispatch")
         Thread(target=executor.watch, args=(wake, stop), name="watch", daemon=True).start()
 
     def _pause(self) -> float:
-        return TICK if self._working or not all(site.takes for site in self._sites.values()) else self._interval
+        return (
+            TICK
+            if self._working or not all(managed.accepts_launches for managed in self._executors.values())
+            else self._interval
+        )
 
     def _lead(self, stop: Event) -> bool:
-        """Wait to be the one: a lock file where there is one machine (freed by kill -9).
-
-        A leader row as well elsewhere.
-        """
+        """Wait for leadership: a lock file (released even by kill -9), and a leader row in PostgreSQL."""
         self._run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = open(self._run_dir / "dispatch.lock", "w")
         while not stop.is_set():
@@ -116,7 +117,7 @@ class Dispatcher:
         return not stop.is_set()
 
     def _beat(self) -> None:
-        """Leave a sign of life for whoever watches this process."""
+        """Touch the liveness file."""
         liveness.beat(self._run_dir / "dispatch.beat")
 
     def _take(self) -> bool:
@@ -131,239 +132,282 @@ class Dispatcher:
             raise RuntimeError("another dispatcher leads")
 
     def step(self) -> None:
-        """One pass: look, decide, act."""
+        """Run one pass: observe, decide, act."""
         now = time.monotonic()
-        if now - self._looked_at > 2 * self._ttl:
-            self._expire_from = now + self._ttl  # we were stopped or starved, so drivers may have been too
-        self._looked_at = now
+        if now - self._passed_at > 2 * self._ttl:
+            self._expire_from = now + self._ttl  # this process was stopped or starved, so runners may have been too
+        self._passed_at = now
         snapshot = self._dispatch.snapshot()
         self._working = bool(snapshot.busy)
-        for site in self._sites.values():
-            self._visit(site, snapshot)
+        for managed in self._executors.values():
+            self._visit(managed, snapshot)
         for launch in snapshot.launches:
-            if launch.executor not in self._sites:
-                words = f"the place it ran in, {launch.executor}, is configured no more"
-                self._forsake(launch, words, counted=False)
-        self._tell(snapshot)
+            if launch.executor not in self._executors:
+                reason = f"its executor {launch.executor} is no longer configured"
+                self._evacuate(launch, reason, counted=False)
+        self._report_health(snapshot)
         if now >= self._expire_from:
             self._expire(snapshot)
         self._platform.leases.settle()
-        for one in snapshot.busy:
-            self._advance(one, snapshot)
+        for simulation in snapshot.busy:
+            self._advance(simulation, snapshot)
         self._admit()
         if now - self._ticked_at >= TICK:
             self._ticked_at = now
-            self._dispatch.tick([one for one in snapshot.busy if one.state is State.RUNNING], snapshot.now)
+            self._dispatch.tick(
+                [simulation for simulation in snapshot.busy if simulation.state is State.RUNNING], snapshot.now
+            )
         self._tidy()
         self._beat()
 
     # -- launches
 
-    def _visit(self, site: ManagedExecutor, snapshot: Snapshot) -> None:
-        """Look at one place, and bring what is there together with what should be."""
-        launches = [launch for launch in snapshot.launches if launch.executor == site.name]
-        if site.lost:
-            words = f"{site.name} has not answered for {site.config.grace:g} s: {site.last_error}"
+    def _visit(self, managed: ManagedExecutor, snapshot: Snapshot) -> None:
+        """Observe an executor and reconcile its launches; evacuate them if it is lost."""
+        launches = [launch for launch in snapshot.launches if launch.executor == managed.name]
+        if managed.lost:
+            reason = f"executor {managed.name} has not answered for {managed.config.grace:g} s: {managed.last_error}"
             for launch in launches:
-                if self._forsake(launch, words):
-                    site.comb_soon()  # it is removed once the place is back
-        due = site.due_for_combing or site.keeping is not None
-        if (launches or due or not site.healthy) and site.may_be_asked:
-            site.do(lambda: self._tend(site, launches, {one.id: one for one in snapshot.busy}))
+                if self._evacuate(launch, reason):
+                    managed.search_orphans_soon()  # it is removed once the executor answers again
+        due = managed.orphan_search_due or managed.due_warm_pool is not None
+        if (launches or due or not managed.healthy) and managed.may_be_called:
+            managed.do(
+                lambda: self._tend(managed, launches, {simulation.id: simulation for simulation in snapshot.busy})
+            )
 
-    def _tend(self, site: ManagedExecutor, launches: Sequence[Lent], busy: Mapping[str, Busy]) -> None:
-        """Reconcile the launches of a place that answers, and cancel there what nobody knows of."""
-        seen = site.executor.observe([launch.id for launch in launches])
-        site.answered()
+    def _tend(
+        self, managed: ManagedExecutor, launches: Sequence[LiveLaunch], busy: Mapping[str, ActiveSimulation]
+    ) -> None:
+        """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
+        seen = managed.executor.observe([launch.id for launch in launches])
+        managed.answered()
         for launch in launches:
-            with _granted(site):
-                self._reconcile(site, launch, seen.get(launch.id), busy.get(launch.simulation))
-        if site.due_for_combing:
-            # Asked for now, not from the snapshot: a launch is written down before it is submitted.
-            for id in site.executor.strays(self._dispatch.living(site.name)):
-                logger.info("%s: launch %s is over; it is cleared away", site.name, id)
-                with _granted(site):
-                    site.executor.cancel(id)
-            site.combed()
-        if (warm := site.keeping) is not None:
-            lent = [one for one in self._dispatch.snapshot().launches if one.executor == site.name]
-            site.kept(warm.keep({one.id: Taken(one.simulation, one.attempt, one.workers) for one in lent}))
+            with _permission_errors_recorded(managed):
+                self._reconcile(managed, launch, seen.get(launch.id), busy.get(launch.simulation))
+        if managed.orphan_search_due:
+            # Read now, not from the snapshot: a launch is inserted before it is submitted.
+            for id in managed.executor.orphans(self._dispatch.living(managed.name)):
+                logger.info("executor %s: launch %s is over; its processes are removed", managed.name, id)
+                with _permission_errors_recorded(managed):
+                    managed.executor.cancel(id)
+            managed.orphans_searched()
+        if (warm := managed.due_warm_pool) is not None:
+            live = [launch for launch in self._dispatch.snapshot().launches if launch.executor == managed.name]
+            active = {launch.id: ActiveLaunch(launch.simulation, launch.attempt, launch.workers) for launch in live}
+            managed.refilled(warm.maintain_warm_pool(active))
 
-    def _forsake(self, launch: Lent, words: str, *, counted: bool = True) -> bool:
-        """Take up elsewhere what ran in a place that cannot be asked; tell whether it was let go.
+    def _evacuate(self, launch: LiveLaunch, reason: str, *, counted: bool = True) -> bool:
+        """Queue a launch's simulation again because its executor cannot be reached; return whether it was given up.
 
-        It is not where its runners live: they reach us, if we do not reach their place.
+        Not while its runners still send heartbeats: they may reach the platform though the executor does not answer.
         """
         if launch.state not in LIVE:
             self._dispatch.end_launch(launch)
         elif self._dispatch.heartbeating(launch):
             return False
         else:
-            self._dispatch.again(launch, words, counted=counted)
+            self._dispatch.requeue(launch, reason, counted=counted)
         return True
 
-    def _tell(self, snapshot: Snapshot) -> None:
-        """Write down how each place fares, when that has changed."""
-        told = {
-            site.name: {
-                "kind": site.config.kind,
-                "workers": site.config.workers,
-                "in_use": snapshot.in_use(site.name),
-                "healthy": int(site.healthy and site.last_error is None),
-                "last_error": site.last_error,
+    def _report_health(self, snapshot: Snapshot) -> None:
+        """Store each executor's health and load when they have changed."""
+        health = {
+            managed.name: {
+                "kind": managed.config.kind,
+                "workers": managed.config.workers,
+                "in_use": snapshot.in_use(managed.name),
+                "healthy": int(managed.healthy and managed.last_error is None),
+                "last_error": managed.last_error,
             }
-            for site in self._sites.values()
+            for managed in self._executors.values()
         }
-        if told != self._told:
-            self._dispatch.report_health(told)
-            self._told = told
+        if health != self._reported:
+            self._dispatch.report_health(health)
+            self._reported = health
 
-    def _reconcile(self, site: ManagedExecutor, launch: Lent, status: LaunchStatus | None, one: Busy | None) -> None:
-        """Bring together what we know of a launch and what its executor sees."""
+    def _reconcile(
+        self,
+        managed: ManagedExecutor,
+        launch: LiveLaunch,
+        status: LaunchStatus | None,
+        simulation: ActiveSimulation | None,
+    ) -> None:
+        """Reconcile a launch with what its executor observes of it."""
         over = status is None or status.phase is Phase.ENDED
         if status is not None:
-            self._dispatch.tell(launch, status.notes)
+            self._dispatch.record_notes(launch, status.notes)
         if launch.state not in LIVE:
-            self._dispatch.end_launch(launch)  # first: should the cancelling fail, it is a stray, and found
-            site.executor.cancel(launch.id)
-        elif status is not None and status.hopeless and one is not None:
-            self._dispatch.give_up(one, State.ERRORED, status.reason or "it cannot start here", launch)
-            site.executor.cancel(launch.id)
-        elif one is not None and not over and one.workers != launch.workers and one.state is State.RUNNING:
-            self._resize(site, launch, one.workers)
-        elif one is not None and one.state is State.LAUNCHING and one.unattended and _runs(status):
+            self._dispatch.end_launch(launch)  # first: if cancelling fails, the launch is an orphan and is found again
+            managed.executor.cancel(launch.id)
+        elif status is not None and status.hopeless and simulation is not None:
+            self._dispatch.give_up(
+                simulation, State.ERRORED, status.reason or "it cannot start on this executor", launch
+            )
+            managed.executor.cancel(launch.id)
+        elif (
+            simulation is not None
+            and not over
+            and simulation.workers != launch.workers
+            and simulation.state is State.RUNNING
+        ):
+            self._resize(managed, launch, simulation.workers)
+        elif simulation is not None and simulation.state is State.LAUNCHING and simulation.unattended and _runs(status):
             self._programs.began(launch.id)
         elif over and (status is not None or launch.age > GRACE):
             if launch.state is State.RUNNING and self._dispatch.close(launch.simulation):
                 self._dispatch.end_launch(launch)
-                site.comb_soon()
+                managed.search_orphans_soon()
                 return
-            if one is not None and one.unattended and status is not None and status.exit is not None:
+            if simulation is not None and simulation.unattended and status is not None and status.exit is not None:
                 self._programs.ended(launch.id, status.exit, status.reason, launch.age)
-                return  # the next pass finds that all is done
+                return  # the next pass finds every task done
             reason = status.reason if status is not None and status.reason else "its processes vanished"
             logger.warning("launch %s ended early: %s", launch.id, reason)
-            self._dispatch.again(launch, reason)
-            site.executor.cancel(launch.id)
+            self._dispatch.requeue(launch, reason)
+            managed.executor.cancel(launch.id)
 
-    def _resize(self, site: ManagedExecutor, launch: Lent, workers: int) -> None:
-        """Give a launch the number of workers its simulation has now; where that cannot be, say so and leave it."""
+    def _resize(self, managed: ManagedExecutor, launch: LiveLaunch, workers: int) -> None:
+        """Resize a launch to its simulation's number of workers; if the executor cannot, record a note and keep it."""
         try:
-            site.executor.resize(launch.id, workers)
+            managed.executor.resize(launch.id, workers)
         except PlatformError as error:
-            words = error.detail or "It keeps its workers."
-            self._dispatch.tell(launch, [Note(key=f"workers-{workers}", words=words)])
+            message = error.detail or "It keeps its workers."
+            self._dispatch.record_notes(launch, [Note(key=f"workers-{workers}", words=message)])
         else:
-            self._dispatch.widen(launch, workers)
+            self._dispatch.resize(launch, workers)
 
     def _expire(self, snapshot: Snapshot) -> None:
-        for simulation in self._platform.leases.expire():
-            for one in snapshot.busy:
-                if one.id == simulation:
-                    self._dispatch.give_up(one, State.ERRORED, "its drivers fell silent too often")
+        for id in self._platform.leases.expire():
+            for simulation in snapshot.busy:
+                if simulation.id == id:
+                    self._dispatch.give_up(
+                        simulation, State.ERRORED, "its runners stopped sending heartbeats too often"
+                    )
 
     # -- simulations
 
-    def _advance(self, one: Busy, snapshot: Snapshot) -> None:
-        launched = any(launch.simulation == one.id for launch in snapshot.launches)
-        if one.state is State.RUNNING:
-            if one.timeout is not None and one.started_at is not None and snapshot.now - one.started_at > one.timeout:
-                self._dispatch.give_up(one, State.FAILED, f"not done within its timeout of {one.timeout:g} s")
-            elif self._dispatch.close(one.id) and not one.claimed:
-                self._again_and_again(one.id, self._dispatch.collect)
-            elif not launched and not one.claimed:
-                self._dispatch.stranded(one)
-        elif one.state is State.STAGING and not one.claimed:
-            self._again_and_again(one.id, self._dispatch.stage)
-        elif one.state is State.LAUNCHING and not launched:
-            self._launch(one)
-        elif one.state is State.CANCELLING and not launched:
-            self._dispatch.move(one.id, State.CANCELLING, State.CANCELLED)
+    def _advance(self, simulation: ActiveSimulation, snapshot: Snapshot) -> None:
+        launched = any(launch.simulation == simulation.id for launch in snapshot.launches)
+        if simulation.state is State.RUNNING:
+            if (
+                simulation.timeout is not None
+                and simulation.started_at is not None
+                and snapshot.now - simulation.started_at > simulation.timeout
+            ):
+                self._dispatch.give_up(
+                    simulation, State.FAILED, f"not done within its timeout of {simulation.timeout:g} s"
+                )
+            elif self._dispatch.close(simulation.id) and not simulation.claimed:
+                self._enqueue_unclaimed(simulation.id, self._dispatch.collect)
+            elif not launched and not simulation.claimed:
+                self._dispatch.requeue_stranded(simulation)
+        elif simulation.state is State.STAGING and not simulation.claimed:
+            self._enqueue_unclaimed(simulation.id, self._dispatch.stage)
+        elif simulation.state is State.LAUNCHING and not launched:
+            self._launch(simulation)
+        elif simulation.state is State.CANCELLING and not launched:
+            self._dispatch.move(simulation.id, State.CANCELLING, State.CANCELLED)
 
-    def _again_and_again(self, id: str, ring: Callable[[str], None]) -> None:
-        """Ring for a job, and again every few seconds while nobody has claimed it."""
+    def _enqueue_unclaimed(self, id: str, enqueue: Callable[[str], None]) -> None:
+        """Enqueue a job, and again every two seconds while no worker has claimed it."""
         now = time.monotonic()
-        if now - self._rung.get(id, -10.0) >= 2.0:
-            self._rung[id] = now
-            ring(id)
+        if now - self._enqueued_at.get(id, -10.0) >= 2.0:
+            self._enqueued_at[id] = now
+            enqueue(id)
 
-    def _launch(self, one: Busy) -> None:
-        site = self._sites.get(one.executor)
-        if site is None:  # it is configured no more
-            self._dispatch.move(one.id, State.LAUNCHING, State.QUEUED, reason="the place it was to run in is gone")
+    def _launch(self, simulation: ActiveSimulation) -> None:
+        managed = self._executors.get(simulation.executor)
+        if managed is None:  # it is no longer configured
+            self._dispatch.move(
+                simulation.id,
+                State.LAUNCHING,
+                State.QUEUED,
+                reason=f"its executor {simulation.executor} is no longer configured",
+            )
             return
-        site.do(lambda: self._submit(site, one))
+        managed.do(lambda: self._submit(managed, simulation))
 
-    def _submit(self, site: ManagedExecutor, one: Busy) -> None:
-        waiting = site.executor.waiting if isinstance(site.executor, Warm) else lambda _: None
-        launch = self._dispatch.launch(one, waiting)
+    def _submit(self, managed: ManagedExecutor, simulation: ActiveSimulation) -> None:
+        waiting = (
+            managed.executor.take_warm_launch if isinstance(managed.executor, KeepsWarmLaunches) else lambda _: None
+        )
+        launch = self._dispatch.launch(simulation, waiting)
         if launch is None:
             return
-        if not launch.token:  # it waited: only its runners know that
-            site.keep_soon()
-        lent = Lent(launch.id, one.id, one.attempt, site.name, launch.workers, State.LAUNCHING, 0.0)
+        if not launch.token:  # a warm launch: only its runners know the token
+            managed.refill_soon()
+        live_launch = LiveLaunch(
+            launch.id, simulation.id, simulation.attempt, managed.name, launch.workers, State.LAUNCHING, 0.0
+        )
         try:
-            site.executor.submit(launch)
+            managed.executor.submit(launch)
         except Missed as error:
-            self._dispatch.again(lent, str(error), counted=False)
-        except (StoreUnavailable, OriginFailed) as error:  # what it needs may be back in a moment
-            self._dispatch.again(lent, error.detail or "a store does not answer")
-        except ClusterFull as error:  # as soon as others have let go of what it needs
-            self._dispatch.again(lent, error.detail or "there is no room", counted=False, pause=FULL)
+            self._dispatch.requeue(live_launch, str(error), counted=False)
+        except (StoreUnavailable, OriginFailed) as error:  # the store may recover
+            self._dispatch.requeue(live_launch, error.detail or "a store does not answer")
+        except ClusterFull as error:  # until other launches release capacity
+            self._dispatch.requeue(live_launch, error.detail or "the cluster is full", counted=False, pause=FULL_PAUSE)
         except PlatformError as error:
-            if isinstance(error, NotGranted) and one.attempt > 1:
-                # It was granted before: somebody is at it, as when a namespace is deleted and made again.
-                self._dispatch.again(lent, error.detail or "it is not granted", pause=REGRANTED)
+            if isinstance(error, NotGranted) and simulation.attempt > 1:
+                # It was permitted before: probably a change in progress, e.g. a namespace is being recreated.
+                self._dispatch.requeue(
+                    live_launch,
+                    error.detail or "the platform lacks a permission on its executor",
+                    pause=PERMISSION_PAUSE,
+                )
                 return
-            self._dispatch.give_up(one, State.FAILED, error.detail or "cannot be launched", lent)
-        except OSError as error:  # another place may take it, or this one later
-            site.refused(error)
-            self._dispatch.again(lent, f"{site.name} did not take it: {error}", counted=False)
+            self._dispatch.give_up(simulation, State.FAILED, error.detail or "cannot be launched", live_launch)
+        except OSError as error:  # another executor may take it, or this one later
+            managed.launch_refused(error)
+            self._dispatch.requeue(live_launch, f"executor {managed.name} refused the launch: {error}", counted=False)
         else:
-            site.took()
+            managed.launch_accepted()
 
     def _admit(self) -> None:
         snapshot = self._dispatch.snapshot()
-        queued = {one.id: one for one in snapshot.busy if one.state is State.QUEUED}
+        queued = {simulation.id: simulation for simulation in snapshot.busy if simulation.state is State.QUEUED}
         if not queued:
             return
-        rooms = [
-            Room(site.config, site.config.workers - snapshot.in_use(site.name), site.takes)
-            for site in self._sites.values()
+        capacities = [
+            FreeCapacity(
+                managed.config, managed.config.workers - snapshot.in_use(managed.name), managed.accepts_launches
+            )
+            for managed in self._executors.values()
         ]
-        for item, executor in list(admit(snapshot.queue, rooms, snapshot.now)):
-            one = queued.pop(item.id)
-            ready = self._platform.staging.ready(dict(one.provenance), executor)
-            if self._dispatch.admit(one, executor, ready=ready) and ready:
-                workers = self._sites[executor].config.workers_for(one.requested)
-                self._launch(replace(one, executor=executor, workers=workers))
+        for item, executor in list(admit(snapshot.queue, capacities, snapshot.now)):
+            simulation = queued.pop(item.id)
+            ready = self._platform.staging.ready(dict(simulation.provenance), executor)
+            if self._dispatch.admit(simulation, executor, ready=ready) and ready:
+                workers = self._executors[executor].config.workers_for(simulation.requested)
+                self._launch(replace(simulation, executor=executor, workers=workers))
 
     def _tidy(self) -> None:
-        """What is left to do for simulations that have ended, for datasets, and for what has expired."""
+        """Enqueue the jobs of ended simulations and datasets, remove deleted simulations, and enqueue `sweep`."""
         if time.monotonic() - self._swept_at >= SWEEP:
             self._swept_at = time.monotonic()
             self._platform.notifier.enqueue("sweep", "expired")
         registering, fetching = self._platform.datasets.waiting()
         for id in registering:
-            self._again_and_again(id, lambda id: self._platform.notifier.enqueue("register", id))
+            self._enqueue_unclaimed(id, lambda id: self._platform.notifier.enqueue("register", id))
         for id in fetching:
-            self._again_and_again(id, lambda id: self._platform.notifier.enqueue("prefetch", id))
+            self._enqueue_unclaimed(id, lambda id: self._platform.notifier.enqueue("prefetch", id))
         for id in self._dispatch.unfinished():
-            self._again_and_again(id, self._dispatch.collect)
+            self._enqueue_unclaimed(id, self._dispatch.collect)
         for id in self._dispatch.deleted():
             self._platform.collecting.bury(id)
-        for id in [id for id, at in self._rung.items() if time.monotonic() - at > 60.0]:
-            del self._rung[id]
+        for id in [id for id, at in self._enqueued_at.items() if time.monotonic() - at > 60.0]:
+            del self._enqueued_at[id]
 
 
 @contextmanager
-def _granted(site: ManagedExecutor) -> Iterator[None]:
-    """Do something to one launch; that it is not granted is said, and keeps nothing from the others."""
+def _permission_errors_recorded(managed: ManagedExecutor) -> Iterator[None]:
+    """Log a PermissionError of one launch and record it as the executor's error; other launches go on."""
     try:
         yield
     except PermissionError as error:
-        logger.warning("%s: %s", site.name, error)
-        site.last_error = str(error)[:500]
+        logger.warning("executor %s: %s", managed.name, error)
+        managed.last_error = str(error)[:500]
 
 
 def _runs(status: LaunchStatus | None) -> bool:

@@ -28,8 +28,16 @@ from runtimes.harness.evaluator.result_batch import Lines, Played
 from runtimes.harness.evaluator.tasks import Plan
 from runtimes.harness.gang.gang_transport import Line, Lost
 from runtimes.harness.gang.replica import LATE, RESULT
-from runtimes.harness.runner.runner import BROKEN, DONE, LAST_WORD, STOPPED, TASK_PATIENCE, UNREACHABLE
-from runtimes.harness.runner.runner_api_client import Answer, Credentials, Lease, Over, Surface, Unreachable, Unreadable
+from runtimes.harness.runner.runner import DONE, INTERNAL_ERROR, LAST_REQUEST, STOPPED, TASK_PATIENCE, UNREACHABLE
+from runtimes.harness.runner.runner_api_client import (
+    Credentials,
+    GrantedLease,
+    LaunchOver,
+    LeaseAnswer,
+    RequestRejected,
+    RunnerApiClient,
+    Unreachable,
+)
 from workers.launch_inputs import Deliveries
 from workers.standalone_runner import CACHE_TOKEN, FILES, POSTS, near, say
 
@@ -56,17 +64,17 @@ class GangRunner:
         self._plan = Plan(play["tasks"])
         self._patience = float(play.get("definition", {}).get("task_patience", TASK_PATIENCE))
         self._stop = threading.Event()
-        self._surface = Surface(credentials, self._stop)
+        self._surface = RunnerApiClient(credentials, self._stop)
         self._credentials = credentials
         self._leader = leader
         self._name = name
         self._lock = threading.Lock()  # guards what is held against the heartbeating thread
-        self._held: tuple[Lease, int, int] | None = None  # the lease, the task it is at, and where it ends now
+        self._held: tuple[GrantedLease, int, int] | None = None  # the lease, the task it is at, and where it ends now
 
     def run(self) -> None:
-        """Lease, play, report, until there is nothing left. Raises Over, Lost with the gang, or Stopped."""
+        """Lease, play, report, until there is nothing left. Raises LaunchOver, Lost with the gang, or Stopped."""
         threading.Thread(target=self._heartbeat, name="heartbeat", daemon=True).start()
-        following: Answer | None = None
+        following: LeaseAnswer | None = None
         while True:
             answer = following or self._surface.lease(self._name, None)
             following = None
@@ -77,12 +85,12 @@ class GangRunner:
             elif answer.retry_after is not None:
                 time.sleep(answer.retry_after)
 
-    def _work_off(self, lease: Lease) -> Answer | None:
+    def _work_off(self, lease: GrantedLease) -> LeaseAnswer | None:
         lines = Lines(self._play.get("definition", {}), "none", None)
         cursor, stop = lease.cursor, lease.stop
         lines.begin(cursor)
         self._hold(lease, cursor, stop)
-        following: Answer | None = None
+        following: LeaseAnswer | None = None
         since = time.monotonic()
         while cursor < stop:
             task = lines.to
@@ -124,7 +132,7 @@ class GangRunner:
             heard = self._leader.hear()
         return judged(heard[0], self._patience, time.monotonic() - began)
 
-    def _report(self, lease: Lease, lines: Lines, *, following: bool = True) -> Answer:
+    def _report(self, lease: GrantedLease, lines: Lines, *, following: bool = True) -> LeaseAnswer:
         batch = lines.take()
         head = {
             "worker": self._name,
@@ -137,7 +145,7 @@ class GangRunner:
         head |= {"artifacts": [], "sketch": batch["sketch"]}
         return self._surface.report(head, memoryview(batch["lines"]), memoryview(b""))[1]
 
-    def _mourn(self, lease: Lease, task: int, reason: str) -> None:
+    def _mourn(self, lease: GrantedLease, task: int, reason: str) -> None:
         said = {"worker": self._name, "stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token}
         self._surface.death(said | {"task": task, "witness": True, "reason": f"the gang is lost: {reason}"})
 
@@ -147,10 +155,10 @@ class GangRunner:
             held, self._held = self._held, None
         if held is not None:
             lease = held[0]
-            surface = Surface(self._credentials, self._stop, patience=0.0, time_out=2 * LAST_WORD)
+            surface = RunnerApiClient(self._credentials, self._stop, patience=0.0, time_out=2 * LAST_REQUEST)
             surface.leave([{"stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token}])
 
-    def _hold(self, lease: Lease, task: int, stop: int) -> None:
+    def _hold(self, lease: GrantedLease, task: int, stop: int) -> None:
         with self._lock:
             self._held = (lease, task, stop)
 
@@ -161,7 +169,7 @@ class GangRunner:
 
     def _heartbeat(self) -> None:
         """Keep the lease alive, and learn what was taken of it."""
-        surface = Surface(self._credentials, self._stop)
+        surface = RunnerApiClient(self._credentials, self._stop)
         pause = 1.0
         try:
             while not self._stop.wait(pause):
@@ -177,9 +185,9 @@ class GangRunner:
                         end = 0 if standing.lost else min(self._held[2], standing.stop)
                         self._held = (self._held[0], self._held[1], end)
                 pause = lease.ttl / 3
-        except (Over, Unreachable, Unreadable) as error:
+        except (LaunchOver, Unreachable, RequestRejected) as error:
             say(f"{error}")
-            os._exit(DONE if isinstance(error, Over) else UNREACHABLE)
+            os._exit(DONE if isinstance(error, LaunchOver) else UNREACHABLE)
 
 
 def judged(said: Mapping[str, Any], patience: float, seconds: float) -> Played:
@@ -230,7 +238,7 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
     leader = receive(posts, int((document.get("posts") or POSTS)["model_server"]))
     while not leader.hear():
         pass  # it says that all replicas are there
-    described = Surface(credentials, threading.Event()).launch()
+    described = RunnerApiClient(credentials, threading.Event()).launch()
     files = described.get("files") or {}
     if files.get("model"):
         folder = Path(document.get("files") or FILES)
@@ -264,16 +272,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop)
     try:
         code, reason = serve(json.loads(given.launch.read_bytes()), given.posts)
-    except Over as error:
+    except LaunchOver as error:
         code, reason = DONE, f"the launch is over ({error})"
     except Stopped as error:
         code, reason = STOPPED, str(error)
     except Lost as error:
         code, reason = LOST, f"the gang is lost: {error}"
-    except (Unreachable, Unreadable) as error:
+    except (Unreachable, RequestRejected) as error:
         code, reason = UNREACHABLE, str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        code, reason = BROKEN, f"the launch cannot be read: {type(error).__name__}: {error}"
+        code, reason = INTERNAL_ERROR, f"the launch cannot be read: {type(error).__name__}: {error}"
     say(f"{reason} ({code})")
     os._exit(code)
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from runtimes.harness.runner.runner_api_client import (
-    LONGEST,
+    LONGEST_PAUSE,
     PATIENCE,
-    SHORTEST,
+    SHORTEST_PAUSE,
     TIMEOUT,
     Credentials,
-    Over,
+    LaunchOver,
     Unreachable,
     connection,
 )
-from runtimes.harness.runner.worker import Hopeless
+from runtimes.harness.runner.worker import SetupFailed
 
 if TYPE_CHECKING:
-    from datasets.scs_client.client import Near
+    from datasets.scs_client.client import CacheClient
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ CHUNK = 256 << 10
 PLAY = "play"
 
 
-class Damaged(Hopeless):
+class Damaged(SetupFailed):
     """What came is not what was announced, again and again."""
 
 
@@ -47,7 +47,7 @@ class Deliveries:
     """Brings the model and the folder that an evaluator sees."""
 
     def __init__(
-        self, credentials: Credentials, stop: threading.Event, folder: Path, near: "Near | None" = None
+        self, credentials: Credentials, stop: threading.Event, folder: Path, near: "CacheClient | None" = None
     ) -> None:
         self._credentials = credentials
         self._stop = stop
@@ -122,9 +122,9 @@ class Deliveries:
                 failing_since, pause = time.monotonic(), 0.0
             if time.monotonic() - failing_since > PATIENCE:
                 raise Unreachable(f"the {what} does not come: {trouble}")
-            pause = min(LONGEST, max(SHORTEST, pause * 2))
+            pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, pause * 2))
             if self._stop.wait(pause * random.uniform(0.5, 1.0)):
-                raise Over("the runner stops")
+                raise LaunchOver("the runner stops")
 
     def _pieces(self, what: str, start: int) -> Iterator[bytes]:
         """Yield what is there from a byte on; a redirection is followed without our credentials."""
@@ -141,7 +141,7 @@ class Deliveries:
                     address, headers = urljoin(address, answer.headers["Location"]), {}
                     continue
                 if answer.status in {401, 410}:
-                    raise Over(f"HTTP {answer.status}")
+                    raise LaunchOver(f"HTTP {answer.status}")
                 if answer.status != 206:
                     raise OSError(f"HTTP {answer.status}")
                 while piece := answer.read(CHUNK):

@@ -1,7 +1,7 @@
-"""A role without HTTP shows that its loop turns: it touches a file, and a probe asks how old that is.
+"""Liveness file for roles without HTTP: each loop iteration touches a file, and an exec probe checks its age.
 
-`python -m workers.liveness FILE SECONDS` exits with 0 if the file was touched that recently, or never: before its first
-turn a role is judged by its process alone.
+`python -m workers.liveness FILE SECONDS` exits with 0 if the file was touched that recently, or does not exist: before
+the first iteration, only the process itself counts.
 """
 
 import sys
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def beat(path: Path) -> None:
-    """Say that the loop has turned."""
+    """Record an iteration of the loop."""
     path.touch()
 
 
 def beats(path: Path, seconds: float, now: float) -> bool:
-    """Tell whether the loop has turned within so many seconds, or has not begun to."""
+    """Return whether the loop iterated within ``seconds``, or has not started."""
     try:
         return now - path.stat().st_mtime <= seconds
     except FileNotFoundError:

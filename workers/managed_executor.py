@@ -1,32 +1,32 @@
-"""One executor at work: its health, its back-off, and a thread of its own, so that a slow place holds up no other."""
+"""Managed executor: an executor with its health, back-off and its own thread, so that a slow one delays no other."""
 
 import logging
 import random
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as Later
+from concurrent.futures import TimeoutError as FutureTimeout
 
 from core.domain.executor_config import ExecutorConfig
-from workers.executors.base import Executor, Warm
+from workers.executors.base import Executor, KeepsWarmLaunches
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two tries of a place that does not answer; doubled up to the second.
-SHORTEST, LONGEST = 0.2, 30.0
-#: Seconds for which a pass waits for one place before it goes on to the next.
+#: Back-off in seconds of an executor that does not answer: the first pause, doubled up to the maximum.
+MIN_BACKOFF, MAX_BACKOFF = 0.2, 30.0
+#: Seconds for which a pass of the dispatcher waits for an executor before it continues with the next.
 PATIENCE = 1.0
-#: Seconds between two searches for what nobody knows of, and two looks at what waits there, all of which does.
-COMBING = 60.0
-#: Seconds until what was taken of that is replaced, for whoever took it begins now; and between looks after what
-#: lacks, so many of them; then twice as long each time.
-LATER, EAGER = 1.0, 10
+#: Seconds between two searches for orphans, and between two checks of a complete warm pool.
+ORPHAN_INTERVAL = 60.0
+#: Seconds until the warm pool is refilled after a launch was taken (which starts up meanwhile) and between attempts to
+#: complete it; and the number of such attempts after which the interval doubles each time.
+REFILL, QUICK_REFILLS = 1.0, 10
 
 
 class ManagedExecutor:
-    """An executor with its config. Everything that is asked of it is asked by one thread, in order.
+    """An executor with its config. All calls to it are made by one thread, in order.
 
-    ``refill``: seconds until warm launches are looked after again when some were taken or are missing.
+    ``refill``: seconds until the warm pool is refilled when launches were taken or are missing.
     """
 
     def __init__(
@@ -34,22 +34,22 @@ class ManagedExecutor:
         config: ExecutorConfig,
         executor: Executor,
         *,
-        refill: float = LATER,
+        refill: float = REFILL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.executor = executor
         self._refill = refill
         self._clock = clock
-        self.last_error: str | None = None  # why it does not answer
+        self.last_error: str | None = None  # of the last call; None: it succeeded
         self._failing_since: float | None = None
         self._failures = 0
         self._try_at = 0.0
-        self._comb_at = 0.0
-        self._keep_at = 0.0
-        self._looks = 0
+        self._search_at = 0.0
+        self._refill_at = 0.0
+        self._refills = 0
         self._refusals = 0
-        self._shut_until = 0.0
+        self._refusing_until = 0.0
         self._thread = ThreadPoolExecutor(1, f"site-{config.name}")
         self._at_work: Future[None] | None = None
 
@@ -59,63 +59,63 @@ class ManagedExecutor:
 
     @property
     def healthy(self) -> bool:
-        """Whether it answered when last asked."""
+        """Whether the last call was answered."""
         return self._failing_since is None
 
     @property
-    def takes(self) -> bool:
-        """Whether it may be given launches: it answers, and has not just failed to take one."""
-        return self.healthy and self._clock() >= self._shut_until
+    def accepts_launches(self) -> bool:
+        """Whether launches may be submitted: it answers, and has not just refused a launch."""
+        return self.healthy and self._clock() >= self._refusing_until
 
     @property
     def lost(self) -> bool:
-        """Whether it has not answered for so long that its launches count as lost."""
+        """Whether it has not answered for longer than its ``grace``, so that its launches count as lost."""
         return self._failing_since is not None and self._clock() - self._failing_since > self.config.grace
 
     @property
-    def may_be_asked(self) -> bool:
-        """Whether its back-off is over."""
+    def may_be_called(self) -> bool:
+        """Whether its back-off has passed."""
         return self._clock() >= self._try_at
 
     @property
-    def due_for_combing(self) -> bool:
-        """Whether it is time to look for what nobody knows of."""
-        return self._clock() >= self._comb_at
+    def orphan_search_due(self) -> bool:
+        """Whether it is time to search it for orphans."""
+        return self._clock() >= self._search_at
 
-    def combed(self) -> None:
-        """It has been searched."""
-        self._comb_at = self._clock() + COMBING
+    def orphans_searched(self) -> None:
+        """Schedule the next search for orphans after the interval."""
+        self._search_at = self._clock() + ORPHAN_INTERVAL
 
-    def comb_soon(self) -> None:
-        """Something may have been left behind there."""
-        self._comb_at = 0.0
+    def search_orphans_soon(self) -> None:
+        """Schedule a search for orphans at the next pass."""
+        self._search_at = 0.0
 
     @property
-    def keeping(self) -> Warm | None:
-        """Its executor, if it keeps launches waiting and it is time to look after them."""
-        warm = self.executor if isinstance(self.executor, Warm) else None
-        return warm if self._clock() >= self._keep_at else None
+    def due_warm_pool(self) -> KeepsWarmLaunches | None:
+        """Its executor, if it has a warm pool that is due to be refilled; otherwise None."""
+        warm = self.executor if isinstance(self.executor, KeepsWarmLaunches) else None
+        return warm if self._clock() >= self._refill_at else None
 
-    def kept(self, whole: bool) -> None:
-        """What waits was looked after: while not all of it is there the next time soon, and in the end rarely."""
-        self._looks = 0 if whole else self._looks + 1
-        pause = self._refill * 2.0 ** max(0, self._looks - EAGER)
-        self._keep_at = self._clock() + (COMBING if whole else min(COMBING, pause))
+    def refilled(self, complete: bool) -> None:
+        """Schedule the next refill: soon while the warm pool is incomplete, with back-off after QUICK_REFILLS tries."""
+        self._refills = 0 if complete else self._refills + 1
+        pause = self._refill * 2.0 ** max(0, self._refills - QUICK_REFILLS)
+        self._refill_at = self._clock() + (ORPHAN_INTERVAL if complete else min(ORPHAN_INTERVAL, pause))
 
-    def keep_soon(self) -> None:
-        """Somebody took what waited."""
-        self._looks = 0
-        self._keep_at = self._clock() + self._refill
+    def refill_soon(self) -> None:
+        """Schedule a refill, because a warm launch was taken."""
+        self._refills = 0
+        self._refill_at = self._clock() + self._refill
 
     def do(self, work: Callable[[], None]) -> None:
-        """Do something there, unless it is busy: then the next pass will. Wait for it, but not long."""
+        """Run ``work`` on the executor's thread and wait up to PATIENCE; skipped while a previous call runs."""
         if self._at_work is not None and not self._at_work.done():
             return
         self._at_work = self._thread.submit(self._guarded, work)
         try:
             self._at_work.result(PATIENCE)
-        except Later:
-            logger.info("%s is slow", self.name)
+        except FutureTimeout:
+            logger.info("executor %s has not answered within %s s; the dispatcher continues", self.name, PATIENCE)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -123,39 +123,39 @@ class ManagedExecutor:
         except OSError as error:
             self.failed(error)
         except Exception:
-            logger.exception("%s: a pass failed", self.name)
+            logger.exception("executor %s: a pass of the dispatcher failed", self.name)
 
     def answered(self) -> None:
-        """It has answered."""
+        """Record an answer: healthy, no back-off."""
         if self._failing_since is not None:
-            logger.warning("%s answers again", self.name)
-            self.comb_soon()  # what was given up in the meantime may still run there
+            logger.warning("executor %s answers again", self.name)
+            self.search_orphans_soon()  # launches given up in the meantime may still run there
             self.last_error = None
         self._failing_since, self._failures, self._try_at = None, 0, 0.0
 
     def failed(self, error: OSError) -> None:
-        """It has not answered: it is asked again later, and later each time."""
+        """Record an unanswered call: retry with exponential back-off."""
         if self._failing_since is None:
             self._failing_since = self._clock()
-            logger.warning("%s does not answer: %s", self.name, error)
+            logger.warning("executor %s does not answer: %s", self.name, error)
         self.last_error = str(error)[:500] or type(error).__name__
-        pause = min(LONGEST, SHORTEST * 2.0**self._failures)
+        pause = min(MAX_BACKOFF, MIN_BACKOFF * 2.0**self._failures)
         self._failures += 1
         self._try_at = self._clock() + pause * random.uniform(0.5, 1.0)
 
-    def took(self) -> None:
-        """It has taken a launch."""
-        self._refusals, self._shut_until = 0, 0.0
+    def launch_accepted(self) -> None:
+        """Record an accepted launch."""
+        self._refusals, self._refusing_until = 0, 0.0
         self.last_error = None
 
-    def refused(self, error: OSError) -> None:
-        """It answers, but could not take a launch, as when one of a cluster's webhooks is away: none for a while."""
-        logger.warning("%s takes no launch: %s", self.name, error)
+    def launch_refused(self, error: OSError) -> None:
+        """Record a launch that it could not take though it answers (e.g. a webhook is down): pause submissions."""
+        logger.warning("%s accepts_launches no launch: %s", self.name, error)
         self.last_error = str(error)[:500] or type(error).__name__
         self._refusals += 1
-        self._shut_until = self._clock() + min(LONGEST, SHORTEST * 2.0**self._refusals)
-        self.comb_soon()  # it may have taken it all the same
+        self._refusing_until = self._clock() + min(MAX_BACKOFF, MIN_BACKOFF * 2.0**self._refusals)
+        self.search_orphans_soon()  # the launch may exist in spite of the error
 
     def close(self) -> None:
-        """End its thread once it is done."""
+        """Let its thread end after the current call."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -4,8 +4,8 @@ import selectors
 from collections.abc import Mapping
 from typing import Any
 
-from runtimes.harness.runner.framed_socket import Closed, Ready, Replay
-from runtimes.harness.runner.processes import EvaluatorProcess, Kit, spawn_evaluator
+from runtimes.harness.runner.framed_socket import PeerClosed, Ready, ReplayDone
+from runtimes.harness.runner.processes import EvaluatorProcess, WorkerSpec, spawn_evaluator
 
 #: Seconds an evaluator may take to be set up, and to play one scenario again.
 SETUP, PLAY = 120.0, 120.0
@@ -19,12 +19,12 @@ class NothingToShow(CannotReplay):
     """The simulator says so itself; it would say it again."""
 
 
-def make(kit: Kit, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
+def make(kit: WorkerSpec, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
     """Play a task again and return what a picture of it needs. Call it from the main thread only."""
     evaluator = spawn_evaluator(kit, "replay")
     try:
         return _played(evaluator, play, task, trace)
-    except (Closed, TimeoutError) as error:
+    except (PeerClosed, TimeoutError) as error:
         raise CannotReplay(
             f"the simulator did not play it: {error or 'it took too long'}\n{_said(evaluator)}"
         ) from None
@@ -39,8 +39,8 @@ def _played(evaluator: EvaluatorProcess, play: Mapping[str, Any], task: int, tra
         raise CannotReplay(f"the simulator cannot be set up: {getattr(said, 'reason', said)}")
     evaluator.channel.send({"type": "replay", "task": task, "trace": trace})
     said = evaluator.channel.receive(PLAY)
-    if not isinstance(said, Replay):
-        raise Closed("it spoke out of turn")
+    if not isinstance(said, ReplayDone):
+        raise PeerClosed("it spoke out of turn")
     if said.replay is None:
         raise NothingToShow(said.error or "the simulator gave no reason")
     return said.replay

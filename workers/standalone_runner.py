@@ -5,7 +5,7 @@ It reads one JSON document (``--launch FILE``):
 - ``id``, ``url``: the launch, and where the runner API answers. ``token_file``: where its token lies; a token of
   the pod for the cache service may lie beside it as ``scs``.
 - ``workers``: pairs of evaluator and model server of this runner; a launch may have several runners.
-- ``kit``: what ``runtimes.harness.runner.processes.Kit`` is made of. What is left out the runner API
+- ``kit``: what ``runtimes.harness.runner.processes.WorkerSpec`` is made of. What is left out the runner API
   knows (format, isolation) or is fetched (the dataset's folder); without ``sandbox``, the best level that there is.
 - ``model``: the model's file; fetched where it is null or left out.
 - ``files``: the folder for what is fetched; in a pod the shared one, else a temporary one where it is left out.
@@ -38,14 +38,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtimes.harness.runner.processes import Here, Kit, Spawner
-from runtimes.harness.runner.remote_spawner import Posts
-from runtimes.harness.runner.runner import BROKEN, DONE, HOPELESS, PR_SET_DUMPABLE, STOPPED, UNREACHABLE, Runner, Told
-from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface, Unreachable, Unreadable
+from runtimes.harness.runner.processes import LocalSpawner, Spawner, WorkerSpec
+from runtimes.harness.runner.remote_spawner import RemoteSpawner
+from runtimes.harness.runner.runner import (
+    DONE,
+    INTERNAL_ERROR,
+    PR_SET_DUMPABLE,
+    SETUP_FAILED,
+    STOPPED,
+    UNREACHABLE,
+    LaunchDocument,
+    Runner,
+)
+from runtimes.harness.runner.runner_api_client import (
+    Credentials,
+    LaunchOver,
+    RequestRejected,
+    RunnerApiClient,
+    Unreachable,
+)
 from workers.launch_inputs import PLAY, Deliveries
 
 if TYPE_CHECKING:
-    from datasets.scs_client.client import Near
+    from datasets.scs_client.client import CacheClient
 
 #: Where Kubernetes reads why a container ended.
 LAST_WORDS = Path("/dev/termination-log")
@@ -64,20 +79,20 @@ def main() -> None:
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))  # there is nothing yet to be given back
     # Before anything can go wrong: posts that nobody answers would keep a pod for ever.
-    posts = Posts.open(given.posts) if given.posts else None
+    posts = RemoteSpawner.open(given.posts) if given.posts else None
     try:
         code, reason = serve(json.loads(given.launch.read_bytes()), posts)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        code, reason = BROKEN, f"the launch cannot be read: {type(error).__name__}: {error}"
-    except Over as error:
+        code, reason = INTERNAL_ERROR, f"the launch cannot be read: {type(error).__name__}: {error}"
+    except LaunchOver as error:
         code, reason = DONE, f"the launch is over ({error})"
-    except (Unreachable, Unreadable) as error:
+    except (Unreachable, RequestRejected) as error:
         code, reason = UNREACHABLE, str(error)
     say(f"{reason} ({code})")
     os._exit(code)  # threads may still wait for answers that nobody needs
 
 
-def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
+def serve(document: Mapping[str, Any], posts: RemoteSpawner | None) -> tuple[int, str]:
     """Run a runner to its end; return its exit code and why it ended."""
     given: dict[str, Any] = {"dataset": "", "sandbox": 0} | dict(document.get("kit") or {})
     if posts is None and given["sandbox"] == 0:
@@ -85,20 +100,20 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
 
         best = level()
         if best.refusal is not None:
-            return HOPELESS, best.refusal
+            return SETUP_FAILED, best.refusal
         given["sandbox"] = best.number
     # Nobody of the same user may read the token out of our memory. (Not before levels of confinement were tried.)
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     token = Path(document["token_file"])
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
-    described = None if document.get("warm") else Surface(credentials, threading.Event()).launch()
+    described = None if document.get("warm") else RunnerApiClient(credentials, threading.Event()).launch()
     named = given["dataset"]
     folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
     if not named:  # evaluators need not wait for it in order to begin
         Path(folder).mkdir(parents=True, exist_ok=True)
         given |= {"dataset": f"{folder}/{PLAY}", "within": folder}
-    kit = Kit.of((known(described, named) if described is not None else {}) | given)
-    spawner: Spawner = Here(kit)
+    kit = WorkerSpec.of((known(described, named) if described is not None else {}) | given)
+    spawner: Spawner = LocalSpawner(kit)
     if posts is not None:
         users = document.get("posts") or POSTS
         posts.expect({int(users[module]): module for module in POSTS}, kit)
@@ -114,16 +129,16 @@ def serve(document: Mapping[str, Any], posts: Posts | None) -> tuple[int, str]:
         return model
 
     name = document.get("name", socket.gethostname())
-    told = Told(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
+    told = LaunchDocument(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
 
-    def of(described: Mapping[str, Any]) -> Told:
-        return replace(told, described=described, bring=partial(bring, described), roam=True)
+    def of(described: Mapping[str, Any]) -> LaunchDocument:
+        return replace(told, description=described, fetch_inputs=partial(bring, described), choose_cores=True)
 
     if described is not None:
-        runner.begin(of(described))
+        runner.start_launch(of(described))
     else:
         print("it waits for its launch", flush=True)
-        runner.attend(lambda stop: of(Surface(credentials, stop, patience=math.inf).wait()))
+        runner.start_when_ready(lambda stop: of(RunnerApiClient(credentials, stop, patience=math.inf).wait()))
     code = runner.run()
     return code, runner.reason
 
@@ -137,14 +152,14 @@ def known(described: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     return found
 
 
-def near(token: Path) -> "Near | None":
+def near(token: Path) -> "CacheClient | None":
     """Return the cache service as this pod reaches it, if it was named."""
     if not (nodes := os.environ.get(NODES)):
         return None
     from datasets.scs_client.client import SimpleCache
-    from datasets.scs_client.membership import Fixed, parse
+    from datasets.scs_client.membership import StaticMembership, parse
 
-    return SimpleCache(Fixed(map(parse, nodes.split(","))), token=token if token.exists() else None)
+    return SimpleCache(StaticMembership(map(parse, nodes.split(","))), token=token if token.exists() else None)
 
 
 def say(words: str) -> None:

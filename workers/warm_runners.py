@@ -18,7 +18,7 @@ from typing import Any
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments, harness
 from runtimes.harness.runner.process_spec import BOOT, ENTRIES, ENVIRON, FLAGS, ending
-from runtimes.harness.runner.processes import Kit
+from runtimes.harness.runner.processes import WorkerSpec
 
 HARNESS = Path(harness.__file__).parent
 
@@ -34,7 +34,7 @@ class Kind:
     play: str = ""  # a registered dataset's folder, among those that staging laid out
 
 
-def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Kit | None:
+def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> WorkerSpec | None:
     """Return what it takes to start such a warm runner; None while an environment is not ready, or is not known."""
     dataset = datasets().get(kind.dataset)
     runtime = catalogue.runtimes().get(kind.runtime)
@@ -48,7 +48,7 @@ def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Kit |
         return None
     # A world that is there to measure the platform says so; elsewhere what a runtime needs is what holds.
     isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
-    return Kit(
+    return WorkerSpec(
         python=base_interpreter(),
         harness=str(HARNESS),
         dataset=str(seen),
@@ -68,7 +68,7 @@ def base_interpreter() -> str:
 class WarmRunner:
     """A runner's process and the agent's end of its control socket."""
 
-    def __init__(self, kind: Kind, kit: Kit, workers: int, log: Path) -> None:
+    def __init__(self, kind: Kind, kit: WorkerSpec, workers: int, log: Path) -> None:
         self.kind = kind
         self.log = log
         self.exit: int | None = None

@@ -1,4 +1,4 @@
-"""Runtimes and simulators on the wire."""
+"""Schemas of runtimes, simulators and executors."""
 
 from marshmallow import fields
 
@@ -6,57 +6,75 @@ from api.schemas.fields import Open
 
 
 class FormatSchema(Open):
-    """A format that a runtime takes."""
+    """A model format that a runtime supports."""
 
-    name = fields.String(required=True)
-    environment = fields.String(required=True)
-    ready = fields.Boolean(required=True, metadata={"description": "Whether its environment lies prepared here."})
+    name = fields.String(required=True, metadata={"description": "Name of the format, such as `onnx`."})
+    environment = fields.String(required=True, metadata={"description": "Python environment that the model runs in."})
+    ready = fields.Boolean(
+        required=True, metadata={"description": "Whether the environment is installed on this machine."}
+    )
 
 
 class RuntimeSchema(Open):
-    """How a model is loaded and called."""
+    """Runtime: loads models of its formats and calls them."""
 
-    name = fields.String(required=True)
-    formats = fields.List(fields.Nested(FormatSchema), required=True)
+    name = fields.String(required=True, metadata={"description": "Name of the runtime, such as `onnx`."})
+    formats = fields.List(
+        fields.Nested(FormatSchema), required=True, metadata={"description": "Model formats that it supports."}
+    )
 
 
 class RuntimeListSchema(Open):
-    """Every runtime."""
+    """All runtimes."""
 
     items = fields.List(fields.Nested(RuntimeSchema), required=True)
 
 
 class SimulatorSchema(Open):
-    """A world that plays scenarios."""
+    """Simulator: runs the scenarios of its datasets."""
 
-    name = fields.String(required=True)
-    ready = fields.Boolean(required=True, metadata={"description": "Whether its environment lies prepared here."})
-    datasets = fields.List(fields.String(), required=True, metadata={"description": "The datasets it plays."})
+    name = fields.String(required=True, metadata={"description": "Name of the simulator, such as `sumo`."})
+    ready = fields.Boolean(
+        required=True, metadata={"description": "Whether its environment is installed on this machine."}
+    )
+    datasets = fields.List(
+        fields.String(), required=True, metadata={"description": "Names of the datasets that it simulates."}
+    )
 
 
 class SimulatorListSchema(Open):
-    """Every simulator."""
+    """All simulators."""
 
     items = fields.List(fields.Nested(SimulatorSchema), required=True)
 
 
 class ExecutorSchema(Open):
-    """A place that simulations run in."""
+    """Executor: a machine or cluster that simulations run on."""
 
-    name = fields.String(required=True)
-    kind = fields.String(required=True)
+    name = fields.String(required=True, metadata={"description": "Name of the executor, for `placement.executor`."})
+    kind = fields.String(required=True, metadata={"description": "`local`, `kubernetes` or `slurm`."})
     workers = fields.Integer(
-        required=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
+        required=True,
+        metadata={"description": "Most workers at the same time; a worker is one evaluator with its model server."},
     )
-    in_use = fields.Integer(required=True, metadata={"description": "Of those, how many are taken."})
+    in_use = fields.Integer(required=True, metadata={"description": "Number of workers in use now."})
     healthy = fields.Boolean(
-        required=True, allow_none=True, metadata={"description": "Whether it answers; null before the first look."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Whether it answers; null before it has been polled once."},
     )
-    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it does not."})
-    since = fields.AwareDateTime(required=True, allow_none=True, format="iso")
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Last error; null while it is healthy."}
+    )
+    since = fields.AwareDateTime(
+        required=True,
+        allow_none=True,
+        format="iso",
+        metadata={"description": "When `healthy` last changed; null before it has been polled once."},
+    )
 
 
 class ExecutorListSchema(Open):
-    """Every place that simulations run in."""
+    """All executors."""
 
     items = fields.List(fields.Nested(ExecutorSchema), required=True)

@@ -1,4 +1,4 @@
-"""Datasets on the wire: built-in and registered, their versions, files and differences."""
+"""Schemas of datasets: built-in and registered, their versions, files and differences."""
 
 from marshmallow import ValidationError, fields, validates_schema
 
@@ -14,113 +14,140 @@ DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
 class DatasetBriefSchema(Open):
-    """A version of a dataset, in short."""
+    """Summary of a dataset's version."""
 
-    name = fields.String(required=True)
+    name = fields.String(required=True, metadata={"description": "Name of the dataset."})
     version = fields.String(
-        required=True, allow_none=True, metadata={"description": "Counts from 1 within the name; null until ready."}
+        required=True, allow_none=True, metadata={"description": "Version, counted from 1 per name; null until ready."}
     )
-    state = fields.String(required=True, metadata={"enum": ["registering", "ready", "failed"]})
-    digest = fields.String(required=True, allow_none=True, metadata={"description": "Of all its files and names."})
-    tags = fields.List(fields.String(), required=True)
-    title = fields.String(required=True)
-    description = fields.String(required=True)
-    registered = fields.Boolean(required=True, metadata={"description": "False where it ships with the platform."})
+    state = fields.String(
+        required=True,
+        metadata={"enum": ["registering", "ready", "failed"], "description": "State of the registration."},
+    )
+    digest = fields.String(
+        required=True, allow_none=True, metadata={"description": "Digest of all file paths and contents."}
+    )
+    tags = fields.List(fields.String(), required=True, metadata={"description": "Tags that refer to this version."})
+    title = fields.String(required=True, metadata={"description": "Title, for display."})
+    description = fields.String(required=True, metadata={"description": "Description, for display."})
+    registered = fields.Boolean(required=True, metadata={"description": "False for datasets of the platform itself."})
     simulator = fields.String(
-        required=True, allow_none=True, metadata={"description": "Null where it holds files, not scenarios."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Simulator of its scenarios; null for a dataset of files only."},
     )
     tasks = fields.Integer(
         required=True,
         allow_none=True,
-        metadata={"description": "Scenarios; null where any number can be had, or none."},
+        metadata={"description": "Number of scenarios; null if it is unlimited, or if there are none."},
     )
 
 
 class DatasetPageSchema(PageSchema):
-    """Datasets by name, the built-in ones first, each at its latest version."""
+    """A page of datasets: built-in datasets first, then by name, each at its latest version."""
 
     items = fields.List(fields.Nested(DatasetBriefSchema), required=True)
 
 
 class DatasetSchema(DatasetBriefSchema):
-    """A dataset's version with what a model sees and answers in it, its metrics and its parameters."""
+    """A dataset's version, with the model's interface, the metrics and the parameters."""
 
     interface = fields.Dict(
         required=True,
         allow_none=True,
         metadata={"description": "Observation and action: dtype, shape, and a name, unit and range for each entry."},
     )
-    metrics = fields.List(fields.Dict(), required=True, metadata={"description": "Each with its formula and source."})
-    params = fields.Dict(required=True, metadata={"description": "What `params` and `sweep` may set, by name."})
-    score = fields.Dict(required=True, allow_none=True)
+    metrics = fields.List(
+        fields.Dict(), required=True, metadata={"description": "Metrics, each with its formula and source."}
+    )
+    params = fields.Dict(
+        required=True, metadata={"description": "Parameters that `params` and `sweep` may set, by name."}
+    )
+    score = fields.Dict(
+        required=True, allow_none=True, metadata={"description": "How the score is computed; null without a score."}
+    )
 
 
 class ScenarioPageSchema(NumberedPageSchema):
-    """Scenarios of a dataset, in order."""
+    """A page of a dataset's scenarios, in order."""
 
     items = fields.List(fields.Dict(), required=True)
 
 
 class UploadField(Text):
-    """A finished upload: its id or its address; the id is what is loaded."""
+    """Id or address of a finished upload; deserialised to the id."""
 
     def __init__(self, description: str, *, required: bool = False) -> None:
         metadata = {"description": f"{description}: its id or its address."}
         super().__init__(longest=2000, required=required, metadata=metadata)
 
     def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> str:
-        said = str(super()._deserialize(value, attr, data, **kwargs))
+        reference = str(super()._deserialize(value, attr, data, **kwargs))
         try:
-            return tus.upload_id(said)
+            return tus.upload_id(reference)
         except Invalid as error:
-            raise ValidationError(error.detail or "This is no upload.") from None
+            raise ValidationError(error.detail or "This is not an upload.") from None
 
 
 class PlacedUploadSchema(Strict):
-    """A file that is an upload."""
+    """A file of the dataset whose content is an upload."""
 
-    path = Text(PATH, longest=1024, required=True)
+    path = Text(PATH, longest=1024, required=True, metadata={"description": "Path of the file in the dataset."})
     upload = UploadField("A finished upload", required=True)
 
 
 class ManifestLineSchema(Strict):
-    """A file whose content is here already, or lies in a bucket."""
+    """A file of the dataset whose content is in the platform's object store already, or in a bucket."""
 
-    path = Text(PATH, longest=1024, required=True)
-    digest = Text(DIGEST, longest=71, required=True)
-    size = Whole(required=True)
-    source = Text(LINE, longest=2000, metadata={"description": "`s3://bucket/key`, where it is not here."})
-    connection = Text(NAME, longest=100)
+    path = Text(PATH, longest=1024, required=True, metadata={"description": "Path of the file in the dataset."})
+    digest = Text(DIGEST, longest=71, required=True, metadata={"description": "`sha256:` and 64 hexadecimal digits."})
+    size = Whole(required=True, metadata={"description": "Size in bytes."})
+    source = Text(
+        LINE,
+        longest=2000,
+        metadata={"description": "`s3://bucket/key`; left out if the platform has the content already."},
+    )
+    connection = Text(
+        NAME, longest=100, metadata={"description": "Connection for the bucket, as named by the operator."}
+    )
 
 
 class ManifestField(fields.Field):  # type: ignore[type-arg]
-    """Lines, or an upload that holds them."""
+    """List of files, or an upload with that list."""
 
     def _deserialize(self, value: object, attr: object, data: object, **kwargs: object) -> object:
         if isinstance(value, dict):
             return ManifestUploadSchema().load(value)
         if isinstance(value, list):
             return ManifestLineSchema(many=True).load(value)
-        raise ValidationError("A list of files, or an upload that holds them.")
+        raise ValidationError("A list of files, or an upload with that list.")
 
 
 class ManifestUploadSchema(Strict):
-    """An upload that holds a manifest, one JSON object a line."""
+    """An upload with a manifest, one JSON object per line."""
 
     upload = UploadField("A finished upload", required=True)
 
 
 class SourceSchema(Strict):
-    """What a version is made of: exactly one of `upload`, `uploads`, `s3` and `manifest`."""
+    """Source of a version's files: exactly one of `upload`, `uploads`, `s3` and `manifest`."""
 
     upload = UploadField("A finished upload of a tar (plain, gzip, bzip2, xz, zstd) or a zip")
-    uploads = fields.List(fields.Nested(PlacedUploadSchema), metadata={"minItems": 1, "maxItems": 10_000})
+    uploads = fields.List(
+        fields.Nested(PlacedUploadSchema),
+        metadata={"minItems": 1, "maxItems": 10_000, "description": "Finished uploads, one per file."},
+    )
     s3 = Text(
         LINE,
         longest=1500,
-        metadata={"description": "`s3://bucket/prefix`: noted where it lies.", "example": "s3://drives/2026/"},
+        metadata={
+            "description": "`s3://bucket/prefix`: its objects are read from the bucket, not copied.",
+            "example": "s3://drives/2026/",
+        },
     )
-    connection = Text(NAME, longest=100, metadata={"description": "How the bucket is reached; an operator named it."})
+    connection = Text(
+        NAME, longest=100, metadata={"description": "Connection for the bucket, as named by the operator."}
+    )
     manifest = ManifestField(
         metadata={
             "oneOf": [
@@ -141,64 +168,82 @@ class SourceSchema(Strict):
 
 
 class RegistrationSchema(Strict):
-    """What is to be registered, and as what."""
+    """Registration of a dataset, or of its next version."""
 
-    name = Text(NAME, longest=100, required=True)
+    name = Text(NAME, longest=100, required=True, metadata={"description": "Name of the dataset."})
     source = fields.Nested(SourceSchema, required=True)
-    tags = fields.List(Text(TAG, longest=100), load_default=list, metadata={"maxItems": 20})
+    tags = fields.List(
+        Text(TAG, longest=100),
+        load_default=list,
+        metadata={"maxItems": 20, "description": "Tags to set on the new version."},
+    )
 
 
 class TagSchema(Strict):
-    """Which version a tag means."""
+    """The version that a tag refers to."""
 
-    version = Text(REFERENCE, required=True, metadata={"description": "Its number, another tag, or `latest`."})
+    version = Text(REFERENCE, required=True, metadata={"description": "Version number, another tag, or `latest`."})
 
 
 class FileSchema(Open):
     """A file of a version."""
 
-    path = fields.String(required=True)
-    size = fields.Integer(required=True, metadata={"description": "Bytes."})
-    digest = fields.String(required=True)
-    source = fields.String(required=True, metadata={"description": "`store`, or where in a bucket it lies."})
+    path = fields.String(required=True, metadata={"description": "Path in the dataset."})
+    size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
+    digest = fields.String(required=True, metadata={"description": "Digest of the content."})
+    source = fields.String(
+        required=True, metadata={"description": "`store` (the platform's object store), or `s3://bucket/key`."}
+    )
 
 
 class FilePageSchema(PageSchema):
-    """Files of a version, by path."""
+    """A page of a version's files, by path."""
 
     items = fields.List(fields.Nested(FileSchema), required=True)
 
 
 class FilePageQuery(PageQuery):
-    """Which part of the files is meant."""
+    """Pagination of a version's files."""
 
-    after = Text(PATH, longest=1024, metadata={"description": "Begin behind this path."})
-    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "At most this many."})
+    after = Text(PATH, longest=1024, metadata={"description": "Start after this path: the `next` of the last page."})
+    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most files per page."})
 
 
 class FactsSchema(Open):
-    """What a file is."""
+    """Size and digest of a file."""
 
-    size = fields.Integer(required=True)
-    digest = fields.String(required=True)
+    size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
+    digest = fields.String(required=True, metadata={"description": "Digest of the content."})
 
 
 class ChangeSchema(Open):
-    """A file that two versions do not have alike."""
+    """A file that differs between two versions."""
 
-    path = fields.String(required=True)
-    change = fields.String(required=True, metadata={"enum": ["added", "removed", "changed"]})
+    path = fields.String(required=True, metadata={"description": "Path in the dataset."})
+    change = fields.String(
+        required=True,
+        metadata={"enum": ["added", "removed", "changed"], "description": "Change from the first to the second."},
+    )
     to = fields.Nested(FactsSchema, required=True, allow_none=True)
 
 
 class DiffQuery(Strict):
-    """Which two versions are compared."""
+    """The two versions to compare."""
 
-    old = Text(REFERENCE, required=True, data_key="from", metadata={"description": "A version's number or a tag."})
-    new = Text(REFERENCE, load_default="latest", data_key="to", metadata={"description": "The like."})
+    old = Text(
+        REFERENCE, required=True, data_key="from", metadata={"description": "First version: its number or a tag."}
+    )
+    new = Text(
+        REFERENCE,
+        load_default="latest",
+        data_key="to",
+        metadata={"description": "Second version: number or tag."},
+    )
 
 
 class PrefetchSchema(Open):
-    """How far a version is on its way to this node."""
+    """Progress of a prefetch into this node's cache."""
 
-    state = fields.String(required=True, metadata={"enum": ["fetching", "ready", "failed"]})
+    state = fields.String(
+        required=True, metadata={"enum": ["fetching", "ready", "failed"], "description": "State of the prefetch."}
+    )

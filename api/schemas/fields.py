@@ -1,4 +1,4 @@
-"""Fields as strict as JSON is: a number is no string, a boolean no number, a name no control character."""
+"""Strict schema fields: a string is not accepted as a number, a number not as a boolean, no control characters."""
 
 import math
 import re
@@ -17,14 +17,14 @@ LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
 class Strict(Schema):
-    """A schema of what clients send: an unknown field is refused."""
+    """Schema of a client's input: an unknown field is refused."""
 
     class Meta:
         unknown = RAISE
 
 
 class Open(Schema):
-    """A schema of what we send: clients must expect further fields."""
+    """Schema of an answer: clients must expect further fields."""
 
     class Meta:
         unknown = INCLUDE
@@ -38,7 +38,7 @@ class Headers(Schema):
 
 
 class Whole(fields.Integer):
-    """A whole number; ``1.0`` is one, ``"1"`` and ``true`` are not. ``text`` takes digits, for queries and headers."""
+    """Integer; accepts ``1.0``, but not ``"1"`` or ``true``. ``text`` accepts digits too, for queries and headers."""
 
     def __init__(self, low: int = 0, high: int = LARGEST_INTEGER, *, text: bool = False, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(low, high), **kwargs)
@@ -55,7 +55,7 @@ class Whole(fields.Integer):
 
 
 class Real(fields.Float):
-    """A finite number; ``"1"`` and ``true`` are none."""
+    """Finite number; does not accept ``"1"`` or ``true``."""
 
     def __init__(self, low: float | None = None, high: float | None = None, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(low, high), **kwargs)
@@ -73,7 +73,7 @@ class Real(fields.Float):
 
 
 class Flag(fields.Boolean):
-    """True or false; ``1`` and ``"yes"`` are neither. ``text`` takes the words, and 1 and 0, for queries."""
+    """Boolean; does not accept ``1`` or ``"yes"``. ``text`` accepts the strings true, false, 1 and 0, for queries."""
 
     def __init__(self, *, text: bool = False, **kwargs: Any) -> None:
         super().__init__(truthy={"true", "1"} if text else {True}, falsy={"false", "0"} if text else {False}, **kwargs)
@@ -87,8 +87,8 @@ class Flag(fields.Boolean):
         return value
 
 
-class Shape(validate.Validator):
-    """Matches a pattern as JSON Schema does: in Python ``$`` alone would let a line break at the end pass."""
+class PatternValidator(validate.Validator):
+    """Matches a pattern as JSON Schema does: in Python ``$`` alone also matches before a final line break."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -101,28 +101,30 @@ class Shape(validate.Validator):
 
 
 class Text(fields.String):
-    """A string of bounded length and known shape."""
+    """String of bounded length that matches a pattern."""
 
     def __init__(self, pattern: str = LINE, *, longest: int = 200, shortest: int = 1, **kwargs: Any) -> None:
         metadata = {"pattern": pattern} | kwargs.pop("metadata", {})
-        super().__init__(validate=[validate.Length(shortest, longest), Shape(pattern)], metadata=metadata, **kwargs)
+        super().__init__(
+            validate=[validate.Length(shortest, longest), PatternValidator(pattern)], metadata=metadata, **kwargs
+        )
 
 
 class Binary(Text):
-    """A part of a form that is a file; documented here, read elsewhere."""
+    """File part of a form; only documents it, the body is read in api.body."""
 
     def __init__(self, *, metadata: Mapping[str, Any], **kwargs: Any) -> None:
         fields.String.__init__(self, metadata={"format": "binary", **metadata}, **kwargs)
 
 
 class Choice(fields.String):
-    """One of a few words."""
+    """String out of a fixed set."""
 
     def __init__(self, *choices: str, **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(choices), **kwargs)
 
 
-class Object(fields.Dict):
+class ObjectField(fields.Dict):
     """A JSON object of at most ``most`` members."""
 
     def __init__(self, *, most: int = 100, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Models on the wire."""
+"""Schemas of models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,65 +10,69 @@ from api.schemas.pages import PageQuery, PageSchema
 
 
 class ModelSchema(Open):
-    """An immutable binary, named by its content."""
+    """An immutable model binary, addressed by its content."""
 
-    id = fields.String(required=True)
-    name = fields.String(required=True)
-    version = fields.Integer(required=True, metadata={"description": "Counts from 1 within the name."})
-    digest = fields.String(required=True, metadata={"description": "sha256: and 64 hexadecimal digits."})
-    format = fields.String(required=True, metadata={"description": "Told from the bytes unless it was given."})
-    size = fields.Integer(required=True, metadata={"description": "Bytes."})
-    filename = fields.String(required=True, allow_none=True)
-    runtime = fields.String(required=True, allow_none=True)
-    baseline = fields.Boolean(required=True, metadata={"description": "Whether it ships with the platform."})
-    created_at = fields.AwareDateTime(required=True, format="iso")
+    id = fields.String(required=True, metadata={"description": "Id of the model."})
+    name = fields.String(required=True, metadata={"description": "Name, shared by all its versions."})
+    version = fields.Integer(required=True, metadata={"description": "Version, counted from 1 per name."})
+    digest = fields.String(required=True, metadata={"description": "`sha256:` and 64 hexadecimal digits."})
+    format = fields.String(
+        required=True, metadata={"description": "Format, detected from the bytes unless the upload named it."}
+    )
+    size = fields.Integer(required=True, metadata={"description": "Size in bytes."})
+    filename = fields.String(required=True, allow_none=True, metadata={"description": "Name of the uploaded file."})
+    runtime = fields.String(required=True, allow_none=True, metadata={"description": "Runtime that the upload named."})
+    baseline = fields.Boolean(required=True, metadata={"description": "Whether it is a model of the platform itself."})
+    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was created."})
 
 
 class ModelPageSchema(PageSchema):
-    """Models, newest first."""
+    """A page of models, newest first."""
 
     items = fields.List(fields.Nested(ModelSchema), required=True)
 
 
 class ModelQuery(PageQuery):
-    """Which models are listed."""
+    """Filters of the list of models."""
 
     name = Text(NAME, longest=100, metadata={"description": "Only the versions of this name."})
     format = Text(NAME, longest=100, metadata={"description": "Only this format."})
 
 
 class ModelFields(Strict):
-    """What may be said about a model that is uploaded; all of it may be left out."""
+    """Optional properties of an uploaded model."""
 
-    name = Text(NAME, longest=100, metadata={"description": "Defaults to the file's name."})
-    format = Text(NAME, longest=100, metadata={"description": "Told from the bytes where they tell it."})
-    runtime = Text(NAME, longest=100, metadata={"description": "The runtime it is meant for."})
+    name = Text(NAME, longest=100, metadata={"description": "Name; the file's name if left out."})
+    format = Text(NAME, longest=100, metadata={"description": "Format; detected from the bytes if left out."})
+    runtime = Text(NAME, longest=100, metadata={"description": "Runtime that the model is meant for."})
 
 
 class ModelPutQuery(Strict):
-    """What may be said about a model that is sent as the body itself."""
+    """Optional properties of a model that is sent as the body."""
 
-    format = Text(NAME, longest=100, metadata={"description": "Told from the bytes where they tell it."})
-    runtime = Text(NAME, longest=100, metadata={"description": "The runtime it is meant for."})
-    filename = Text(longest=255, metadata={"description": "What the file is called; helps to tell a `.py` from text."})
+    format = Text(NAME, longest=100, metadata={"description": "Format; detected from the bytes if left out."})
+    runtime = Text(NAME, longest=100, metadata={"description": "Runtime that the model is meant for."})
+    filename = Text(
+        longest=255, metadata={"description": "Name of the file; helps to distinguish a `.py` file from other text."}
+    )
 
 
 class ModelForm(ModelFields):
-    """A model and what may be said about it, as a multipart form."""
+    """A model with optional properties, as a multipart form."""
 
-    file = Binary(required=True, metadata={"description": "The binary."})
+    file = Binary(required=True, metadata={"description": "The model binary."})
 
 
 class ModelFromUpload(ModelFields):
-    """A model whose bytes were sent before: in pieces as an `upload`, or to the address of a `transfer`."""
+    """A model whose bytes were sent before: as a resumable `upload`, or to the URL of a `transfer`."""
 
-    upload = Text(longest=2000, metadata={"description": "A finished upload: its id or its address."})
-    transfer = Text(longest=100, metadata={"description": "The key of a transfer whose PUT has ended."})
-    filename = Text(longest=255, metadata={"description": "What the file is called; an upload may have said so."})
-    digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "What the bytes must hash to."})
+    upload = Text(longest=2000, metadata={"description": "Id or address of a finished upload."})
+    transfer = Text(longest=100, metadata={"description": "Key of a transfer whose PUT has finished."})
+    filename = Text(longest=255, metadata={"description": "Name of the file; the upload's `filename` if left out."})
+    digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
 
     @validates_schema
-    def one_source(self, given: Mapping[str, Any], **_: Any) -> None:
-        """Refuse none and both."""
-        if ("upload" in given) == ("transfer" in given):
+    def one_source(self, data: Mapping[str, Any], **_: Any) -> None:
+        """Require exactly one of `upload` and `transfer`."""
+        if ("upload" in data) == ("transfer" in data):
             raise ValidationError("Name either an upload or a transfer.")

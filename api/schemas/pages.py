@@ -1,4 +1,4 @@
-"""Pages: where to begin, how much to give, and where the next one is."""
+"""Pagination: cursor and page size of a request, cursor of the next page in an answer."""
 
 from marshmallow import fields
 
@@ -6,30 +6,34 @@ from api.schemas.fields import REFERENCE, Open, Strict, Text, Whole
 
 
 class PageQuery(Strict):
-    """Which part of a list is meant."""
+    """Pagination of a list."""
 
-    after = Text(REFERENCE, metadata={"description": "Begin behind this one: the `next` of the page before."})
-    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "At most this many."})
+    after = Text(REFERENCE, metadata={"description": "Cursor: the `next` of the previous page."})
+    limit = Whole(1, 200, text=True, load_default=50, metadata={"description": "Most items per page."})
 
 
 class NumberedPageQuery(Strict):
-    """Which part of a numbered list is meant."""
+    """Pagination of a numbered list."""
 
-    after = Whole(0, text=True, load_default=0, metadata={"description": "The `next` of the page before."})
-    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "At most this many."})
+    after = Whole(0, text=True, load_default=0, metadata={"description": "Cursor: the `next` of the previous page."})
+    limit = Whole(1, 1000, text=True, load_default=100, metadata={"description": "Most items per page."})
 
 
 class PageSchema(Open):
-    """A part of a list."""
+    """A page of a list."""
 
     next = fields.String(
-        required=True, allow_none=True, metadata={"description": "Give this as `after` to go on; null at the end."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Pass as `after` for the next page; null at the end."},
     )
 
 
 class NumberedPageSchema(Open):
-    """A part of a numbered list."""
+    """A page of a numbered list."""
 
     next = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Give this as `after` to go on; null at the end."}
+        required=True,
+        allow_none=True,
+        metadata={"description": "Pass as `after` for the next page; null at the end."},
     )

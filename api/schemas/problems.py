@@ -1,4 +1,4 @@
-"""A problem, as RFC 9457 has it."""
+"""Schemas of problems (RFC 9457)."""
 
 from marshmallow import fields
 
@@ -6,19 +6,19 @@ from api.schemas.fields import Open
 
 
 class ProblemSchema(Open):
-    """What is wrong and what to do about it; some problems carry further members."""
+    """A problem (RFC 9457): what is wrong and what to do about it; some problems have further members."""
 
-    type = fields.String(required=True, metadata={"description": "Names the kind of problem, and links to its page."})
-    title = fields.String(required=True, metadata={"description": "The kind of problem in words."})
+    type = fields.String(required=True, metadata={"description": "Problem type: the address of its description."})
+    title = fields.String(required=True, metadata={"description": "Name of the problem type, for display."})
     status = fields.Integer(required=True, metadata={"description": "The HTTP status."})
-    detail = fields.String(required=True, metadata={"description": "What is wrong here, and what to do."})
-    errors = fields.List(fields.String(), metadata={"description": "Each field that does not hold what it should."})
+    detail = fields.String(required=True, metadata={"description": "What is wrong with this request, and what to do."})
+    errors = fields.List(fields.String(), metadata={"description": "One line for each field that is not valid."})
 
 
 class ProblemKindSchema(Open):
-    """A kind of problem: what its `type` links to."""
+    """Description of a problem type, at the address that its `type` names."""
 
-    type = fields.String(required=True)
-    title = fields.String(required=True)
-    status = fields.Integer(required=True)
-    detail = fields.String(required=True)
+    type = fields.String(required=True, metadata={"description": "Problem type: this address."})
+    title = fields.String(required=True, metadata={"description": "Name of the problem type, for display."})
+    status = fields.Integer(required=True, metadata={"description": "Its usual HTTP status."})
+    detail = fields.String(required=True, metadata={"description": "What the problem means, and what to do."})

@@ -1,4 +1,4 @@
-"""What comes out of a simulation, on the wire."""
+"""Schemas of a simulation's outputs: results, events, logs, artifacts, summary; and of the health checks."""
 
 from marshmallow import fields
 
@@ -9,134 +9,153 @@ SIMULATION_ID = r"^[0-9a-z]{26}$"
 
 
 class ResultSchema(Open):
-    """The result of one task: a line of the NDJSON."""
+    """Result of one task: a line of the NDJSON."""
 
-    task = fields.Integer(required=True)
-    status = fields.String(required=True, metadata={"enum": ["ok", "failed", "crashed", "timed_out", "invalid"]})
-    scenario = fields.Dict(required=True)
-    metrics = fields.Dict(required=True)
-    error = fields.String(required=True, allow_none=True)
-    artifacts = fields.List(fields.Raw(), required=True)
-    timing = fields.Dict(required=True, metadata={"description": "Seconds; all that may differ between two runs."})
+    task = fields.Integer(required=True, metadata={"description": "Number of the task, from 0."})
+    status = fields.String(
+        required=True,
+        metadata={
+            "enum": ["ok", "failed", "crashed", "timed_out", "invalid"],
+            "description": "Outcome of the task.",
+        },
+    )
+    scenario = fields.Dict(
+        required=True, metadata={"description": "The task's scenario, with its index and parameters."}
+    )
+    metrics = fields.Dict(required=True, metadata={"description": "Values of the dataset's metrics, by name."})
+    error = fields.String(required=True, allow_none=True, metadata={"description": "Error message; null for `ok`."})
+    artifacts = fields.List(fields.Raw(), required=True, metadata={"description": "Artifacts of the task."})
+    timing = fields.Dict(
+        required=True, metadata={"description": "Durations in seconds; only these may differ between two runs."}
+    )
 
 
 class ResultsQuery(Strict):
-    """Which results, in which format."""
+    """Selection and format of results."""
 
-    format = Choice("ndjson", "csv", "parquet", metadata={"description": "Goes before what Accept says."})
-    start = Whole(0, text=True, data_key="from", metadata={"description": "Begin with this task; in task order only."})
+    format = Choice("ndjson", "csv", "parquet", metadata={"description": "Takes precedence over `Accept`."})
+    start = Whole(0, text=True, data_key="from", metadata={"description": "First task; not with `follow`."})
     follow = Flag(
         text=True,
         load_default=False,
         metadata={
-            "description": "Stream until the end, in order of arrival; blank lines keep the line open.",
+            "description": "Stream until the end, in order of arrival; blank lines are heartbeats.",
         },
     )
-    skip = Whole(0, text=True, metadata={"description": "Resume a followed stream behind so many lines."})
+    skip = Whole(0, text=True, metadata={"description": "Number of results to skip when resuming a followed stream."})
 
 
 class EventsQuery(Strict):
-    """Where to begin."""
+    """Position in a simulation's events."""
 
-    after = Whole(0, text=True, metadata={"description": "The number of the last event received."})
+    after = Whole(0, text=True, metadata={"description": "Number of the last event received."})
 
 
-def _last(description: str) -> Whole:
-    """Return the header by which a browser that comes back says how far it has come."""
+def _last_event_id(description: str) -> Whole:
+    """Return the header in which a reconnecting browser sends its position."""
     return Whole(0, text=True, data_key="Last-Event-ID", metadata={"description": description})
 
 
 class EventsHeaders(Headers):
-    """What a browser sends when it comes back."""
+    """Headers of a reconnecting event stream."""
 
-    last_event_id = _last("The number of the last event received; goes before `after`.")
+    last_event_id = _last_event_id("Number of the last event received; takes precedence over `after`.")
 
 
 class RangeHeaders(Headers):
-    """Which bytes are wanted."""
+    """Headers of range and conditional requests."""
 
-    range = fields.String(data_key="Range", metadata={"description": "One range, `bytes=0-1023`."})
-    if_range = fields.String(data_key="If-Range", metadata={"description": "The ETag of the part one has already."})
-    if_match = fields.String(data_key="If-Match", metadata={"description": "The ETag that the content must have."})
-    if_none_match = fields.String(data_key="If-None-Match", metadata={"description": "The ETag of what one has."})
+    range = fields.String(data_key="Range", metadata={"description": "A single range, `bytes=0-1023`."})
+    if_range = fields.String(
+        data_key="If-Range", metadata={"description": "ETag of the part received; if it differs, all is sent."}
+    )
+    if_match = fields.String(data_key="If-Match", metadata={"description": "ETag that the content must have."})
+    if_none_match = fields.String(
+        data_key="If-None-Match", metadata={"description": "ETag of the client's copy; 304 if it is current."}
+    )
 
 
 class ResultsHeaders(RangeHeaders):
-    """Which bytes of a table are wanted, or where a browser's stream goes on."""
+    """Range of a table's bytes, or position of a reconnecting event stream."""
 
-    last_event_id = _last("How many results were received of a followed stream of events; goes before `skip`.")
+    last_event_id = _last_event_id("Number of results received of a followed stream; takes precedence over `skip`.")
 
 
 class LogsQuery(Strict):
-    """How the logs are given."""
+    """Form of the logs."""
 
     follow = Flag(text=True, load_default=False, metadata={"description": "Stream until the end."})
     raw = Flag(
         text=True,
         load_default=False,
         metadata={
-            "description": "As the model wrote them, with control characters: dangerous on a terminal.",
+            "description": "Unescaped, with the model's control characters: dangerous on a terminal.",
         },
     )
 
 
 class ComparisonQuery(Strict):
-    """What is compared with."""
+    """The simulation to compare with."""
 
-    to = Text(SIMULATION_ID, longest=26, required=True, metadata={"description": "The other simulation's id."})
+    to = Text(SIMULATION_ID, longest=26, required=True, metadata={"description": "Id of the other simulation."})
 
 
 class ReplayQuery(Strict):
-    """How a replay is drawn."""
+    """Format of a replay."""
 
-    format = Choice("json", "svg", metadata={"description": "Goes before what Accept says."})
+    format = Choice("json", "svg", metadata={"description": "Takes precedence over `Accept`."})
 
 
 class ArtifactSchema(Open):
-    """A file that a task left."""
+    """A file that a task produced."""
 
-    task = fields.Integer(required=True, metadata={"description": "-1: of the simulation as a whole."})
-    name = fields.String(required=True)
-    media_type = fields.String(required=True)
-    size = fields.Integer(required=True, attribute="bytes", metadata={"description": "Bytes."})
+    task = fields.Integer(
+        required=True, metadata={"description": "Number of the task; -1 for the simulation as a whole."}
+    )
+    name = fields.String(required=True, metadata={"description": "Name, which may contain folders."})
+    media_type = fields.String(required=True, metadata={"description": "Media type of the content."})
+    size = fields.Integer(required=True, attribute="bytes", metadata={"description": "Size in bytes."})
 
 
 class ArtifactPageSchema(PageSchema):
-    """Artifacts, by task and name."""
+    """A page of artifacts, by task and name."""
 
     items = fields.List(fields.Nested(ArtifactSchema), required=True)
 
 
 class ArtifactQuery(PageQuery):
-    """Which artifacts are listed."""
+    """Pagination of artifacts."""
 
     after = Text(
-        r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$", longest=300, metadata={"description": "The last page's `next`."}
+        r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$",
+        longest=300,
+        metadata={"description": "Cursor: the `next` of the previous page."},
     )
 
 
 class SummarySchema(Open):
-    """A simulation that has ended, summed up: failures first."""
+    """Summary of a simulation that has ended: failures first."""
 
-    tasks = fields.Dict(required=True)
+    tasks = fields.Dict(required=True, metadata={"description": "Number of tasks, by status."})
     metrics = fields.Dict(
-        required=True, metadata={"description": "`mean_ok` over successes, `mean_penalised` over all."}
+        required=True,
+        metadata={"description": "By metric: `mean_ok` over tasks that are `ok`, `mean_penalised` over all tasks."},
     )
 
 
 class ComparisonSchema(Open):
-    """Paired differences between two simulations, by metric, each with its interval."""
+    """Paired differences between two simulations, by metric, each with its confidence interval."""
 
 
 class HealthSchema(Open):
-    """Whether this process is alive."""
+    """Liveness of this process."""
 
-    status = fields.String(required=True)
+    status = fields.String(required=True, metadata={"description": "`ok`."})
 
 
 class ReadinessSchema(Open):
-    """Whether this process can serve, and how well models are confined on this machine."""
+    """Readiness of this process, and the sandbox level of this machine."""
 
-    ready = fields.Boolean(required=True)
-    checks = fields.Dict(required=True, metadata={"description": "`ok`, or what is wrong, by part."})
-    sandbox = fields.Dict(required=True, metadata={"description": "The level, and each layer that is missing."})
+    ready = fields.Boolean(required=True, metadata={"description": "Whether this process can serve requests."})
+    checks = fields.Dict(required=True, metadata={"description": "By component: `ok`, or the problem."})
+    sandbox = fields.Dict(required=True, metadata={"description": "Sandbox level, and the missing layers."})

@@ -1,112 +1,136 @@
-"""Simulations on the wire: what is asked for, and how it stands."""
+"""Schemas of simulations: submissions, and simulations with their state."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from api.schemas.fields import NAME, REFERENCE, Binary, Choice, Flag, Headers, Object, Open, Real, Strict, Text, Whole
+from api.schemas.fields import (
+    NAME,
+    REFERENCE,
+    Binary,
+    Choice,
+    Flag,
+    Headers,
+    ObjectField,
+    Open,
+    Real,
+    Strict,
+    Text,
+    Whole,
+)
 from api.schemas.pages import PageQuery, PageSchema
 from core.domain.states import State
 
 MOST_TASKS = 10_000_000
-#: How long a request may wait for an end, in seconds; longer ones are cut to this.
+#: Most seconds that a request waits for a simulation's end; a longer `Prefer: wait` is reduced to this.
 LONGEST_WAIT = 600
 
 
 class ScenariosSchema(Strict):
-    """Which scenarios are played: a range, a list or a sample. All of them, when left out."""
+    """Selection of scenarios: a range, a list or a sample. All scenarios if left out."""
 
     range = fields.List(
         Whole(0, MOST_TASKS),
         validate=validate.Length(2, 2),
-        metadata={"description": "From the first, up to and not including the second.", "example": [0, 10]},
+        metadata={"description": "First scenario, and the scenario after the last.", "example": [0, 10]},
     )
-    tasks = fields.List(Whole(0, MOST_TASKS), validate=validate.Length(1, 100_000), metadata={"description": "These."})
-    sample = Whole(1, MOST_TASKS, metadata={"description": "So many, drawn by `seed`."})
-    seed = Whole(metadata={"description": "Of the sample; 0 when left out."})
+    tasks = fields.List(
+        Whole(0, MOST_TASKS), validate=validate.Length(1, 100_000), metadata={"description": "Numbers."}
+    )
+    sample = Whole(1, MOST_TASKS, metadata={"description": "Number of scenarios to draw at random, by `seed`."})
+    seed = Whole(metadata={"description": "Seed of the sample; 0 if left out."})
 
     @validates_schema
-    def one_of_three(self, given: dict[str, Any], **_: Any) -> None:
-        """Take one way of choosing, not two."""
-        if len(given.keys() - {"seed"}) != 1 or ("seed" in given and "sample" not in given):
+    def one_of_three(self, data: dict[str, Any], **_: Any) -> None:
+        """Require exactly one of `range`, `tasks` and `sample`."""
+        if len(data.keys() - {"seed"}) != 1 or ("seed" in data and "sample" not in data):
             raise ValidationError('One of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s}.')
 
 
 class PlacementSchema(Strict):
-    """What a simulation asks of the place it runs in. A place that knows nothing of a value leaves it alone."""
+    """Executor and resources that a simulation needs. An executor ignores values that it does not support."""
 
-    executor = Text(NAME, longest=63, metadata={"description": "One of `GET /v1/executors`; any when left out."})
-    cpu = Real(0.01, 1024.0, metadata={"description": "Cores of one pair of evaluator and model server."})
-    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Bytes of one pair of evaluator and model server."})
-    resources = Object(
+    executor = Text(NAME, longest=63, metadata={"description": "Name from `GET /v1/executors`; any if left out."})
+    cpu = Real(0.01, 1024.0, metadata={"description": "CPU cores per worker."})
+    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Memory per worker, in bytes."})
+    resources = ObjectField(
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(r"^[0-9]{1,9}$", longest=9),
-        metadata={"description": "Devices, by the name the cluster gives them.", "example": {"nvidia.com/gpu": "1"}},
+        metadata={
+            "description": "Extended resources per worker, by the cluster's name for them.",
+            "example": {"nvidia.com/gpu": "1"},
+        },
     )
     networks = fields.List(
         Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253),
         validate=validate.Length(max=8),
-        metadata={"description": "Secondary networks, by name."},
+        metadata={"description": "Names of secondary networks."},
     )
-    claims = Object(
+    claims = ObjectField(
         most=8,
         keys=Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", longest=63),
         values=Text(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253),
-        metadata={"description": "Claims of devices: a name, and the template it is made from.", "example": {}},
+        metadata={"description": "Resource claims: name, and name of the ResourceClaimTemplate.", "example": {}},
     )
-    annotations = Object(
+    annotations = ObjectField(
         most=32,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(longest=1000, shortest=0),
-        metadata={"description": "Put on the pods as they are.", "example": {}},
+        metadata={"description": "Annotations for the pods.", "example": {}},
     )
-    node_selector = Object(
+    node_selector = ObjectField(
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", longest=63, shortest=0),
-        metadata={"description": "Labels that a node must have.", "example": {}},
+        metadata={"description": "Labels that the node must have.", "example": {}},
     )
     exclusive = Text(
         r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
         longest=253,
-        metadata={"description": "A key of the topology: no two launches in one of its domains."},
+        metadata={"description": "Topology key: at most one launch per topology domain."},
     )
     queue = Text(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=63, metadata={"description": "A queue of the cluster's own."}
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=63, metadata={"description": "Name of a queue of the cluster."}
     )
     priority = Text(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "A class of the cluster's own."}
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+        longest=253,
+        metadata={"description": "Name of a priority class of the cluster."},
     )
 
 
 class GangSchema(Strict):
-    """Replicas that run one program together, once for each task; `dataset` is then `program`."""
+    """Gang: replicas that run one program together, once per task; `dataset` is then `program`."""
 
-    size = Whole(1, 4096, required=True, metadata={"description": "Replicas, in each slice."})
+    size = Whole(1, 4096, required=True, metadata={"description": "Number of replicas per slice."})
     command = fields.List(
         Text(longest=4000, shortest=0),
         required=True,
         validate=validate.Length(1, 200),
-        metadata={"description": "What each replica runs.", "example": ["python", "model.py"]},
+        metadata={"description": "Command of each replica.", "example": ["python", "model.py"]},
     )
     communication = Choice(
-        "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "What replicas are told."}
+        "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "How replicas find each other."}
     )
-    slots = Whole(1, 1024, metadata={"description": "Processes in a replica; 1 when left out."})
-    slices = Whole(1, 512, metadata={"description": "Groups of `size` replicas; 1 when left out."})
-    restarts = Whole(0, 100, metadata={"description": "How often it begins again when a pod is lost."})
-    operator = Choice("", "trainer", "mpi-operator", metadata={"description": "A TrainJob or an MPIJob instead."})
-    image = Text(r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "An image of one's own."})
-    implementation = Choice("openmpi", "mpich", "intel", metadata={"description": "Whose MPI an MPIJob's image has."})
+    slots = Whole(1, 1024, metadata={"description": "Processes per replica; 1 if left out."})
+    slices = Whole(1, 512, metadata={"description": "Number of groups of `size` replicas; 1 if left out."})
+    restarts = Whole(0, 100, metadata={"description": "Most restarts after a pod is lost."})
+    operator = Choice("", "trainer", "mpi-operator", metadata={"description": "Run it as a TrainJob or an MPIJob."})
+    image = Text(
+        r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "Container image of the replicas."}
+    )
+    implementation = Choice(
+        "openmpi", "mpich", "intel", metadata={"description": "MPI implementation in an MPIJob's image."}
+    )
     runtime_ref = Text(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "A ClusterTrainingRuntime."}
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "Name of a ClusterTrainingRuntime."}
     )
 
 
 class SubmissionSchema(Strict):
-    """What is to be simulated: a model, on a dataset, with a runtime. Only the dataset must be named."""
+    """Submission of a simulation: a model, on a dataset, with a runtime. Only the dataset is required."""
 
     dataset = Text(
         REFERENCE, required=True, metadata={"description": "A name, or `name@version`.", "example": "car_street"}
@@ -115,18 +139,21 @@ class SubmissionSchema(Strict):
         NAME,
         longest=100,
         allow_none=True,
-        metadata={"description": "Told from the model's format when left out.", "example": "python"},
+        metadata={
+            "description": "Runtime of the model; chosen by the model's format if left out.",
+            "example": "python",
+        },
     )
     model = Text(
         REFERENCE,
         allow_none=True,
         metadata={
-            "description": "A name, `name@version`, id or digest; the runtime's baseline when left out.",
+            "description": "A name, `name@version`, id or digest; the runtime's baseline model if left out.",
             "example": "idm",
         },
     )
     scenarios = fields.Nested(ScenariosSchema, allow_none=True)
-    params = Object(
+    params = ObjectField(
         keys=Text(longest=100),
         values=fields.Raw(allow_none=True),
         metadata={
@@ -134,75 +161,80 @@ class SubmissionSchema(Strict):
             "example": {},
         },
     )
-    sweep = Object(
+    sweep = ObjectField(
         most=20,
         keys=Text(longest=100),
         values=fields.List(fields.Raw(allow_none=True), validate=validate.Length(1, 100_000)),
-        metadata={"description": "Parameters with several values each: every combination is played.", "example": {}},
+        metadata={"description": "Parameters with several values each: every combination is simulated.", "example": {}},
     )
-    repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is played; 1 when left out."})
+    repeat = Whole(1, MOST_TASKS, metadata={"description": "How often each scenario is simulated; 1 if left out."})
     workers = Whole(
-        1, 4096, allow_none=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
+        1,
+        4096,
+        allow_none=True,
+        metadata={"description": "Number of workers; a worker is one evaluator with its model server."},
     )
-    seed = Whole(metadata={"description": "Every task's seed comes from this one; 0 when left out."})
-    record = Choice("none", "failures", "all", metadata={"description": "Whose traces are kept."})
-    labels = Object(
+    seed = Whole(metadata={"description": "Seed from which each task's seed is derived; 0 if left out."})
+    record = Choice("none", "failures", "all", metadata={"description": "Tasks whose traces are stored."})
+    labels = ObjectField(
         most=32,
         keys=Text(NAME, longest=63),
         values=Text(longest=200, shortest=0),
-        metadata={"description": "Words of your own, to find it by.", "example": {"branch": "main"}},
+        metadata={"description": "Your labels, for filtering the list.", "example": {"branch": "main"}},
     )
-    timeout = Real(0.1, 31_536_000.0, allow_none=True, metadata={"description": "Seconds from the first lease."})
-    max_failures = Whole(allow_none=True, metadata={"description": "It fails as soon as more tasks than this did."})
-    dry_run = Flag(metadata={"description": "Only check that the model loads and fits, by one real step."})
-    placement = fields.Nested(PlacementSchema, metadata={"description": "What it asks of the place it runs in."})
+    timeout = Real(
+        0.1, 31_536_000.0, allow_none=True, metadata={"description": "Time limit in seconds, from the first lease."}
+    )
+    max_failures = Whole(
+        allow_none=True, metadata={"description": "The simulation fails when more tasks than this have failed."}
+    )
+    dry_run = Flag(metadata={"description": "Only check with one real step that the model loads and fits the dataset."})
+    placement = fields.Nested(PlacementSchema, metadata={"description": "Executor and resources."})
     gang = fields.Nested(
-        GangSchema, allow_none=True, metadata={"description": "Replicas that run a program together (docs/gangs.md)."}
+        GangSchema, allow_none=True, metadata={"description": "Run a program as a gang of replicas (docs/gangs.md)."}
     )
 
 
 class SubmissionOfUpload(SubmissionSchema):
-    """The same, with a model that was sent before as an upload."""
+    """Submission whose model is a finished upload."""
 
-    upload = Text(longest=2000, required=True, metadata={"description": "A finished upload: its id or its address."})
+    upload = Text(longest=2000, required=True, metadata={"description": "Id or address of a finished upload."})
 
     class Meta(SubmissionSchema.Meta):
         exclude = ("model",)
 
 
 class SubmissionForm(SubmissionSchema):
-    """The same as a multipart form, with the binary in it. Fields that are no strings hold JSON."""
+    """Submission as a multipart form, with the model binary in it. Fields that are not strings contain JSON."""
 
     model = Binary(
         metadata={
-            "description": "The model itself as a file; or, as a plain field, a name, `name@version`, id or digest."
+            "description": "The model binary as a file; or, as a plain field, a name, `name@version`, id or digest."
         }
     )
 
 
 class WorkersSchema(Strict):
-    """What can be changed of a simulation that has not ended."""
+    """Changes to a simulation that has not ended."""
 
-    workers = Whole(
-        1, 4096, required=True, metadata={"description": "Pairs of evaluator and model server at work at once."}
-    )
+    workers = Whole(1, 4096, required=True, metadata={"description": "Number of workers."})
 
 
 class RerunSchema(Open):
-    """The `simulation.json` of an archive: the same again, pinned to the same digests."""
+    """The `simulation.json` of an archive: repeats the simulation with the same digests."""
 
-    spec = fields.Dict(required=True)
-    provenance = fields.Dict(required=True)
+    spec = fields.Dict(required=True, metadata={"description": "`spec` of the earlier simulation."})
+    provenance = fields.Dict(required=True, metadata={"description": "`provenance` of the earlier simulation."})
 
 
 class SubmissionHeaders(Headers):
-    """How a submission is to be answered."""
+    """Headers of a submission."""
 
     idempotency_key = Text(
         r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
         longest=255,
         data_key="Idempotency-Key",
-        metadata={"description": "The same key and body again gives the first answer again, for a day."},
+        metadata={"description": "A request with the same key and body gets the first answer again, for a day."},
     )
     prefer = fields.String(
         data_key="Prefer",
@@ -215,36 +247,36 @@ class SubmissionHeaders(Headers):
 class ModelRefSchema(Open):
     """The model of a simulation."""
 
-    name = fields.String(required=True)
-    digest = fields.String(required=True)
-    version = fields.Integer(required=True, allow_none=True)
-    format = fields.String(required=True, allow_none=True)
+    name = fields.String(required=True, metadata={"description": "Name of the model."})
+    digest = fields.String(required=True, metadata={"description": "`sha256:` and 64 hexadecimal digits."})
+    version = fields.Integer(required=True, allow_none=True, metadata={"description": "Version of the model."})
+    format = fields.String(required=True, allow_none=True, metadata={"description": "Format of the model."})
 
 
 class RuntimeRefSchema(Open):
     """The runtime of a simulation."""
 
-    name = fields.String(required=True)
+    name = fields.String(required=True, metadata={"description": "Name of the runtime."})
 
 
 class DatasetRefSchema(Open):
     """The dataset of a simulation."""
 
-    name = fields.String(required=True)
-    version = fields.String(required=True)
-    digest = fields.String(required=True, allow_none=True)
+    name = fields.String(required=True, metadata={"description": "Name of the dataset."})
+    version = fields.String(required=True, metadata={"description": "Version of the dataset."})
+    digest = fields.String(required=True, allow_none=True, metadata={"description": "Digest of the version."})
 
 
 class TasksSchema(Open):
-    """How many tasks there are, have a result, and have one that is not `ok`."""
+    """Counts of a simulation's tasks."""
 
-    total = fields.Integer(required=True)
-    done = fields.Integer(required=True)
-    failed = fields.Integer(required=True)
+    total = fields.Integer(required=True, metadata={"description": "Number of tasks."})
+    done = fields.Integer(required=True, metadata={"description": "Number of tasks with a result."})
+    failed = fields.Integer(required=True, metadata={"description": "Number of tasks whose result is not `ok`."})
 
 
-class Link(fields.String):
-    """The address of a part of a simulation, made of its id."""
+class LinkField(fields.String):
+    """Address of a simulation's subresource, built from the simulation's id."""
 
     def __init__(self, part: str = "", **kwargs: Any) -> None:
         super().__init__(required=True, **kwargs)
@@ -255,30 +287,32 @@ class Link(fields.String):
 
 
 class LinksSchema(Open):
-    """Where the rest is."""
+    """Addresses of the simulation and its subresources."""
 
-    self = Link()
-    events = Link("/events")
-    results = Link("/results")
-    summary = Link("/summary")
-    artifacts = Link("/artifacts")
-    archive = Link("/archive")
-    logs = Link("/logs")
+    self = LinkField()
+    events = LinkField("/events")
+    results = LinkField("/results")
+    summary = LinkField("/summary")
+    artifacts = LinkField("/artifacts")
+    archive = LinkField("/archive")
+    logs = LinkField("/logs")
 
 
-class Links(fields.Nested):
-    """Made of the simulation itself, which has no such member."""
+class LinksField(fields.Nested):
+    """Nested field serialised from the simulation itself, which has no `links` attribute."""
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
         return self._serialize(obj, attr, obj, **kwargs)  # type: ignore[no-untyped-call]
 
 
 class SimulationSchema(Open):
-    """A simulation, and how far it has come."""
+    """A simulation, with its state and progress."""
 
-    id = fields.String(required=True)
-    state = fields.String(required=True, metadata={"enum": [state.value for state in State]})
-    attempt = fields.Integer(required=True)
+    id = fields.String(required=True, metadata={"description": "Id of the simulation."})
+    state = fields.String(
+        required=True, metadata={"enum": [state.value for state in State], "description": "State (docs/states.md)."}
+    )
+    attempt = fields.Integer(required=True, metadata={"description": "Number of the attempt, from 1."})
     model = fields.Nested(ModelRefSchema, required=True)
     runtime = fields.Nested(RuntimeRefSchema, required=True)
     dataset = fields.Nested(DatasetRefSchema, required=True)
@@ -286,35 +320,49 @@ class SimulationSchema(Open):
     metrics = fields.Dict(
         required=True,
         metadata={
-            "description": "By name: count, mean, std, min, p50, p90, p99, max, and further ones at the end.",
+            "description": "By name: count, mean, std, min, p50, p90, p99, max; more statistics after the end.",
         },
     )
     approximate = fields.Boolean(required=True, metadata={"description": "Whether the metrics may still change."})
-    reason = fields.String(required=True, allow_none=True, metadata={"description": "Why it waits, or ended so."})
-    position = fields.Integer(required=True, allow_none=True, metadata={"description": "In the queue, from 1."})
-    eta = fields.Float(required=True, allow_none=True, metadata={"description": "Seconds still to go."})
-    created_at = fields.AwareDateTime(required=True, format="iso")
-    started_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
-    ended_at = fields.AwareDateTime(required=True, allow_none=True, format="iso")
-    labels = fields.Dict(required=True, keys=fields.String(), values=fields.String())
-    workers = fields.Integer(required=True)
-    executor = fields.String(required=True, allow_none=True, metadata={"description": "Where it runs, or ran last."})
-    retry_of = fields.String(required=True, allow_none=True)
-    spec = fields.Dict(required=True, metadata={"description": "What was asked for."})
-    provenance = fields.Dict(
-        required=True, metadata={"description": "What it was resolved to: all that results depend on."}
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it waits, or why it ended in this state."}
     )
-    links = Links(LinksSchema, required=True)
+    position = fields.Integer(
+        required=True, allow_none=True, metadata={"description": "Position in the queue, from 1."}
+    )
+    eta = fields.Float(required=True, allow_none=True, metadata={"description": "Estimated remaining seconds."})
+    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was submitted."})
+    started_at = fields.AwareDateTime(
+        required=True, allow_none=True, format="iso", metadata={"description": "When it started."}
+    )
+    ended_at = fields.AwareDateTime(
+        required=True, allow_none=True, format="iso", metadata={"description": "When it ended."}
+    )
+    labels = fields.Dict(
+        required=True, keys=fields.String(), values=fields.String(), metadata={"description": "Labels."}
+    )
+    workers = fields.Integer(required=True, metadata={"description": "Number of workers."})
+    executor = fields.String(
+        required=True, allow_none=True, metadata={"description": "Executor that it runs on, or ran on last."}
+    )
+    retry_of = fields.String(
+        required=True, allow_none=True, metadata={"description": "Id of the simulation that it retries."}
+    )
+    spec = fields.Dict(required=True, metadata={"description": "The submission."})
+    provenance = fields.Dict(
+        required=True, metadata={"description": "Resolved versions and digests: everything that results depend on."}
+    )
+    links = LinksField(LinksSchema, required=True)
 
 
 class SimulationPageSchema(PageSchema):
-    """Simulations, newest first."""
+    """A page of simulations, newest first."""
 
     items = fields.List(fields.Nested(SimulationSchema), required=True)
 
 
 class StateName(Choice):
-    """A state by its name."""
+    """Name of a state."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(*(state.value for state in State), **kwargs)
@@ -325,27 +373,31 @@ class StateName(Choice):
 
 
 class SimulationQuery(PageQuery):
-    """Which simulations are listed."""
+    """Filters of the list of simulations."""
 
-    state = StateName(metadata={"description": "Only those in this state."})
-    dataset = Text(NAME, longest=100, metadata={"description": "Only those on this dataset."})
-    runtime = Text(NAME, longest=100, metadata={"description": "Only those with this runtime."})
-    model = Text(NAME, longest=100, metadata={"description": "Only those of models of this name."})
+    state = StateName(metadata={"description": "Only simulations in this state."})
+    dataset = Text(NAME, longest=100, metadata={"description": "Only simulations of this dataset."})
+    runtime = Text(NAME, longest=100, metadata={"description": "Only simulations with this runtime."})
+    model = Text(NAME, longest=100, metadata={"description": "Only simulations of models with this name."})
     label = fields.List(
         Text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=[^\x00-\x1f\x7f]*$", longest=264),
         validate=validate.Length(max=32),
-        metadata={"description": "Only those with this label, `name=value`; may be given several times."},
+        metadata={"description": "Only simulations with this label, `name=value`; may be repeated."},
     )
 
 
 class DryRunSchema(Open):
-    """Whether the model loads and fits the dataset, tried by one real step."""
+    """Result of a dry run of one real step."""
 
-    fits = fields.Boolean(required=True)
-    reason = fields.String(required=True, allow_none=True, metadata={"description": "What is wrong, in words."})
+    fits = fields.Boolean(required=True, metadata={"description": "Whether the model loads and fits the dataset."})
+    reason = fields.String(
+        required=True, allow_none=True, metadata={"description": "Why it does not; null if it does."}
+    )
 
 
 class RetrySchema(Strict):
-    """What is to be run again."""
+    """Options of a retry."""
 
-    only_failed = Flag(load_default=True, metadata={"description": "Only tasks that did not succeed, or all of them."})
+    only_failed = Flag(
+        load_default=True, metadata={"description": "Repeat only tasks that did not succeed; if false, all tasks."}
+    )

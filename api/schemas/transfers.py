@@ -1,4 +1,4 @@
-"""Transfers past the API on the wire."""
+"""Schemas of transfers: uploads and downloads that bypass the API."""
 
 from marshmallow import fields
 
@@ -6,22 +6,26 @@ from api.schemas.fields import Flag, Open, Strict
 
 
 class TransferSchema(Open):
-    """An address to send bytes to, straight into the object store."""
+    """A presigned URL to upload bytes directly to the object store."""
 
-    key = fields.String(required=True, metadata={"description": "What to call the bytes afterwards."})
-    url = fields.String(required=True, metadata={"description": "Where to send them. Whoever has it may: a secret."})
-    method = fields.String(required=True, metadata={"description": "How: `PUT`, the bytes as the body."})
-    expires_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "Begin before."})
+    key = fields.String(required=True, metadata={"description": "Key of the transfer, for `POST /v1/models`."})
+    url = fields.String(
+        required=True, metadata={"description": "Presigned URL. Keep it secret: it needs no other credential."}
+    )
+    method = fields.String(required=True, metadata={"description": "`PUT`, with the bytes as the body."})
+    expires_at = fields.AwareDateTime(
+        required=True, format="iso", metadata={"description": "When the URL expires; start the PUT before."}
+    )
 
 
 class RedirectQuery(Strict):
-    """How a file is given."""
+    """Delivery of a file."""
 
     redirect = Flag(
         text=True,
         load_default=False,
         metadata={
-            "description": "Answer 307 to an address in the object store where it has one, so that the bytes do not "
-            "pass through this server. `curl -L` follows it, ranges included."
+            "description": "Answer 307 with a presigned URL, if the object store supports them, so that the bytes do "
+            "not pass through this server. `curl -L` follows it, ranges included."
         },
     )

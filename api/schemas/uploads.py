@@ -1,4 +1,4 @@
-"""Uploads on the wire: as JSON, and the headers of tus for the document."""
+"""Schemas of resumable uploads: their JSON, and the headers of tus for the OpenAPI document."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,46 +15,48 @@ BYTES = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 
 
 class UploadSchema(Open):
-    """Bytes that come in pieces, and how far they have come."""
+    """A resumable upload and its progress."""
 
-    id = fields.String(required=True)
-    state = fields.String(required=True, metadata={"enum": ["unfinished", "finished"]})
+    id = fields.String(required=True, metadata={"description": "Id of the upload."})
+    state = fields.String(
+        required=True, metadata={"enum": ["unfinished", "finished"], "description": "Whether all bytes are received."}
+    )
     kind = fields.String(
         required=True,
         metadata={
             "enum": ["whole", "partial", "final"],
-            "description": "Whether it is to be put together with others (`partial`), or was (`final`).",
+            "description": "`partial`: part of a concatenation; `final`: the concatenation of partial uploads.",
         },
     )
-    offset = fields.Integer(required=True, metadata={"description": "Bytes that are here for good."})
+    offset = fields.Integer(required=True, metadata={"description": "Number of bytes received and stored."})
     length = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Bytes there will be; null until that is told."}
+        required=True, allow_none=True, metadata={"description": "Total number of bytes; null until it is known."}
     )
     metadata = fields.Dict(
         required=True,
         keys=fields.String(),
         values=fields.String(allow_none=True),
-        metadata={"description": "What the client said of it, such as `filename`."},
+        metadata={"description": "Metadata from the client, such as `filename`."},
     )
-    created_at = fields.AwareDateTime(required=True, format="iso")
+    created_at = fields.AwareDateTime(required=True, format="iso", metadata={"description": "When it was created."})
     expires_at = fields.AwareDateTime(
-        required=True, format="iso", metadata={"description": "When it goes, unless bytes come before."}
+        required=True, format="iso", metadata={"description": "When it is deleted, unless more bytes arrive before."}
     )
 
 
 class UploadPageSchema(PageSchema):
-    """Uploads, newest first."""
+    """A page of uploads, newest first."""
 
     items = fields.List(fields.Nested(UploadSchema), required=True)
 
 
 def parameters(*names: str, required: Sequence[str] = ()) -> list[Mapping[str, Any]]:
-    """Document headers of tus that a request brings; the version it always brings."""
+    """Document headers of a tus request; Tus-Resumable is always among them."""
     known: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-        "Tus-Resumable": ("The version of the protocol.", {"type": "string", "enum": [tus.VERSION]}),
-        "Upload-Offset": ("Where these bytes begin: where the upload stands.", BYTES),
-        "Upload-Length": ("How many bytes there will be.", BYTES),
-        "Upload-Defer-Length": ("That the length will be told later.", {"type": "string", "enum": ["1"]}),
+        "Tus-Resumable": ("Version of the tus protocol.", {"type": "string", "enum": [tus.VERSION]}),
+        "Upload-Offset": ("Position of the body's first byte; must equal the upload's offset.", BYTES),
+        "Upload-Length": ("Total number of bytes of the upload.", BYTES),
+        "Upload-Defer-Length": ("The length follows in a later request.", {"type": "string", "enum": ["1"]}),
         "Upload-Metadata": (
             "`key base64` pairs, separated by commas.",
             {"type": "string", "maxLength": tus.LONGEST_METADATA, "example": "filename cG9saWN5Lm9ubng="},

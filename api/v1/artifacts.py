@@ -58,12 +58,12 @@ def position(cursor: str | None) -> tuple[int, str]:
 
 
 @blueprint.at("/artifacts")
-class Artifacts(MethodView):
+class ArtifactsView(MethodView):
     """The files of a simulation."""
 
     @blueprint.takes(ArtifactQuery)
     @blueprint.operation(
-        "list_artifacts",
+        "list_simulation_artifacts",
         ArtifactPageSchema,
         description="A page of artifacts, by task and name.",
         headers=LINK,
@@ -78,13 +78,13 @@ class Artifacts(MethodView):
 
 
 @blueprint.at("/artifacts/<task:task>/<file:name>")
-class OneArtifact(MethodView):
+class ArtifactView(MethodView):
     """A file of a task."""
 
     @blueprint.takes(RedirectQuery)
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
-        "get_artifact",
+        "get_simulation_artifact",
         description="The file.",
         media={"*/*": BINARY},
         headers=TAGGED,
@@ -99,12 +99,12 @@ class OneArtifact(MethodView):
 
 
 @blueprint.at("/archive")
-class Archive(MethodView):
+class ArchiveView(MethodView):
     """Everything, as one zip."""
 
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
-        "get_archive",
+        "get_simulation_archive",
         description="The zip.",
         media={"application/zip": BINARY},
         headers=TAGGED,
@@ -117,12 +117,12 @@ class Archive(MethodView):
 
 
 @blueprint.at("/tasks/<task:task>/replay")
-class Replay(MethodView):
+class ReplayView(MethodView):
     """One task, to look at."""
 
     @blueprint.takes(ReplayQuery)
     @blueprint.operation(
-        "get_replay",
+        "get_task_replay",
         description="The replay.",
         media={"application/json": Open, SVG: TEXT},
         also={
@@ -142,7 +142,7 @@ class Replay(MethodView):
         ],
     )
     def get(self, query: dict[str, Any], id: str, task: int) -> Response:
-        """Look at a task again, as data or as an animated picture"""
+        """Get the replay of a task, as data or as an animated picture"""
         format = choose(REPLAYS, query.get("format"))
         blob = services().replays.get(id, task)
         if blob is None:

@@ -52,7 +52,7 @@ blueprint = Blueprint("datasets", __name__, url_prefix="/v1/datasets", descripti
 
 REFUSED = (Invalid, BadName, UnknownUpload, Gone, Conflict, UnsupportedMedia)
 FOUND = (UnknownDataset, NotReady)
-PLACE = {"Location": header("Where the version is described, and how far it has come.")}
+PLACE = {"Location": header("Address of the version, with its state.")}
 #: The same lines, for whoever looks at them in a browser.
 TEXT = "text/plain"
 #: Lines of a difference that are sent at once.
@@ -68,7 +68,7 @@ def asked(schema: type[RegistrationSchema] | type[TagSchema]) -> dict[str, Any]:
 
 
 @blueprint.at("")
-class Datasets(MethodView):
+class DatasetsView(MethodView):
     """All datasets."""
 
     @blueprint.takes(PageQuery)
@@ -81,7 +81,7 @@ class Datasets(MethodView):
         "register_dataset",
         DatasetSchema,
         status=202,
-        description="It is being registered; look at its address to see how far it is.",
+        description="The version is being registered; poll its address for its state.",
         headers=PLACE,
         body={"application/json": RegistrationSchema},
         leads={"get_dataset": {"dataset": "$response.body#/id"}},
@@ -97,7 +97,7 @@ class Datasets(MethodView):
 
 
 @blueprint.at("/<ref:dataset>")
-class OneDataset(MethodView):
+class DatasetView(MethodView):
     """One dataset: by its name (the latest version), `name@version`, `name@tag`, id or digest."""
 
     @blueprint.operation("get_dataset", DatasetSchema, plain=True, description="The dataset.", fails=[UnknownDataset])
@@ -114,28 +114,28 @@ class OneDataset(MethodView):
 
 
 @blueprint.at("/<name:name>/versions")
-class Versions(MethodView):
+class VersionsView(MethodView):
     """The versions of a dataset."""
 
     @blueprint.takes(PageQuery)
     @blueprint.operation(
-        "list_versions",
+        "list_dataset_versions",
         DatasetPageSchema,
         description="A page of versions, newest first.",
         headers=LINK,
         fails=[UnknownDataset],
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
-        """List the versions of a dataset, also those on their way"""
+        """List the versions of a dataset, including versions that are being registered"""
         return page(*services().datasets.versions(name, **query))
 
 
 @blueprint.at("/<name:name>/tags/<name:tag>")
-class Tags(MethodView):
+class TagsView(MethodView):
     """A name for a version, that moves."""
 
     @blueprint.operation(
-        "put_tag",
+        "put_dataset_tag",
         DatasetSchema,
         plain=True,
         description="The version it means now.",
@@ -143,22 +143,22 @@ class Tags(MethodView):
         fails=(*FOUND, Invalid, UnsupportedMedia),
     )
     def put(self, name: str, tag: str) -> dict[str, Any]:
-        """Have a tag mean a version"""
+        """Set a tag to a version"""
         return services().datasets.tag(name, tag, asked(TagSchema)["version"])
 
-    @blueprint.operation("delete_tag", status=204, description="It is gone.", fails=[NotFound])
+    @blueprint.operation("delete_dataset_tag", status=204, description="It is gone.", fails=[NotFound])
     def delete(self, name: str, tag: str) -> None:
-        """Forget a tag"""
+        """Delete a tag"""
         services().datasets.untag(name, tag)
 
 
 @blueprint.at("/<ref:dataset>/scenarios")
-class Scenarios(MethodView):
+class ScenariosView(MethodView):
     """The scenarios of a dataset."""
 
     @blueprint.takes(NumberedPageQuery)
     @blueprint.operation(
-        "list_scenarios",
+        "list_dataset_scenarios",
         ScenarioPageSchema,
         description="A page of scenarios.",
         headers=LINK,
@@ -170,12 +170,12 @@ class Scenarios(MethodView):
 
 
 @blueprint.at("/<ref:dataset>/files")
-class Files(MethodView):
+class FilesView(MethodView):
     """The files of a version."""
 
     @blueprint.takes(FilePageQuery)
     @blueprint.operation(
-        "list_files", FilePageSchema, description="A page of files, by path.", headers=LINK, fails=FOUND
+        "list_dataset_files", FilePageSchema, description="A page of files, by path.", headers=LINK, fails=FOUND
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the files of a version"""
@@ -183,12 +183,12 @@ class Files(MethodView):
 
 
 @blueprint.at("/<ref:dataset>/files/<path:file>")
-class OneFile(MethodView):
+class FileView(MethodView):
     """A file of a version."""
 
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
-        "get_file",
+        "get_dataset_file",
         description="The file.",
         media={"*/*": BINARY},
         headers=TAGGED,
@@ -201,12 +201,12 @@ class OneFile(MethodView):
 
 
 @blueprint.at("/<name:name>/diff")
-class Diff(MethodView):
+class DiffView(MethodView):
     """What two versions do not have alike."""
 
     @blueprint.takes(DiffQuery)
     @blueprint.operation(
-        "diff_dataset",
+        "compare_dataset_versions",
         description="One line of JSON for each file that was added, removed or changed, by path.",
         media={NDJSON: ChangeSchema, TEXT: {"type": "string"}},
         fails=(*FOUND, NotAcceptable),
@@ -229,12 +229,14 @@ def _lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 
 @blueprint.at("/<ref:dataset>/prefetch")
-class Prefetch(MethodView):
+class PrefetchView(MethodView):
     """A version on its way to this node."""
 
-    @blueprint.operation("get_prefetch", PrefetchSchema, plain=True, description="How far.", fails=(*FOUND, NotFound))
+    @blueprint.operation(
+        "get_dataset_prefetch", PrefetchSchema, plain=True, description="How far.", fails=(*FOUND, NotFound)
+    )
     def get(self, dataset: str) -> dict[str, Any]:
-        """Tell how far a prefetch has come"""
+        """Get the state of a prefetch"""
         return services().datasets.fetched(dataset)
 
     @blueprint.operation(
@@ -242,9 +244,9 @@ class Prefetch(MethodView):
         PrefetchSchema,
         status=202,
         plain=True,
-        description="It is being brought here; look again to see how far it is.",
+        description="The version is being fetched; poll this address for the state.",
         fails=FOUND,
     )
     def post(self, dataset: str) -> dict[str, Any]:
-        """Bring a version to this node before it is played"""
+        """Fetch a version into this node's cache before it is simulated"""
         return services().datasets.prefetch(dataset)

@@ -12,10 +12,10 @@ blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Wher
 
 
 @blueprint.at("/executors")
-class Executors(MethodView):
+class ExecutorsView(MethodView):
     """All executors."""
 
-    @blueprint.operation("list_executors", ExecutorListSchema, description="Every place, and how it fares.")
+    @blueprint.operation("list_executors", ExecutorListSchema, description="All executors, with their health.")
     def get(self) -> dict[str, Any]:
-        """List the places that simulations run in"""
+        """List executors"""
         return {"items": services().executors.list()}

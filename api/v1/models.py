@@ -88,7 +88,7 @@ def from_upload() -> Model:
 
 
 @blueprint.at("")
-class Models(MethodView):
+class ModelsView(MethodView):
     """All models."""
 
     @blueprint.takes(ModelQuery)
@@ -98,7 +98,7 @@ class Models(MethodView):
         return page(*services().models.list(**query), ITEM)
 
     @blueprint.operation(
-        "upload_model",
+        "create_model",
         ModelSchema,
         status=201,
         description="The model is here.",
@@ -107,12 +107,12 @@ class Models(MethodView):
         fails=(*REFUSED, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
     )
     def post(self) -> Response:
-        """Upload a model as a form, or make one of what was sent before"""
+        """Create a model from a form, from a finished upload or from a transfer"""
         return created(from_upload() if request.mimetype == "application/json" else from_form())
 
 
 @blueprint.at("/<ref:model>")
-class OneModel(MethodView):
+class ModelView(MethodView):
     """One model."""
 
     @blueprint.operation("get_model", ModelSchema, description="The model.", fails=[UnknownModel])
@@ -136,16 +136,16 @@ class OneModel(MethodView):
         fails=(*REFUSED, LengthRequired),
     )
     def put(self, query: dict[str, Any], model: str) -> Response:
-        """Upload a model as the body itself
+        """Create a model from the body
 
-        The name is that of the model; the same name again makes its next version.
+        The path has the model's name; an existing name gets its next version.
         """
         filename = base_name(query.pop("filename", None)) or model
         return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
 
 
 @blueprint.at("/<ref:model>/content")
-class ModelContent(MethodView):
+class ModelContentView(MethodView):
     """The bytes of a model."""
 
     @blueprint.takes(RedirectQuery)

@@ -16,7 +16,7 @@ blueprint = Blueprint("operations", __name__, description="For those who run the
 
 
 @blueprint.at("/healthz")
-class Health(MethodView):
+class HealthView(MethodView):
     """Whether this process is alive."""
 
     @blueprint.operation("get_health", HealthSchema, plain=True, description="It is alive.")
@@ -26,7 +26,7 @@ class Health(MethodView):
 
 
 @blueprint.at("/readyz")
-class Readiness(MethodView):
+class ReadinessView(MethodView):
     """Whether this process can serve."""
 
     @blueprint.operation(
@@ -52,14 +52,14 @@ class Readiness(MethodView):
 
 
 @blueprint.at("/problems/<name:slug>")
-class Problem(MethodView):
+class ProblemView(MethodView):
     """A kind of problem."""
 
     @blueprint.operation(
         "get_problem", ProblemKindSchema, plain=True, description="What the kind of problem means.", fails=[NotFound]
     )
     def get(self, slug: str) -> dict[str, Any]:
-        """Look a kind of problem up, by what its `type` says"""
+        """Get the description of a problem type"""
         kind = catalogue().get(slug)
         if kind is None:
             raise NotFound(f"There is no kind of problem {slug!r}.")

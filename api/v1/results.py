@@ -56,13 +56,13 @@ def table(id: str, start: int, format: str) -> Response:
 
 
 @blueprint.at("/results")
-class Results(MethodView):
+class ResultsView(MethodView):
     """The results of a simulation."""
 
     @blueprint.takes(ResultsQuery)
     @blueprint.takes(ResultsHeaders, location="headers")
     @blueprint.operation(
-        "get_results",
+        "get_simulation_results",
         description="Results, a line or row for each task.",
         media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
         also={
@@ -75,8 +75,8 @@ class Results(MethodView):
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results
 
-        In task order, of what is there; or with `follow`, in order of arrival until the end. A stream of lines that
-        cannot be complete ends with a line `{"incomplete": reason}`.
+        The present results in task order; or with `follow`, in order of arrival until the end. A stream of lines that
+        cannot be completed ends with a line `{"incomplete": reason}`.
         """
         if query["follow"]:
             if "start" in query:
@@ -93,13 +93,13 @@ class Results(MethodView):
 
 
 @blueprint.at("/events")
-class Events(MethodView):
+class EventsView(MethodView):
     """What happens to a simulation."""
 
     @blueprint.takes(EventsQuery)
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
-        "watch_events",
+        "watch_simulation_events",
         description="Events as they happen, until the last.",
         media={SSE: EVENT},
         also={204: {"description": "The last event has been received already: do not come back."}},
@@ -115,12 +115,12 @@ class Events(MethodView):
 
 
 @blueprint.at("/logs")
-class Logs(MethodView):
+class LogsView(MethodView):
     """What models and simulators wrote."""
 
     @blueprint.takes(LogsQuery)
     @blueprint.operation(
-        "get_logs",
+        "get_simulation_logs",
         description="Lines, each behind the name of its writer.",
         media={"text/plain": TEXT},
         fails=[UnknownSimulation, TooManyStreams],

@@ -13,7 +13,7 @@ blueprint = Blueprint("catalogue", __name__, url_prefix="/v1", description="Runt
 
 
 @blueprint.at("/runtimes")
-class Runtimes(MethodView):
+class RuntimesView(MethodView):
     """All runtimes."""
 
     @blueprint.operation("list_runtimes", RuntimeListSchema, plain=True, description="Every runtime.")
@@ -23,7 +23,7 @@ class Runtimes(MethodView):
 
 
 @blueprint.at("/runtimes/<name:runtime>")
-class OneRuntime(MethodView):
+class RuntimeView(MethodView):
     """One runtime."""
 
     @blueprint.operation("get_runtime", RuntimeSchema, plain=True, description="The runtime.", fails=[UnknownRuntime])
@@ -33,7 +33,7 @@ class OneRuntime(MethodView):
 
 
 @blueprint.at("/simulators")
-class Simulators(MethodView):
+class SimulatorsView(MethodView):
     """All simulators."""
 
     @blueprint.operation("list_simulators", SimulatorListSchema, plain=True, description="Every simulator.")

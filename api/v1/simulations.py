@@ -107,7 +107,7 @@ def retry_asked() -> dict[str, Any]:
 
 
 @blueprint.at("")
-class Simulations(MethodView):
+class SimulationsView(MethodView):
     """All simulations."""
 
     @blueprint.takes(SimulationQuery)
@@ -121,7 +121,7 @@ class Simulations(MethodView):
 
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(
-        "submit_simulation",
+        "create_simulation",
         status=201,
         headers=CREATED,
         description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they come.",
@@ -146,39 +146,39 @@ class Simulations(MethodView):
     def post(self, headers: dict[str, Any]) -> Response:
         """Submit a simulation
 
-        As JSON; or as a form with the model in it; or as the `simulation.json` of an archive, to run that again.
-        Hanging up does not stop it.
+        As JSON; as a form with the model in it; or as the `simulation.json` of an archive, to repeat that simulation.
+        Closing the connection does not stop the simulation.
         """
         return submit(*receive(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 
 
 @blueprint.at("/<id:id>")
-class OneSimulation(MethodView):
+class SimulationView(MethodView):
     """One simulation."""
 
-    @blueprint.operation("get_simulation", SimulationSchema, description="How it stands.", fails=[UnknownSimulation])
+    @blueprint.operation("get_simulation", SimulationSchema, description="The simulation.", fails=[UnknownSimulation])
     def get(self, id: str) -> Simulation:
-        """See how a simulation stands"""
+        """Get a simulation's state and progress"""
         return services().simulations.get(id)
 
     @blueprint.operation(
         "resize_simulation",
         SimulationSchema,
-        description="It is asked to have another width; `workers` tells which it has.",
+        description="The change is requested; `workers` is the present number.",
         body={"application/json": WorkersSchema},
         fails=[IllegalTransition, Invalid, TooLarge, UnknownSimulation, UnsupportedMedia],
     )
     def patch(self, id: str) -> Simulation:
-        """Change how wide a simulation runs, without starting it again
+        """Change a simulation's number of workers while it runs
 
-        Where a place cannot do that, the simulation goes on as it is, and its events say so.
+        If the executor does not support that, the simulation continues unchanged, and its events say so.
         """
         return services().simulations.resize(id, width_asked())
 
     @blueprint.operation(
         "delete_simulation",
         status=204,
-        description="It is gone with its results.",
+        description="The simulation and its results are deleted.",
         fails=[UnknownSimulation, NotFinished],
     )
     def delete(self, id: str) -> None:
@@ -187,23 +187,23 @@ class OneSimulation(MethodView):
 
 
 @blueprint.at("/<id:id>/cancel")
-class Cancellation(MethodView):
+class CancellationView(MethodView):
     """The end of a simulation that is wanted early."""
 
     @blueprint.operation(
         "cancel_simulation",
         SimulationSchema,
         status=202,
-        description="It is asked to stop.",
+        description="The simulation is asked to stop.",
         fails=[UnknownSimulation, IllegalTransition],
     )
     def post(self, id: str) -> Simulation:
-        """Ask a simulation to stop"""
+        """Cancel a simulation"""
         return services().simulations.cancel(id)
 
 
 @blueprint.at("/<id:id>/retry")
-class Retry(MethodView):
+class RetryView(MethodView):
     """The same again."""
 
     @blueprint.operation(
@@ -226,24 +226,28 @@ class Retry(MethodView):
         ],
     )
     def post(self, id: str) -> Response:
-        """Run again what did not succeed, or everything, as a new simulation"""
+        """Repeat the tasks that did not succeed, or all tasks, as a new simulation"""
         return created(services().simulations.retry(id, **retry_asked()))
 
 
 @blueprint.at("/<id:id>/summary")
-class Summary(MethodView):
+class SummaryView(MethodView):
     """What a simulation comes to."""
 
     @blueprint.operation(
-        "get_summary", SummarySchema, plain=True, description="The summary.", fails=[UnknownSimulation, NotFinished]
+        "get_simulation_summary",
+        SummarySchema,
+        plain=True,
+        description="The summary.",
+        fails=[UnknownSimulation, NotFinished],
     )
     def get(self, id: str) -> dict[str, Any]:
-        """Sum a simulation up"""
+        """Get a simulation's summary"""
         return services().simulations.summary(id)
 
 
 @blueprint.at("/<id:id>/comparison")
-class Comparison(MethodView):
+class ComparisonView(MethodView):
     """What sets two simulations apart."""
 
     @blueprint.takes(ComparisonQuery)

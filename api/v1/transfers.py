@@ -14,20 +14,20 @@ blueprint = Blueprint(
 
 
 @blueprint.at("")
-class Transfers(MethodView):
+class TransfersView(MethodView):
     """Addresses to send bytes to."""
 
     @blueprint.operation(
-        "begin_transfer",
+        "create_transfer",
         TransferSchema,
         status=201,
         description="Send the bytes there.",
         fails=[NoDirectTransfer, StoreUnavailable],
     )
     def post(self) -> Invitation:
-        """Ask for an address to send a large file to
+        """Create a transfer: a presigned URL for a large file
 
-        `PUT` the bytes to `url`, then make a model of them: `POST /v1/models` with `{"transfer": key, "filename":
-        "policy.onnx"}`. What nothing was made of for a day is deleted.
+        `PUT` the bytes to `url`, then create a model from them: `POST /v1/models` with `{"transfer": key, "filename":
+        "policy.onnx"}`. Bytes from which no model was created within a day are deleted.
         """
         return services().transfers.invite()

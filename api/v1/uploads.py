@@ -1,4 +1,4 @@
-"""/v1/uploads: tus 1.0, so that anything can be brought over a line that breaks; and a list of what is on its way."""
+"""/v1/uploads: resumable uploads (tus 1.0), and their list."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -40,16 +40,16 @@ blueprint = Blueprint("uploads", __name__, url_prefix=tus.PATH, description="Res
 
 ITEM = UploadSchema()
 BROKEN = (TusVersion, TooLarge, UnsupportedMedia, ChecksumMismatch, UploadsBusy, StorageFull, OffsetMismatch, Gone)
-OFFSET = header("How many bytes are here for good.", type="integer")
-EXPIRES = header("When it goes, unless bytes come before.")
-VERSION = header("The version of the protocol.")
+OFFSET = header("Number of bytes received and stored.", type="integer")
+EXPIRES = header("When the upload is deleted, unless more bytes arrive before.")
+VERSION = header("Version of the tus protocol.")
 STANDS = {"Tus-Resumable": VERSION, "Upload-Offset": OFFSET, "Upload-Expires": EXPIRES}
 OPTIONS = {
     "Tus-Resumable": VERSION,
-    "Tus-Version": header("The versions that are spoken here."),
-    "Tus-Extension": header("The extensions there are."),
-    "Tus-Max-Size": header("The most bytes an upload may have.", type="integer"),
-    "Tus-Checksum-Algorithm": header("The checksums that may be sent along."),
+    "Tus-Version": header("Supported versions of tus."),
+    "Tus-Extension": header("Supported extensions of tus."),
+    "Tus-Max-Size": header("Most bytes of an upload.", type="integer"),
+    "Tus-Checksum-Algorithm": header("Supported checksum algorithms."),
 }
 
 
@@ -154,7 +154,7 @@ def create() -> Upload:
 
 
 @blueprint.at("")
-class Uploads(MethodView):
+class UploadsView(MethodView):
     """All uploads."""
 
     @blueprint.takes(PageQuery)
@@ -167,17 +167,17 @@ class Uploads(MethodView):
     @blueprint.operation(
         "create_upload",
         status=201,
-        description="The upload is here, with the bytes that came along.",
-        headers=STANDS | {"Location": header("Where its bytes go.")},
+        description="The upload is created, with the bytes of the body.",
+        headers=STANDS | {"Location": header("Address of the upload.")},
         body={tus.MEDIA_TYPE: BINARY},
         body_required=False,
         fails=(*BROKEN, TooManyUploads, UploadUnfinished, Invalid),
     )
     @speaks("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
     def post(self) -> Response:
-        """Begin an upload, or put one together of partial ones
+        """Create an upload, or concatenate partial uploads
 
-        It may bring its first bytes along.
+        The body may contain the first bytes.
         """
         checksum = tus.checksum(request.headers.get("Upload-Checksum"))
         brings = arriving()
@@ -190,14 +190,16 @@ class Uploads(MethodView):
                 raise
         return nothing(201, {"Location": f"{tus.PATH}/{upload.id}", **standing(upload)})
 
-    @blueprint.operation("describe_uploads", status=204, description="What is spoken here.", headers=OPTIONS)
+    @blueprint.operation(
+        "get_uploads_capabilities", status=204, description="The supported version and extensions.", headers=OPTIONS
+    )
     def options(self) -> Response:
-        """Say which version and extensions of tus there are"""
+        """Get the supported version and extensions of tus"""
         return capabilities()
 
 
 @blueprint.at("/<id:upload>")
-class OneUpload(MethodView):
+class UploadView(MethodView):
     """One upload."""
 
     @blueprint.operation("get_upload", UploadSchema, description="The upload.", fails=[UnknownUpload, Gone])
@@ -206,35 +208,35 @@ class OneUpload(MethodView):
         return described(services().uploads.get(upload))
 
     @blueprint.operation(
-        "stand_upload",
-        description="How far it has come.",
+        "head_upload",
+        description="The upload's offset.",
         headers=STANDS
         | {
-            "Upload-Length": header("How many bytes there will be.", type="integer"),
-            "Upload-Defer-Length": header("`1` where that is not known yet."),
-            "Upload-Metadata": header("What was said of it."),
-            "Upload-Concat": header("Whether it is a partial or a final one."),
+            "Upload-Length": header("Total number of bytes.", type="integer"),
+            "Upload-Defer-Length": header("`1` while the length is not known."),
+            "Upload-Metadata": header("Metadata from the client."),
+            "Upload-Concat": header("Whether it is a partial or a final upload."),
         },
         fails=[UnknownUpload, Gone, TusVersion],
     )
     @speaks()
     def head(self, upload: str) -> Response:
-        """Ask where to go on"""
+        """Get the offset to continue from"""
         return nothing(200, known(services().uploads.settled(upload)))
 
     @blueprint.operation(
         "append_upload",
         status=204,
-        description="The bytes are here for good.",
+        description="The bytes are stored.",
         headers=STANDS,
         body={tus.MEDIA_TYPE: BINARY},
         fails=(*BROKEN, UnknownUpload, FinalUpload, Invalid),
     )
     @speaks("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
     def patch(self, upload: str) -> Response:
-        """Bring bytes
+        """Append bytes
 
-        What came of them before the line breaks is kept.
+        Bytes that arrive before the connection breaks are stored.
         """
         if not arriving():
             raise UnsupportedMedia(f"Bytes of an upload come with `Content-Type: {tus.MEDIA_TYPE}`.")
@@ -256,7 +258,9 @@ class OneUpload(MethodView):
         """Delete an upload, finished or not"""
         services().uploads.delete(upload)
 
-    @blueprint.operation("describe_upload", status=204, description="What is spoken here.", headers=OPTIONS)
+    @blueprint.operation(
+        "get_upload_capabilities", status=204, description="The supported version and extensions.", headers=OPTIONS
+    )
     def options(self, upload: str) -> Response:
-        """Say which version and extensions of tus there are"""
+        """Get the supported version and extensions of tus"""
         return capabilities()

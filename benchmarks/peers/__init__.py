@@ -1,1 +1,1 @@
-"""Peers: other ways to run many small tasks, each in a script of its own, in an environment apart from the server's."""
+"""Peers: other systems that run many small tasks, each in a script, in an environment apart from the server's."""

@@ -1,16 +1,16 @@
-"""How every peer is timed: from the first task handed in to the last result in the caller's hands."""
+"""Timing of peers: from the submission of the first task to the receipt of the last result."""
 
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 
-#: Played before the clock starts, so that no worker is measured while it wakes.
+#: Tasks before the clock starts, so that the start of workers is not measured.
 WARM_UP = 200
 
 
 def timed(play: Callable[[int], Sequence[int]], version: str) -> None:
-    """Play as many no-op tasks as the command line says, check that none is lost, and print the rate."""
+    """Run as many no-op tasks as the command line says, check that none is lost, and print the rate."""
     count = int(sys.argv[1])
     play(WARM_UP)
     began = time.perf_counter()

@@ -1,6 +1,6 @@
-"""The task itself, in a module that workers of any kind can import."""
+"""The no-op task, in a module that workers of any kind can import."""
 
 
 def noop(task: int) -> int:
-    """Do nothing, and say for which task."""
+    """Do nothing and return the task's number."""
     return task

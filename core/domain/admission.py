@@ -1,4 +1,4 @@
-"""Who may start now: a pure decision over a snapshot."""
+"""Admission: which queued simulations start now, and on which executor; a pure function of a snapshot."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,11 +7,10 @@ from core.domain.executor_config import ExecutorConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A queued simulation. ``requested``: pairs at work at once, None for all there are; ``executor``: where, if it
-    says.
+class QueuedSimulation:
+    """A queued simulation. ``requested``: workers, None for as many as the executor has; ``executor``: "" for any.
 
-    ``brief`` is a moment's work that need not wait its turn. ``among``: the places that could run it; None: all.
+    ``brief``: a dry run, which bypasses the queue. ``eligible``: the executors that could run it; None: all.
     """
 
     id: str
@@ -20,52 +19,54 @@ class Waiting:
     not_before: float = 0.0
     brief: bool = False
     executor: str = ""
-    among: frozenset[str] | None = None
+    eligible: frozenset[str] | None = None
 
-    def may_run(self, place: str) -> bool:
-        """Tell whether it could run in a place."""
-        return self.executor in {"", place} and (self.among is None or place in self.among)
+    def may_run(self, executor: str) -> bool:
+        """Return whether it could run on an executor."""
+        return self.executor in {"", executor} and (self.eligible is None or executor in self.eligible)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is free in a place; one that does not answer has no room, and holds nobody up who could go elsewhere."""
+class FreeCapacity:
+    """Free workers of an executor; an unhealthy executor has none and does not block what could run elsewhere."""
 
     config: ExecutorConfig
     free: int
     healthy: bool = True
 
 
-def admit(queue: Iterable[Waiting], rooms: Iterable[Room], now: float) -> Iterator[tuple[Waiting, str]]:
-    """Yield what to start now, and where; first come first served, to where most is free.
+def admit(
+    queue: Iterable[QueuedSimulation], capacities: Iterable[FreeCapacity], now: float
+) -> Iterator[tuple[QueuedSimulation, str]]:
+    """Yield (simulation, executor) to start now: first come first served, to the executor with most free workers.
 
-    The head of the line waits for room, and whoever could run where it could waits behind it, so that a wide one is
-    never starved by narrow ones. A check of a model (``brief``) passes: it is one step long.
+    The head of the queue waits for capacity, and simulations that could run on the same executors wait behind it, so
+    that many small simulations never starve a large one. A dry run (``brief``) bypasses the queue: it is one step long.
     """
-    well = [room for room in rooms if room.healthy]
-    known: Mapping[str, ExecutorConfig] = {room.config.name: room.config for room in well}
-    free = {room.config.name: room.free for room in well}
+    healthy = [capacity for capacity in capacities if capacity.healthy]
+    configs: Mapping[str, ExecutorConfig] = {capacity.config.name: capacity.config for capacity in healthy}
+    free = {capacity.config.name: capacity.free for capacity in healthy}
     blocked: set[str] = set()
     for item in sorted(queue, key=lambda item: (item.submitted_at, item.id)):
-        places = [name for name in free if item.may_run(name)]
-        if item.not_before > now or not places:
+        executors = [name for name in free if item.may_run(name)]
+        if item.not_before > now or not executors:
             continue
         if item.brief:
-            yield item, max(places, key=lambda name: free[name])
+            yield item, max(executors, key=lambda name: free[name])
             continue
-        open_ = [name for name in places if name not in blocked]
-        fits = [name for name in open_ if known[name].workers_for(item.requested) <= free[name]]
+        open_ = [name for name in executors if name not in blocked]
+        fits = [name for name in open_ if configs[name].workers_for(item.requested) <= free[name]]
         if fits:
-            # As wide as it asked for where that can be had; among those, where most is left.
-            chosen = max(fits, key=lambda name: (known[name].workers_for(item.requested), free[name]))
-            free[chosen] -= known[chosen].workers_for(item.requested)
+            # Prefer the executor that grants most of the requested workers; among equals, the one with most free.
+            chosen = max(fits, key=lambda name: (configs[name].workers_for(item.requested), free[name]))
+            free[chosen] -= configs[chosen].workers_for(item.requested)
             yield item, chosen
         else:
-            blocked.update(places)
+            blocked.update(executors)
 
 
 def why_waiting(position: int, requested: int, pause: float, reason: str | None) -> str:
-    """Say in words what a queued simulation waits for; ``pause``: seconds until it may be tried again, and why."""
+    """Describe what a queued simulation waits for; ``pause``: seconds to the next attempt, ``reason``: of the last."""
     if pause > 0 and reason is not None:
         return f"tried again in {pause:.0f} s; {reason}"
     if position > 1:

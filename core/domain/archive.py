@@ -21,7 +21,7 @@ _FULL32, _FULL16 = 0xFFFFFFFF, 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """One file: its name, its size and CRC-32, and how to read a range of it."""
 
     name: str
@@ -30,7 +30,7 @@ class Member:
     read: Callable[[int, int], Iterator[bytes]]
 
 
-def header(member: Member) -> bytes:
+def header(member: ArchiveMember) -> bytes:
     """Return what stands before a member's bytes."""
     name = member.name.encode()
     extra = _EXTRA64_LOCAL.pack(1, 16, member.size, member.size)
@@ -41,7 +41,7 @@ def header(member: Member) -> bytes:
     )
 
 
-def entry(member: Member, offset: int) -> bytes:
+def entry(member: ArchiveMember, offset: int) -> bytes:
     """Return a member's line in the directory."""
     name = member.name.encode()
     extra = _EXTRA64_CENTRAL.pack(1, 24, member.size, member.size, offset)
@@ -80,7 +80,7 @@ def ending(count: int, start: int, size: int) -> bytes:
     )
 
 
-def measure(members: Iterable[Member]) -> int:
+def measure(members: Iterable[ArchiveMember]) -> int:
     """Return the size of the whole zip in bytes."""
     bodies = directory = count = 0
     for member in members:
@@ -90,7 +90,7 @@ def measure(members: Iterable[Member]) -> int:
     return bodies + directory + len(ending(count, bodies, directory))
 
 
-def read(members: Callable[[], Iterable[Member]], start: int, stop: int) -> Iterator[bytes]:
+def read(members: Callable[[], Iterable[ArchiveMember]], start: int, stop: int) -> Iterator[bytes]:
     """Yield the bytes [start, stop) of the zip; ``members`` is walked twice, in the same order."""
     at = 0
     count = 0

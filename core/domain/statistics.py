@@ -133,7 +133,7 @@ class Column:
         return (self._mean * self._count + self._worst * self.penalties) / (self._count + self.penalties)
 
 
-class Tally:
+class MetricTally:
     """Results folded one by one, in all and by group."""
 
     def __init__(self, metrics: Sequence[Mapping[str, Any]], group_by: Sequence[str]) -> None:
@@ -143,7 +143,7 @@ class Tally:
         self.outcomes: dict[str, dict[str, int]] = {}
         self._columns: dict[str, Column] = {name: Column(worst) for name, worst in self._worst.items()}
         self._timing: dict[str, Column] = {}
-        self._groups: dict[str, dict[str, Tally]] = {name: {} for name in group_by}
+        self._groups: dict[str, dict[str, MetricTally]] = {name: {} for name in group_by}
 
     def clock(self, timing: Mapping[str, Any], prefix: str = "") -> None:
         """Take in what one result says of time: seconds and latencies, which differ from run to run."""
@@ -173,7 +173,7 @@ class Tally:
         for name, groups in self._groups.items():
             value = str(scenario.get(name))
             if value not in groups and len(groups) < 1000:
-                groups[value] = Tally([{"name": key, "worst": worst} for key, worst in self._worst.items()], ())
+                groups[value] = MetricTally([{"name": key, "worst": worst} for key, worst in self._worst.items()], ())
             if value in groups:
                 groups[value].add(status, {}, metrics)
 

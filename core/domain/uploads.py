@@ -1,4 +1,4 @@
-"""Uploads as values, and how a body is cut into parts while it comes."""
+"""Uploads: values, and splitting of a request body into parts while it is received."""
 
 import hashlib
 import time
@@ -44,11 +44,11 @@ class Checksum:
     digest: bytes
 
 
-class Intake:
-    """A body while it comes: yields it part by part, counts it and hashes it, and knows when it has ended.
+class UploadBuffer:
+    """A request body while it is received: yields it in parts, counts and hashes it, and detects its end.
 
-    ``room`` is how many bytes may come; one more is an error. An empty chunk says that nothing comes at this moment,
-    so that a part can end by the clock. Without a ``pace`` parts end by their size alone.
+    ``room``: maximum of bytes; more raise TooLarge. An empty chunk means that nothing arrives at the moment, so that a
+    part can end by time. Without ``pace``, parts end by size alone.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Intake:
 
     def parts(self) -> Iterator[Iterator[bytes]]:
         """Yield each part as an iterator over its bytes, to be used up before the next one is asked for."""
-        while self._something_came():
+        while self._has_more():
             yield self._part()
 
     def digest(self) -> bytes | None:
-        """Return the hash of all that came."""
+        """Return the digest of all bytes received; None without an algorithm."""
         return self._hasher.digest() if self._hasher else None
 
-    def _something_came(self) -> bool:
+    def _has_more(self) -> bool:
         while self._next == b"":
             self._pull()
         return self._next is not None
@@ -101,7 +101,7 @@ class Intake:
             self._next, self.ended = None, True
             return
         if len(chunk) > self._room:
-            raise TooLarge("More bytes come than the upload has room for.")
+            raise TooLarge("More bytes were sent than the upload may still receive.")
         self._room -= len(chunk)
         if self._hasher:
             self._hasher.update(chunk)

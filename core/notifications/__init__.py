@@ -1,1 +1,1 @@
-"""Wake-ups between processes: the port, its Redis adapter, and what waits in threads for changes."""
+"""Wake-ups between processes: the notifier port, its Redis adapter, and threads that wait for changes."""

@@ -1,4 +1,4 @@
-"""One watcher a process for all streams: it hears the notifier, looks by the clock, and wakes the streams concerned."""
+"""Change notifier: one watcher per process wakes its streams, on published changes and by polling the database."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChangeNotifier:
-    """Streams wait here on conditions; none of them polls. ``slots`` is how many may be open at once."""
+    """Wakes streams that wait on a condition; no stream polls itself. ``slots``: maximum of open streams."""
 
     def __init__(self, database: Database, notifier: Notifier, *, slots: int = 1000, interval: float = 0.5) -> None:
         self._database = database
@@ -30,12 +30,12 @@ class ChangeNotifier:
 
     @property
     def streams(self) -> int:
-        """Streams open now."""
+        """Number of open streams."""
         return self._open
 
     @contextmanager
     def watching(self, id: str) -> Iterator[None]:
-        """Hold one of the slots while a stream lives."""
+        """Hold a slot while a stream is open; raises TooManyStreams if none is free."""
         with self._changed:
             if self._open >= self._slots:
                 raise TooManyStreams(retry_after=5)
@@ -53,18 +53,18 @@ class ChangeNotifier:
                         table.pop(id, None)
 
     def version(self, id: str) -> int:
-        """Return a number that grows whenever something may be new; read it before looking, then ``wait``."""
+        """Return a counter that grows with every possible change; read it before querying, then ``wait``."""
         with self._changed:
             return self._versions.get(id, 0)
 
     def wait(self, id: str, version: int, timeout: float) -> bool:
-        """Block until something may be new since ``version``; tell whether there is."""
+        """Block until the counter differs from ``version``, at most ``timeout`` seconds; return whether it does."""
         with self._changed:
             return self._changed.wait_for(lambda: self._versions.get(id, 0) != version, timeout)
 
     def _start(self) -> None:
         if not self._threads:
-            for work in (self._hear, self._look):
+            for work in (self._subscribe, self._poll):
                 thread = threading.Thread(target=work, name=f"changes{work.__name__}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
@@ -75,11 +75,11 @@ class ChangeNotifier:
                 self._versions[id] = self._versions.get(id, 0) + 1
             self._changed.notify_all()
 
-    def _hear(self) -> None:
+    def _subscribe(self) -> None:
         while True:
             self._wake(set(self._notifier.published(10.0)))
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         pause = threading.Event()
         while True:
             pause.wait(self._interval)
@@ -88,10 +88,10 @@ class ChangeNotifier:
             try:
                 for at in range(0, len(watched), 500):
                     with self._database.read() as c:
-                        found = simulations.versions(c, watched[at : at + 500])
-                    moved = {id for id, seq in found.items() if self._seen.get(id) != seq}
-                    self._seen.update(found)
-                    if moved:
-                        self._wake(moved)
+                        versions = simulations.versions(c, watched[at : at + 500])
+                    changed = {id for id, seq in versions.items() if self._seen.get(id) != seq}
+                    self._seen.update(versions)
+                    if changed:
+                        self._wake(changed)
             except Exception:
-                logger.exception("the streams' watcher could not look; next try in %s s", self._interval)
+                logger.exception("change notifier: polling the database failed; next attempt in %s s", self._interval)

@@ -1,4 +1,4 @@
-"""The embedded valkey: its settings and command. No TCP; a Unix socket and a password, both for this user alone."""
+"""Embedded Valkey: settings and command line. No TCP; a Unix socket and a password that only this user can read."""
 
 import importlib
 import os
@@ -22,7 +22,7 @@ requirepass {password}
 
 
 def command(home: Path, run_dir: Path) -> list[str]:
-    """Write valkey's settings down, with the password of this home, and return how to start it."""
+    """Write Valkey's configuration, with this home's password, and return the command that starts it."""
     folder = home / "valkey"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     secret = run_dir / "valkey.password"
@@ -35,7 +35,7 @@ def command(home: Path, run_dir: Path) -> list[str]:
 
 
 def embedded(run_dir: Path) -> str:
-    """Return the URL of the embedded valkey; its password lies beside its socket."""
+    """Return the URL of the embedded Valkey; its password file is next to its socket."""
     try:
         password = (run_dir / "valkey.password").read_text()
     except FileNotFoundError:

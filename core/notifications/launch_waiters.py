@@ -1,4 +1,4 @@
-"""Runners that wait for their launch to be written down: they sleep here, and one look serves all of a process."""
+"""Launch waiters: requests of warm runners block until their launch exists; one query serves a whole process."""
 
 import logging
 import threading
@@ -12,16 +12,16 @@ from errors import TooManyWaits
 
 logger = logging.getLogger(__name__)
 
-#: Waits at once in one process; each holds a thread of its server, and those at work want one, too.
+#: Maximum of waiting requests per process; each occupies a server thread, and other requests need threads too.
 SLOTS = 64
-#: Seconds between two looks by the clock, should the notifier not ring.
+#: Seconds between two polls, in case a wake-up is lost.
 INTERVAL = 1.0
-#: Seconds after which one more may ask again.
+#: `Retry-After` in seconds of a request that finds no free slot.
 PAUSE = 2
 
 
 class LaunchWaiters:
-    """Wakes whoever waits for a launch once there is one of that id. No thread runs before somebody waits."""
+    """Wakes requests once the launch that they wait for exists. Its threads start with the first wait."""
 
     def __init__(
         self, database: Database, notifier: Notifier, *, slots: int = SLOTS, interval: float = INTERVAL
@@ -38,17 +38,17 @@ class LaunchWaiters:
 
     @property
     def waiting(self) -> int:
-        """Waits in progress in this process."""
+        """Number of waiting requests in this process."""
         with self._changed:
             return sum(self._waiting.values())
 
     def wait(self, id: str, timeout: float) -> bool:
-        """Block until a launch of this id is written down, at most so many seconds; tell whether one is."""
+        """Block until a launch with this id exists, at most ``timeout`` seconds; return whether it does."""
         with self._database.read() as c:
             if launches.known(c, [id]):
                 return True
-        with self._place(id):
-            self._look([id])  # it may have come just before we were to be woken
+        with self._slot(id):
+            self._query([id])  # it may have been inserted just before this wait was registered
             with self._changed:
                 self._changed.wait_for(lambda: id in self._arrived or self._closed, timeout)
                 if self._closed:
@@ -56,18 +56,18 @@ class LaunchWaiters:
                 return id in self._arrived
 
     def close(self) -> None:
-        """Let nobody wait any more: they hold up the end of a server that waits for its answers."""
+        """End all waits with TooManyWaits, and refuse new ones: they would delay the shutdown of the server."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @contextmanager
-    def _place(self, id: str) -> Iterator[None]:
+    def _slot(self, id: str) -> Iterator[None]:
         with self._changed:
             if self._closed or sum(self._waiting.values()) >= self._slots:
                 raise TooManyWaits(retry_after=PAUSE)
             self._waiting[id] = self._waiting.get(id, 0) + 1
-            self._begin()
+            self._start_threads()
         try:
             yield
         finally:
@@ -77,41 +77,41 @@ class LaunchWaiters:
                     del self._waiting[id]
                     self._arrived.discard(id)
 
-    def _begin(self) -> None:
+    def _start_threads(self) -> None:
         if not self._threads:
-            for work in (self._hear, self._watch):
+            for work in (self._subscribe, self._poll):
                 thread = threading.Thread(target=work, name=f"arrivals{work.__name__}", daemon=True)
                 thread.start()
                 self._threads.append(thread)
 
-    def _hear(self) -> None:
-        """A notifier that rings for one of ours is believed only as far as looking."""
+    def _subscribe(self) -> None:
+        """Query the database for published ids: a notification alone proves nothing."""
         while True:
-            heard = self._notifier.published(10.0)
+            published = self._notifier.published(10.0)
             with self._changed:
-                ours = [id for id in heard if id in self._waiting]
-            self._try(ours)
+                ids = [id for id in published if id in self._waiting]
+            self._try_query(ids)
 
-    def _watch(self) -> None:
+    def _poll(self) -> None:
         pause = threading.Event()
         while True:
             pause.wait(self._interval)
             with self._changed:
-                ours = list(self._waiting)
-            self._try(ours)
+                ids = list(self._waiting)
+            self._try_query(ids)
 
-    def _try(self, ids: list[str]) -> None:
+    def _try_query(self, ids: list[str]) -> None:
         try:
-            self._look(ids)
+            self._query(ids)
         except Exception:
-            logger.exception("who waits for a launch could not be looked after; next try in %s s", self._interval)
+            logger.exception("launch waiters: the database query failed; next attempt in %s s", self._interval)
 
-    def _look(self, ids: list[str]) -> None:
+    def _query(self, ids: list[str]) -> None:
         if not ids:
             return
         with self._database.read() as c:
-            found = launches.known(c, ids)
-        if found:
+            existing = launches.known(c, ids)
+        if existing:
             with self._changed:
-                self._arrived |= found & self._waiting.keys()
+                self._arrived |= existing & self._waiting.keys()
                 self._changed.notify_all()

@@ -32,32 +32,32 @@ class LocalNotifier:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._rung: dict[str, int] = {}
-        self._announced: deque[str] = deque(maxlen=10_000)
+        self._wakeups: dict[str, int] = {}
+        self._published: deque[str] = deque(maxlen=10_000)
         self.jobs: deque[tuple[str, str]] = deque()
 
     def wake(self, role: str) -> None:
         with self._changed:
-            self._rung[role] = self._rung.get(role, 0) + 1
+            self._wakeups[role] = self._wakeups.get(role, 0) + 1
             self._changed.notify_all()
 
     def wait(self, role: str, timeout: float) -> bool:
         with self._changed:
-            rung = self._changed.wait_for(lambda: self._rung.get(role, 0) > 0, timeout)
-            self._rung[role] = 0
-            return rung
+            woken = self._changed.wait_for(lambda: self._wakeups.get(role, 0) > 0, timeout)
+            self._wakeups[role] = 0
+            return woken
 
     def publish(self, simulation_id: str) -> None:
         with self._changed:
-            self._announced.append(simulation_id)
+            self._published.append(simulation_id)
             self._changed.notify_all()
 
     def published(self, timeout: float) -> list[str]:
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._announced), timeout)
-            heard = list(self._announced)
-            self._announced.clear()
-            return heard
+            self._changed.wait_for(lambda: bool(self._published), timeout)
+            ids = list(self._published)
+            self._published.clear()
+            return ids
 
     def enqueue(self, job: str, id: str) -> None:
         with self._changed:

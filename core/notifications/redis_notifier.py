@@ -1,6 +1,6 @@
-"""The notifier over Redis, and RQ beneath it: the one place that knows either.
+"""Redis notifier: wake-ups over Redis lists and pub/sub, jobs over RQ. No other module uses either.
 
-Nothing here is the truth. A flushed, restarted or missing Redis costs the seconds until somebody looks by the clock.
+Redis holds no authoritative state: after a flush, a restart or an outage, consumers find changes by polling.
 """
 
 import logging
@@ -21,102 +21,102 @@ from core.notifications.embedded_valkey import embedded as embedded
 
 logger = logging.getLogger(__name__)
 
-#: The jobs there are. Whoever could write to Redis could name any function otherwise.
+#: Allowed jobs. Without this list, any client that can write to Redis could name any function.
 JOBS = ("stage", "collect", "replay", "register", "prefetch", "sweep")
 NEWS = "windtunnel:news"
 QUEUE = "windtunnel"
-#: Seconds Redis may take to answer what does not block.
+#: Timeout in seconds of non-blocking commands.
 TIMEOUT = 5.0
-#: Seconds between two tries while it is away.
+#: Seconds between two attempts while Redis is unavailable.
 RETRY = 0.5
 
 
 class RedisNotifier:
-    """A notifier that reaches every process. No method raises because Redis is away; one line says so."""
+    """A notifier across processes. No method raises while Redis is unavailable; one log line reports it."""
 
     def __init__(self, url: str) -> None:
         self._client = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
-        self._patient = Redis.from_url(url, socket_connect_timeout=TIMEOUT)  # for what blocks
+        self._blocking = Redis.from_url(url, socket_connect_timeout=TIMEOUT)  # for blocking commands
         self._queue = Queue(QUEUE, connection=self._client, job_class=BoundJob, serializer=JSONSerializer)
         self._news: PubSub | None = None
-        self._away = threading.Event()
+        self._unavailable = threading.Event()
 
     def wake(self, role: str) -> None:
         """Wake a role's loop, or its next wait."""
-        with self._forgiving():
-            # One ring is as good as ten; the list is kept at one.
+        with self._ignoring_outages():
+            # Wake-ups do not accumulate: the list is trimmed to one element.
             with self._client.pipeline() as pipeline:
                 pipeline.lpush(_notifier(role), 1)
                 pipeline.ltrim(_notifier(role), 0, 0)
                 pipeline.execute()
 
     def wait(self, role: str, timeout: float) -> bool:
-        """Block until the role is rung for, at most ``timeout`` seconds; tell which."""
-        with self._forgiving(timeout):
+        """Block until the role is woken, at most ``timeout`` seconds; return whether it was."""
+        with self._ignoring_outages(timeout):
             if timeout <= 0:
                 return self._client.lpop(_notifier(role)) is not None
-            return self._patient.blpop([_notifier(role)], timeout) is not None
+            return self._blocking.blpop([_notifier(role)], timeout) is not None
         return False
 
     def publish(self, simulation_id: str) -> None:
-        """Tell streams that a simulation has something new."""
-        with self._forgiving():
+        """Tell every process that a simulation has changed."""
+        with self._ignoring_outages():
             self._client.publish(NEWS, simulation_id)
 
     def published(self, timeout: float) -> list[str]:
-        """Block until something is announced, at most ``timeout`` seconds; one thread of a process may listen."""
-        heard: dict[str, None] = {}
-        with self._forgiving(timeout):
+        """Block until a change is published, at most ``timeout`` seconds; for a single thread per process."""
+        ids: dict[str, None] = {}
+        with self._ignoring_outages(timeout):
             if self._news is None:
-                listen: Callable[..., PubSub] = self._patient.pubsub
+                listen: Callable[..., PubSub] = self._blocking.pubsub
                 self._news = listen(ignore_subscribe_messages=True)
                 self._news.subscribe(NEWS)
             until = time.monotonic() + timeout
-            while (left := until - time.monotonic()) > 0 and not heard:
-                _hear(self._news, heard, left)
-            while heard and _hear(self._news, heard, 0.0):
+            while (left := until - time.monotonic()) > 0 and not ids:
+                _receive(self._news, ids, left)
+            while ids and _receive(self._news, ids, 0.0):
                 pass
-            return list(heard)
+            return list(ids)
         self._news = None
-        return list(heard)
+        return list(ids)
 
     def enqueue(self, job: str, id: str) -> None:
-        """Hand a job to the jobs role. Its id is random: a fixed one would stay refused after its worker was killed."""
+        """Enqueue a job. Its RQ id is random: RQ would keep refusing a fixed id after its worker was killed."""
         if job not in JOBS:
-            raise ValueError(f"no such job: {job}")
-        with self._forgiving():
+            raise ValueError(f"unknown job: {job}")
+        with self._ignoring_outages():
             self._queue.enqueue(job, id, job_timeout=-1, result_ttl=0, failure_ttl=60, ttl=3600)
 
     def alive(self) -> bool:
-        """Tell whether Redis answers."""
-        with self._forgiving():
+        """Return whether Redis answers."""
+        with self._ignoring_outages():
             return bool(self._client.ping())
         return False
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._news is not None:
             self._news.close()
         self._client.close()
-        self._patient.close()
+        self._blocking.close()
 
     @contextmanager
-    def _forgiving(self, pause: float = 0.0) -> Iterator[None]:
-        """Swallow a Redis that is away, saying so once; whoever meant to block is held up for a moment instead."""
+    def _ignoring_outages(self, pause: float = 0.0) -> Iterator[None]:
+        """Suppress errors of Redis, log an outage once, and sleep instead of a blocking command (at most RETRY)."""
         try:
             yield
         except RedisError as error:
-            if not self._away.is_set():
-                self._away.set()
-                logger.warning("the notifier does not ring, the clock does: %s", error)
+            if not self._unavailable.is_set():
+                self._unavailable.set()
+                logger.warning("Redis (REDIS_URL) is unavailable; consumers poll instead: %s", error)
             time.sleep(min(pause, RETRY))
         else:
-            if self._away.is_set():
-                self._away.clear()
-                logger.warning("the notifier rings again")
+            if self._unavailable.is_set():
+                self._unavailable.clear()
+                logger.warning("Redis (REDIS_URL) is available again")
 
 
-#: Seconds a worker waits for a job before it turns again, and 15 more; and between two beats while it is at one.
+#: RQ's ``worker_ttl`` in seconds (it waits 15 s less for a job), and seconds between liveness beats during a job.
 TERM, BEAT = 35, 10.0
 
 
@@ -124,22 +124,22 @@ def _notifier(role: str) -> str:
     return f"windtunnel:notifier:{role}"
 
 
-def _hear(news: PubSub, heard: dict[str, None], timeout: float) -> bool:
+def _receive(news: PubSub, ids: dict[str, None], timeout: float) -> bool:
     message = news.get_message(timeout=timeout)
     if message is not None and message["type"] == "message":
-        heard[message["data"].decode()] = None
+        ids[message["data"].decode()] = None
     return message is not None
 
 
 class BoundJob(Job):
-    """A job that can only be one of those in the table, whatever Redis says of functions, callbacks and webhooks."""
+    """A job restricted to the functions in ``table``; functions, callbacks and webhooks named in Redis are ignored."""
 
     table: ClassVar[Mapping[str, Callable[[str], None]]] = {}
 
     def _execute(self) -> None:
         (id,) = self.args
         if self.func_name not in JOBS or not isinstance(id, str) or self.kwargs:
-            raise ValueError("not a job of ours")
+            raise ValueError("not one of this platform's jobs")
         self.table[self.func_name](id)
 
     @property
@@ -159,19 +159,19 @@ class BoundJob(Job):
 
 
 class _Worker(SimpleWorker):
-    """Does jobs in this process: forking for each costs more than most of them."""
+    """Runs jobs in this process: a fork per job costs more than most jobs."""
 
     max_connection_wait_time = 1.0
     stopping: threading.Event
     beat: Callable[[], None]
 
     def heartbeat(self, *arguments: Any, **named: Any) -> None:
-        """Say that the loop has turned, in Redis and here."""
+        """Record an iteration of the loop, in Redis and in the liveness file."""
         self.beat()
         super().heartbeat(*arguments, **named)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        """Do a job; while it lasts, the loop cannot turn, and nobody shall think it hangs."""
+        """Run a job; meanwhile a thread beats, so that the liveness probe does not fail during long jobs."""
         done = threading.Event()
 
         def beating() -> None:
@@ -193,7 +193,7 @@ class _Worker(SimpleWorker):
 def work(
     url: str, table: Mapping[str, Callable[[str], None]], stopping: threading.Event, beat: Callable[[], None]
 ) -> None:
-    """Do jobs until told to stop by a signal, whatever becomes of Redis meanwhile; ``beat`` at every turn."""
+    """Run jobs until a signal stops the process, also through outages of Redis; ``beat`` at every iteration."""
     job_class = type("TableJob", (BoundJob,), {"table": dict(table)})
     while not stopping.is_set():
         beat()
@@ -206,7 +206,7 @@ def work(
             worker.stopping, worker.beat = stopping, beat
             worker.work(logging_level="WARNING")
         except RedisError as error:
-            logger.warning("the jobs' queue is away: %s", error)
+            logger.warning("job queue: Redis (REDIS_URL) is unavailable: %s", error)
         finally:
             connection.close()
         stopping.wait(RETRY)

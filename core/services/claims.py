@@ -1,4 +1,4 @@
-"""Claims: a job takes a simulation for as long as it lives, so that a notifier that rang twice does its work once."""
+"""Claims: a job holds a renewable claim on its simulation in SQL, so that a job enqueued twice runs once."""
 
 import logging
 import secrets
@@ -12,25 +12,25 @@ from core.store.database import Database
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after which the claim of a job that was killed is free again; a living one renews it in time.
+#: Seconds after which the claim of a killed job expires; a running job renews it every third of that.
 TERM = 9.0
 
 
 @contextmanager
 def claimed(database: Database, id: str, state: State, *, term: float = TERM) -> Iterator[bool]:
-    """Hold a simulation in a state while the block runs; False if somebody else holds it, or it has moved on."""
-    who = secrets.token_hex(8)
+    """Claim a simulation in a state while the block runs; yields False if another job has it or its state changed."""
+    holder = secrets.token_hex(8)
 
     def take() -> bool:
-        return database.write(lambda c: simulations.claim(c, id, state, who, term, database.now(c)))
+        return database.write(lambda c: simulations.claim(c, id, state, holder, term, database.now(c)))
 
-    with held(take, f"simulation {id}", term=term) as ours:
-        yield ours
+    with held(take, f"simulation {id}", term=term) as acquired:
+        yield acquired
 
 
 @contextmanager
 def held(take: Callable[[], bool], what: str, *, term: float = TERM) -> Iterator[bool]:
-    """Hold whatever ``take`` takes for ``term`` seconds while the block runs; False if it cannot be had."""
+    """Renew a claim that ``take`` acquires for ``term`` seconds while the block runs; yields False if it fails."""
     if not take():
         yield False
         return
@@ -40,9 +40,9 @@ def held(take: Callable[[], bool], what: str, *, term: float = TERM) -> Iterator
         while not done.wait(term / 3):
             try:
                 if not take():
-                    return  # it has moved on, or we were away for too long: the move itself will tell
+                    return  # lost: the state changed or the claim expired; the final state change detects that
             except Exception:
-                logger.exception("the claim on %s was not renewed; next try in %s s", what, term / 3)
+                logger.exception("the claim on %s was not renewed; next attempt in %s s", what, term / 3)
 
     renewing = threading.Thread(target=renew, name="claim", daemon=True)
     renewing.start()

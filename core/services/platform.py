@@ -1,4 +1,4 @@
-"""All services put together over one database, one object store and one notifier; for the composition roots."""
+"""Service wiring: builds all services over one database, one object store and one notifier, for composition roots."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from core.domain.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import Catalogue
-from core.services.datasets.dataset_registration import Registering
+from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.file_sources import Sources
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
-from core.services.simulations.finalization import Collecting
+from core.services.simulations.finalization import Finalization
 from core.services.simulations.replays import Replays
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
@@ -47,11 +47,11 @@ class Platform:
     replays: Replays
     leases: Leases
     staging: Staging
-    collecting: Collecting
+    collecting: Finalization
     uploads: Uploads
     transfers: Transfers
     datasets: Datasets
-    registering: Registering
+    registering: DatasetRegistration
 
 
 def build(
@@ -71,10 +71,10 @@ def build(
     connections: Mapping[str, Connection] = MappingProxyType({}),
     cache: NodeCache | None = None,
 ) -> Platform:
-    """Put the services together.
+    """Build all services.
 
-    ``executor_configs`` are where simulations may run; those ``apart`` bring their own environments and share no folder
-    with this machine; those in ``gangs`` can start some. ``sandbox`` is what provenance says of this machine's.
+    ``executor_configs``: the executors; those in ``apart`` bring their own environments and share no folder with this
+    machine; those in ``gangs`` can start gangs. ``sandbox``: this machine's sandbox, as recorded in provenance.
     """
     changes = ChangeNotifier(database, notifier, slots=streams)
     models = Models(database, store, home / "scratch")
@@ -116,9 +116,9 @@ def build(
             objects=store,
             apart=apart,
         ),
-        collecting=Collecting(database, store, notifier, results),
+        collecting=Finalization(database, store, notifier, results),
         uploads=uploads,
         transfers=Transfers(store),
         datasets=datasets,
-        registering=Registering(database, store, uploads, sources, datasets, home / "scratch"),
+        registering=DatasetRegistration(database, store, uploads, sources, datasets, home / "scratch"),
     )

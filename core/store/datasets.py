@@ -168,7 +168,7 @@ def finish(
     """Make a version ready under the next number, or find that its content is there; None if it is not ours.
 
     ``located``: it was just seen where it lies in somebody's bucket. A version of the same content that lies in one,
-    too, is from now on found there: its objects may have moved, or been written anew under other ETags.
+    too, is from now on found there: its objects may have moved, or been written again under other ETags.
     """
     if not holds(c, id, who):
         return None

@@ -1,4 +1,4 @@
-"""Launches in SQL: who may lease for which attempt at which simulation."""
+"""Launches in SQL: one row per launch, with its token's hash, its simulation, attempt and executor."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -8,17 +8,17 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from core.store.tables import launches, simulations
 
-#: Results there were before a launch that nobody took.
+#: Value of ``done`` in a launch that no executor took.
 UNTAKEN = -1
 
 
 def add(c: Connection, values: Mapping[str, Any]) -> None:
-    """Insert a launch; its row commits before the executor is asked."""
+    """Insert a launch; its row commits before the executor is called."""
     c.execute(insert(launches).values(**values))
 
 
 def known(c: Connection, ids: Collection[str]) -> set[str]:
-    """Return which of these launches have been written down, whatever became of them."""
+    """Return which of these launch ids exist, in any state."""
     return set(c.scalars(select(launches.c.id).where(launches.c.id.in_(ids))))
 
 
@@ -39,13 +39,13 @@ def live(c: Connection) -> Sequence[Row[Any]]:
 
 
 def end(c: Connection, id: str) -> bool:
-    """A launch is over: its token is dead. Tell whether it was not before."""
+    """End a launch, which invalidates its token; return False if it was over already."""
     ending = update(launches).where(launches.c.id == id, launches.c.state == "live").values(state="over")
     return c.execute(ending.returning(launches.c.id)).first() is not None
 
 
-def widen(c: Connection, id: str, workers: int) -> None:
-    """Note another width of a launch."""
+def resize(c: Connection, id: str, workers: int) -> None:
+    """Store a launch's new number of workers."""
     row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
     if row is not None:
         resources = json.dumps(json.loads(row.resources) | {"cpu": workers})
@@ -53,13 +53,13 @@ def widen(c: Connection, id: str, workers: int) -> None:
 
 
 def at_work(c: Connection, simulation: str) -> bool:
-    """Tell whether a simulation has a launch that is not over."""
+    """Return whether a simulation has a live launch."""
     query = select(launches.c.id).where(launches.c.simulation_id == simulation, launches.c.state == "live")
     return c.execute(query).first() is not None
 
 
 def living(c: Connection, executor: str) -> set[str]:
-    """Return the launches of one executor that are not over."""
+    """Return the ids of an executor's live launches."""
     query = select(launches.c.id).where(launches.c.state == "live", launches.c.executor == executor)
     return set(c.scalars(query))
 
@@ -71,7 +71,7 @@ def tries(c: Connection, simulation: str) -> int:
 
 
 def discount(c: Connection, id: str) -> None:
-    """Note that a launch was never taken: nothing could have come of it."""
+    """Record that no executor took a launch, so that it does not count as a barren attempt."""
     row = c.execute(select(launches.c.resources).where(launches.c.id == id)).first()
     if row is not None:
         resources = json.dumps(json.loads(row.resources) | {"done": UNTAKEN})
@@ -79,8 +79,8 @@ def discount(c: Connection, id: str) -> None:
 
 
 def barren(c: Connection, simulation: str, done: int) -> int:
-    """Count the newest launches in a row that began with as many results as there are now: nothing came of them."""
+    """Count the newest launches in a row that began with as many results as there are now, so brought none."""
     query = select(launches.c.resources).where(launches.c.simulation_id == simulation)
-    told = (json.loads(resources)["done"] for resources in c.scalars(query.order_by(launches.c.created_at.desc())))
-    history = [before for before in told if before != UNTAKEN]
+    counts = (json.loads(resources)["done"] for resources in c.scalars(query.order_by(launches.c.created_at.desc())))
+    history = [before for before in counts if before != UNTAKEN]
     return next((at for at, before in enumerate(history) if before != done), len(history))

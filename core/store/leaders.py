@@ -1,4 +1,4 @@
-"""Who leads a role, where several processes might: a row with an epoch that every write of the leader checks."""
+"""Leader election in SQL: a row per role with an epoch that every write of the leader checks."""
 
 from sqlalchemy import Connection, text
 
@@ -12,11 +12,11 @@ _HOLDS = text("SELECT 1 FROM leaders WHERE role=:role AND epoch=:epoch")
 
 
 def take(c: Connection, role: str, holder: str, seconds: float, now: float) -> int | None:
-    """Lead, or go on leading, for so many seconds; return the epoch, or None while another leads."""
+    """Acquire or renew leadership for ``seconds``; return the epoch, or None while another process leads."""
     epoch = c.scalar(_TAKE, {"role": role, "holder": holder, "until": now + seconds, "now": now})
     return int(epoch) if epoch is not None else None
 
 
 def holds(c: Connection, role: str, epoch: int) -> bool:
-    """Tell whether nobody has led since."""
+    """Return whether ``epoch`` is still current."""
     return c.execute(_HOLDS, {"role": role, "epoch": epoch}).first() is not None

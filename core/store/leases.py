@@ -131,7 +131,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class LeasingWorker:
-    """Who asks: an evaluator and its runner. ``rate``: tasks a second, once known; ``workers``: on the stage in all."""
+    """The worker that asks for a lease. ``rate``: tasks per second, once measured; ``workers``: total of the launch."""
 
     launch: str
     name: str
@@ -142,7 +142,7 @@ class LeasingWorker:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Where the result lines of [start, stop) lie."""
+    """Location of the result lines of tasks [start, stop) in an object."""
 
     start: int
     stop: int
@@ -156,7 +156,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class RangePosition:
-    """Where a range stands: the next task to report and the end, which a thief may have moved."""
+    """A range's cursor (the next task to report) and its end, which work stealing may have moved."""
 
     cursor: int
     stop: int
@@ -169,7 +169,7 @@ def open_stage(c: Connection, simulation: str) -> Stage | None:
 
 
 def lend(c: Connection, stage: Stage, worker: LeasingWorker, now: float) -> Lease | None:
-    """Lend what was returned, else fresh work, else half of the longest lease, else a straggler's own, or None."""
+    """Lease a released range, else fresh work, else half of the longest lease, else a speculative lease; else None."""
     return (
         _lend_returned(c, stage, worker, now)
         or _lend_fresh(c, stage, worker, now)
@@ -279,7 +279,7 @@ def heartbeat(c: Connection, stage: str, start: int, fencing_token: str, task: i
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """A remainder that went back: strikes against the task at ``cursor``, expiries of the range."""
+    """The released remainder of a lease: strikes against the task at ``cursor``, expiries of the range."""
 
     cursor: int
     stop: int
@@ -290,10 +290,10 @@ class Remainder:
 def release(
     c: Connection, stage: str, start: int, fencing_token: str, *, task: int = -1, witness: bool, blame: bool = True
 ) -> Remainder | None:
-    """Return the remainder of a lease whose worker is gone, careful up to the task it last announced.
+    """Release the remainder of a lease whose worker is gone, careful up to the task it last announced.
 
     The task at the cursor is not the suspect once results are batched; so only a witnessed death in careful mode is a
-    strike. Without a witness it is a expiry. What the platform ended itself (``blame`` false) counts as nothing.
+    strike. Without a witness it is an expiry. What the platform ended itself (``blame`` false) counts as nothing.
     """
     held = c.execute(_HELD, {"s": stage, "start": start, "f": fencing_token}).first()
     if held is None:
@@ -316,7 +316,7 @@ def release(
 
 
 def poisoned(c: Connection) -> list[tuple[str, int, int]]:
-    """Return (stage, start, stop) of returned ranges whose first task took its last strike; nobody is lent them."""
+    """Return (stage, start, stop) of pending ranges whose first task took its last strike; they are never leased."""
     return [(row.stage_id, row.start, row.stop) for row in c.execute(_POISONED, {"strikes": STRIKES})]
 
 
@@ -333,19 +333,19 @@ def settle(c: Connection, stage: str, stop: int, segment: Segment) -> bool:
 
 
 def expired(c: Connection, now: float) -> list[tuple[str, int, str]]:
-    """Return (stage, start, fencing token) of leases whose worker has not been heard of for their time to live."""
+    """Return (stage, start, fencing token) of leases without a heartbeat within their time to live."""
     return [(row.stage_id, row.start, row.fencing_token) for row in c.execute(_EXPIRED, {"now": now})]
 
 
 def of_launch(c: Connection, simulation: str, launch: str) -> list[tuple[str, int, str]]:
-    """Return (stage, start, fencing token) of what a launch holds."""
+    """Return (stage, start, fencing token) of a launch's leases."""
     return [
         (row.stage_id, row.start, row.fencing_token) for row in c.execute(_OF_LAUNCH, {"i": simulation, "l": launch})
     ]
 
 
 def heartbeating(c: Connection, simulation: str, launch: str, now: float) -> bool:
-    """Tell whether a launch holds a lease that lives, or has just finished one."""
+    """Return whether a launch has a live lease, or has just finished one."""
     return c.execute(_HEARTBEATING, {"i": simulation, "l": launch, "now": now}).first() is not None
 
 
@@ -361,7 +361,7 @@ def close_early(c: Connection, simulation: str) -> None:
 
 
 def simulation_of(c: Connection, stage: str) -> str:
-    """Return whose stage it is."""
+    """Return the id of a stage's simulation."""
     return str(c.scalar(text("SELECT simulation_id FROM stages WHERE id=:s"), {"s": stage}))
 
 
@@ -372,5 +372,5 @@ def lay(c: Connection, stage: str, start: int, stop: int, *, done: bool) -> None
 
 
 def all_cut(c: Connection, stage: str) -> None:
-    """Say that a new stage has no fresh work: all of it has been laid out in ranges."""
+    """Mark a new stage as completely cut into ranges: it has no fresh work."""
     c.execute(text("UPDATE stages SET next=total WHERE id=:s"), {"s": stage})

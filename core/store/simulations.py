@@ -123,7 +123,7 @@ def events_after(c: Connection, id: str, after: int, limit: int = 500) -> Sequen
     return c.execute(query.order_by(events.c.seq).limit(limit)).all()
 
 
-def said(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
+def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
     """Return the bodies of a simulation's events of one type."""
     query = select(events.c.body).where(events.c.simulation_id == id, events.c.type == type)
     return [json.loads(body) for body in c.scalars(query.order_by(events.c.seq))]

@@ -1,7 +1,8 @@
-"""Transfers: files from object storage to this machine, several at a time, verified, retried, resumed where they broke.
+"""Downloads: files from object storage to this machine, in parallel, verified, retried, resumed where they broke off.
 
-Small files from a bucket go through a swarm: one thread, many requests at once. What is large, comes from the cache
-that is near or from a store that only its adapter can read, is served by a crew of threads, a line each.
+Small files from a bucket are fetched by one thread with many requests at once (`curl_multi`). Large ranges, ranges
+that the cache service may have and objects of a store without an S3 endpoint are fetched by a group of threads, each
+with one connection.
 """
 
 import logging
@@ -15,35 +16,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from datasets.download.curl_multi import LITTLE, Swarm
-from datasets.download.partial_tree import Draft, Mismatch, Pouring, TooLong, sound
-from datasets.download.range_coalescing import Stretch, batches, stretches
-from datasets.download.range_fetch import Errand, pause
+from datasets.download.curl_multi import SMALL_REQUEST, CurlMulti
+from datasets.download.partial_tree import DigestMismatch, ExcessBytes, PartialTree, RangeWriter, is_intact
+from datasets.download.range_coalescing import CoalescedRange, batches, coalesce
+from datasets.download.range_fetch import RangeFetch, pause
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection, check
-from datasets.objectstore.s3_reader import Line, Patience, Place, Trouble
-from datasets.scs_client.client import Near
-from datasets.versions.manifest import Entry
+from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits, S3Connection
+from datasets.scs_client.client import CacheClient
+from datasets.versions.manifest import ManifestEntry
 from errors import Corrupt, Invalid, NotFound, OriginFailed
 
-__all__ = ["PACE", "THREADS", "Patience", "Progress", "Tally", "Transfer", "pause"]
+__all__ = ["PROGRESS_INTERVAL", "THREADS", "DownloadCounts", "DownloadProgress", "Downloader", "RetryLimits", "pause"]
 
 logger = logging.getLogger(__name__)
 
 THREADS = 8
-#: Bytes that files of a pack have, on average, if each is worth a request of its own to something near.
-ASKED = 256 << 10
-#: Small requests at once, for each thread.
-WIDTH = 4
-#: Seconds between two words on the progress.
-PACE = 0.5
-#: Requests handed over at once, where they are small and many.
+#: Average bytes of a pack's files from which a separate request per file to the cache service is worthwhile.
+CACHED_FILE_SIZE = 256 << 10
+#: Concurrent small requests per thread of ``threads``.
+CONCURRENCY = 4
+#: Seconds between two progress reports.
+PROGRESS_INTERVAL = 0.5
+#: Requests per batch at most, where they are small and many.
 BATCH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a download is. ``rate`` in bytes/s; ``cached``: bytes that did not come from the origin."""
+class DownloadProgress:
+    """Progress of a download. ``rate`` in bytes/s; ``cached``: bytes that did not come from the origin."""
 
     files: int
     bytes: int
@@ -54,304 +55,341 @@ class Progress:
 
 
 @runtime_checkable
-class Remote(Protocol):
-    """What an object store may be besides: one that a connection leads to, past its adapter."""
+class BucketStore(Protocol):
+    """An object store whose objects can also be read directly from a bucket, without its adapter."""
 
     connection: Connection
     bucket: str
     prefix: str
 
 
-class Stopped(Exception):
-    """Another thread failed, so this one need not go on."""
+class DownloadStopped(Exception):
+    """Raised in a thread to end it after another thread of the same download failed."""
 
 
-class Tally:
-    """What has come so far; several threads add to it."""
+class DownloadCounts:
+    """Files and bytes downloaded so far; thread-safe."""
 
     def __init__(self, total_files: int, total_bytes: int) -> None:
         self._lock = threading.Lock()
         self.total_files = total_files
         self.total_bytes = total_bytes
         self._files = self._bytes = self._cached = 0
-        self._seen: tuple[float, int] = (time.monotonic(), 0)
+        self._last_sample: tuple[float, int] = (time.monotonic(), 0)
 
-    def came(self, size: int, files: int) -> None:
-        """Count bytes from the origin, and files that they made whole."""
+    def add_downloaded(self, size: int, files: int) -> None:
+        """Count bytes from the origin, and files that are complete by them."""
         with self._lock:
             self._bytes += size
             self._files += files
 
-    def found(self, size: int) -> None:
-        """Count a file that need not come from the origin."""
+    def add_cached(self, size: int) -> None:
+        """Count a file that need not be downloaded from the origin."""
         with self._lock:
             self._files += 1
             self._bytes += size
             self._cached += size
 
-    def progress(self) -> Progress:
-        """Return how far it is; the rate is that since the last time."""
+    def progress(self) -> DownloadProgress:
+        """Return the current progress; its rate covers the time since the last call."""
         now = time.monotonic()
         with self._lock:
-            then, before = self._seen
-            self._seen = now, self._bytes
-            rate = (self._bytes - before) / max(now - then, 1e-3)
-            return Progress(self._files, self._bytes, self.total_files, self.total_bytes, rate, self._cached)
+            last_time, last_bytes = self._last_sample
+            self._last_sample = now, self._bytes
+            rate = (self._bytes - last_bytes) / max(now - last_time, 1e-3)
+            return DownloadProgress(self._files, self._bytes, self.total_files, self.total_bytes, rate, self._cached)
 
 
-class Places:
-    """Says where objects lie; asks once for each bucket whether a connection may lead there at all."""
+class ObjectLocator:
+    """Resolves the sources of manifest entries; checks once per bucket that a connection may read it."""
 
     def __init__(self, store: ObjectStore, connections: Mapping[str, Connection]) -> None:
-        self._remote = store if isinstance(store, Remote) else None
-        # what the platform itself keeps is read as its own, never through a connection
-        self._own = [(self._remote.connection, self._remote.bucket)] if self._remote else []
+        self._bucket_store = store if isinstance(store, BucketStore) else None
+        # The platform's own bucket must not be read through a user's connection.
+        self._own = [(self._bucket_store.connection, self._bucket_store.bucket)] if self._bucket_store else []
         self._connections = connections
         self._checked: set[tuple[str, str]] = set()
 
-    def of(self, source: str) -> Place | str:
-        """Return where an object lies: in a bucket, or under a key of a store that only its adapter can read."""
+    def locate(self, source: str) -> ObjectLocation | str:
+        """Return an object's location in a bucket, or its key in a store that only its adapter can read."""
         kind, _, rest = source.partition(":")
         if kind == "store":
-            if self._remote is None:
+            if self._bucket_store is None:
                 return rest
-            return Place(self._remote.connection, self._remote.bucket, self._remote.prefix + rest)
+            return ObjectLocation(
+                self._bucket_store.connection, self._bucket_store.bucket, self._bucket_store.prefix + rest
+            )
         name, _, rest = rest.partition("/")
         bucket, _, key = rest.partition("/")
         if kind != "s3" or not key:
-            raise OriginFailed(f"{source} names no object.")
+            raise OriginFailed(f"{source} does not name an object.")
         if name not in self._connections:
             raise OriginFailed(f"s3://{bucket}/{key}: there is no connection {name} on this node.")
         if (name, bucket) not in self._checked:
             self._check(name, bucket, key)
-        return Place(self._connections[name], bucket, key)
+        return ObjectLocation(self._connections[name], bucket, key)
 
     def _check(self, name: str, bucket: str, key: str) -> None:
-        """See that a connection still leads to a bucket: what an operator allows may be less than it was."""
+        """Check that a connection still allows a bucket: the operator may have restricted it since registration."""
         try:
             check(self._connections[name], bucket, own=self._own)
         except Invalid as error:
-            raise OriginFailed(f"s3://{bucket}/{key}: no connection leads to it. {error.detail}") from None
+            raise OriginFailed(f"s3://{bucket}/{key}: no connection may read it. {error.detail}") from None
         self._checked.add((name, bucket))
 
 
-class Transfer:
-    """Brings entries' files into a draft: from something near if that has them, else from where they lie."""
+class Downloader:
+    """Downloads entries' files into a partial tree: from the cache service if it has them, else from the origin."""
 
     def __init__(
         self,
         store: ObjectStore,
         connections: Mapping[str, Connection],
         *,
-        near: Near | None = None,
+        cache_client: CacheClient | None = None,
         threads: int = THREADS,
-        patience: Patience | None = None,
+        retry_limits: RetryLimits | None = None,
     ) -> None:
         self._store = store
         self._connections = connections
-        self._near = near
+        self._cache_client = cache_client
         self._threads = threads
-        self._patience = patience or Patience()
+        self._retry_limits = retry_limits or RetryLimits()
 
-    def fetch(self, entries: Iterable[Entry], draft: Draft, tally: Tally, say: Callable[[Progress], None]) -> None:
-        """Return when every file is there and verified. Raise what the first of them failed of.
-
-        ``entries`` is read as files are needed, in this thread; ``say`` is called in it, too.
-        """
-        places = Places(self._store, self._connections)
-        crew = _Crew()
-        large = _Lane(crew, self._threads, lambda lane: self._serve_all(lane, places, draft, tally))
-        small = _Lane(crew, 1, lambda lane: self._swarm(lane, places, draft, tally), room=2 * self._threads)
-        try:
-            said = time.monotonic()
-            most = max(1, min(BATCH, tally.total_files // (4 * self._threads)))  # few files are for all threads
-            for batch in batches(stretches(entries), most):
-                parts: dict[_Lane, list[Stretch]] = {small: [], large: []}
-                for stretch in batch:
-                    parts[small if self._is_little(stretch, places) else large].append(stretch)
-                for lane, part in parts.items():
-                    while part and not lane.offer(part, PACE):
-                        said = _say_at_times(said, tally, say)
-                said = _say_at_times(said, tally, say)
-            for lane in (small, large):
-                lane.close()
-                while not lane.finish(PACE):
-                    said = _say_at_times(said, tally, say)
-        finally:
-            crew.stop.set()
-            for lane in (small, large):
-                lane.end()
-        crew.reckon()
-
-    def _is_little(self, stretch: Stretch, places: Places) -> bool:
-        """Tell whether it is for the swarm."""
-        if not 0 < stretch.stop - stretch.start <= LITTLE or (self._near is not None and _worth_asking(stretch)):
-            return False
-        return isinstance(places.of(stretch.source), Place)
-
-    # -- the swarm
-
-    def _swarm(self, lane: "_Lane", places: Places, draft: Draft, tally: Tally) -> None:
-        def begin(stretch: Stretch) -> Errand:
-            return self._errand(stretch, places, draft, tally)
-
-        stop = lane.crew.stop
-        swarm = Swarm(begin, lane.waiting, lane.taken, wide=self._threads * WIDTH, patience=self._patience, stop=stop)
-        try:
-            swarm.run()
-        finally:
-            swarm.close()
-
-    def _errand(self, stretch: Stretch, places: Places, draft: Draft, tally: Tally) -> Errand:
-        try:
-            pouring = Pouring(stretch, draft, tally.came)
-        except Mismatch:
-            raise Corrupt(f"An empty file of {stretch.source} has the digest of another; it was not used.") from None
-        return Errand(stretch, places.of(stretch.source), pouring, self._patience)
-
-    # -- the crew
-
-    def _serve_all(self, lane: "_Lane", places: Places, draft: Draft, tally: Tally) -> None:
-        line = Line(self._patience, lane.crew.stop)
-        try:
-            while (batch := lane.waiting.get()) is not None and not lane.crew.stop.is_set():
-                for stretch in batch:
-                    self._serve(stretch, places, draft, tally, line, lane.crew.stop)
-                lane.taken()
-        finally:
-            line.close()
-
-    def _serve(
-        self, stretch: Stretch, places: Places, draft: Draft, tally: Tally, line: Line, stop: threading.Event
+    def fetch(
+        self,
+        entries: Iterable[ManifestEntry],
+        partial: PartialTree,
+        counts: DownloadCounts,
+        on_progress: Callable[[DownloadProgress], None],
     ) -> None:
-        if self._near is None or not _worth_asking(stretch):
-            return self._pour(self._errand(stretch, places, draft, tally), line, stop)
+        """Return when every file is downloaded and verified. Raise the error of the first file that fails.
+
+        ``entries`` is iterated lazily, and ``on_progress`` is called, in this thread.
+        """
+        locator = ObjectLocator(self._store, self._connections)
+        group = _ThreadGroup()
+        large = _WorkQueue(group, self._threads, lambda work: self._fetch_large(work, locator, partial, counts))
+        small = _WorkQueue(
+            group, 1, lambda work: self._fetch_small(work, locator, partial, counts), room=2 * self._threads
+        )
+        try:
+            reported_at = time.monotonic()
+            most = max(1, min(BATCH, counts.total_files // (4 * self._threads)))  # spread few files over all threads
+            for batch in batches(coalesce(entries), most):
+                parts: dict[_WorkQueue, list[CoalescedRange]] = {small: [], large: []}
+                for range in batch:
+                    parts[small if self._is_small(range, locator) else large].append(range)
+                for work, part in parts.items():
+                    while part and not work.offer(part, PROGRESS_INTERVAL):
+                        reported_at = _report_progress(reported_at, counts, on_progress)
+                reported_at = _report_progress(reported_at, counts, on_progress)
+            for work in (small, large):
+                work.close()
+                while not work.finish(PROGRESS_INTERVAL):
+                    reported_at = _report_progress(reported_at, counts, on_progress)
+        finally:
+            group.stop.set()
+            for work in (small, large):
+                work.end()
+        group.raise_failure()
+
+    def _is_small(self, range: CoalescedRange, locator: ObjectLocator) -> bool:
+        """Tell whether a range is fetched by the thread for small requests."""
+        if not 0 < range.stop - range.start <= SMALL_REQUEST:
+            return False
+        if self._cache_client is not None and _worth_asking_cache(range):
+            return False
+        return isinstance(locator.locate(range.source), ObjectLocation)
+
+    # -- small ranges: one thread, many requests
+
+    def _fetch_small(
+        self, work: "_WorkQueue", locator: ObjectLocator, partial: PartialTree, counts: DownloadCounts
+    ) -> None:
+        def begin(range: CoalescedRange) -> RangeFetch:
+            return self._begin_fetch(range, locator, partial, counts)
+
+        multi = CurlMulti(
+            begin,
+            work.batches,
+            work.batch_done,
+            concurrency=self._threads * CONCURRENCY,
+            retry_limits=self._retry_limits,
+            stop=work.group.stop,
+        )
+        try:
+            multi.run()
+        finally:
+            multi.close()
+
+    def _begin_fetch(
+        self, range: CoalescedRange, locator: ObjectLocator, partial: PartialTree, counts: DownloadCounts
+    ) -> RangeFetch:
+        try:
+            writer = RangeWriter(range, partial, counts.add_downloaded)
+        except DigestMismatch:
+            raise Corrupt(f"An empty file of {range.source} has the wrong digest; it was not used.") from None
+        return RangeFetch(range, locator.locate(range.source), writer, self._retry_limits)
+
+    # -- large ranges: one connection per thread
+
+    def _fetch_large(
+        self, work: "_WorkQueue", locator: ObjectLocator, partial: PartialTree, counts: DownloadCounts
+    ) -> None:
+        connection = S3Connection(self._retry_limits, work.group.stop)
+        try:
+            while (batch := work.batches.get()) is not None and not work.group.stop.is_set():
+                for range in batch:
+                    self._fetch_range(range, locator, partial, counts, connection, work.group.stop)
+                work.batch_done()
+        finally:
+            connection.close()
+
+    def _fetch_range(
+        self,
+        range: CoalescedRange,
+        locator: ObjectLocator,
+        partial: PartialTree,
+        counts: DownloadCounts,
+        connection: S3Connection,
+        stop: threading.Event,
+    ) -> None:
+        if self._cache_client is None or not _worth_asking_cache(range):
+            return self._run_fetch(self._begin_fetch(range, locator, partial, counts), connection, stop)
         missing = []
-        for entry in stretch.entries:
+        for entry in range.entries:
             if stop.is_set():
-                raise Stopped
-            if entry.size and self._from_near(self._near, entry, draft):
-                tally.found(entry.size)
+                raise DownloadStopped
+            if entry.size and self._fetch_from_cache(self._cache_client, entry, partial):
+                counts.add_cached(entry.size)
             else:
                 missing.append(entry)
-        for rest in stretches(missing):
-            self._pour(self._errand(rest, places, draft, tally), line, stop)
+        for rest in coalesce(missing):
+            self._run_fetch(self._begin_fetch(rest, locator, partial, counts), connection, stop)
             for entry in rest.entries:
                 if entry.size:
-                    self._near.put(entry.digest, Path(draft.path(entry)))
+                    self._cache_client.put(entry.digest, Path(partial.path(entry)))
 
     @staticmethod
-    def _from_near(near: Near, entry: Entry, draft: Draft) -> bool:
-        with os.fdopen(draft.open(entry), "w+b") as file:
-            came = near.get(entry.digest, entry.size, file)
-        if not came:
+    def _fetch_from_cache(cache_client: CacheClient, entry: ManifestEntry, partial: PartialTree) -> bool:
+        with os.fdopen(partial.open(entry), "w+b") as file:
+            hit = cache_client.get(entry.digest, entry.size, file)
+        if not hit:
             return False
-        if sound(Path(draft.path(entry)), entry.size, entry.digest):
+        if is_intact(Path(partial.path(entry)), entry.size, entry.digest):
             return True
-        logger.warning("the cache gave wrong bytes for %s; they come from the origin", entry.digest)
+        logger.warning("the cache service returned wrong bytes for %s; downloading from the origin", entry.digest)
         return False
 
-    def _pour(self, errand: Errand, line: Line, stop: threading.Event) -> None:
-        def take(data: bytes) -> None:
+    def _run_fetch(self, fetch: RangeFetch, connection: S3Connection, stop: threading.Event) -> None:
+        def write(data: bytes) -> None:
             if stop.is_set():
-                raise Stopped
-            errand.pouring.write(data)
+                raise DownloadStopped
+            fetch.writer.write(data)
 
         try:
-            while not errand.done:
+            while not fetch.done:
                 if stop.is_set():
-                    raise Stopped
-                problem: Exception | None = None
+                    raise DownloadStopped
+                failure: Exception | None = None
                 try:
-                    self._read(errand, take, line)
-                except (Mismatch, TooLong, Trouble) as error:
-                    problem = error
-                if not errand.done and stop.wait(errand.ended(problem, random.random())):
-                    raise Stopped
+                    self._read(fetch, write, connection)
+                except (DigestMismatch, ExcessBytes, ReadError) as error:
+                    failure = error
+                if not fetch.done and stop.wait(fetch.request_ended(failure, random.random())):
+                    raise DownloadStopped
         finally:
-            errand.pouring.close()
+            fetch.writer.close()
 
-    def _read(self, errand: Errand, take: Callable[[bytes], None], line: Line) -> None:
-        place, start, stop = errand.place, errand.pouring.position, errand.stretch.stop
-        if isinstance(place, Place):
-            return line.read(place, start, stop, errand.stretch.etag, take)
+    def _read(self, fetch: RangeFetch, write: Callable[[bytes], None], connection: S3Connection) -> None:
+        location, start, stop = fetch.location, fetch.writer.position, fetch.range.stop
+        if isinstance(location, ObjectLocation):
+            return connection.read(location, start, stop, fetch.range.etag, write)
         try:
-            for chunk in self._store.get(place, start, stop - start):
-                take(chunk)
+            for chunk in self._store.get(location, start, stop - start):
+                write(chunk)
         except NotFound:
-            raise OriginFailed(f"{place} is not in the object store any more.") from None
+            raise OriginFailed(f"{location} is not in the object store any more.") from None
 
 
-def _say_at_times(said: float, tally: Tally, say: Callable[[Progress], None]) -> float:
+def _report_progress(
+    reported_at: float, counts: DownloadCounts, on_progress: Callable[[DownloadProgress], None]
+) -> float:
+    """Report the progress if PROGRESS_INTERVAL has passed; return the time of the last report."""
     now = time.monotonic()
-    if now - said < PACE:
-        return said
-    say(tally.progress())
+    if now - reported_at < PROGRESS_INTERVAL:
+        return reported_at
+    on_progress(counts.progress())
     return now
 
 
-class _Crew:
-    """All threads of a download: when the first of them fails, the others stop."""
+class _ThreadGroup:
+    """All threads of a download: the first failure stops the others."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self._failures: list[BaseException] = []
 
     def fail(self, error: BaseException) -> None:
-        """Note what a thread failed of."""
-        if not isinstance(error, Stopped):
+        """Record a thread's failure, and stop the other threads."""
+        if not isinstance(error, DownloadStopped):
             self._failures.append(error)
         self.stop.set()
 
-    def reckon(self) -> None:
-        """Raise what the first thread failed of."""
+    def raise_failure(self) -> None:
+        """Raise the first recorded failure, if there is any."""
         if self._failures:
             raise self._failures[0]
 
 
-class _Lane:
-    """A queue of batches, and the threads that serve it; they begin when there is something to do."""
+class _WorkQueue:
+    """A bounded queue of batches, and the threads that consume it; they are started with the first batch."""
 
-    def __init__(self, crew: _Crew, threads: int, work: Callable[["_Lane"], None], *, room: int | None = None) -> None:
-        self.crew = crew
-        self.waiting: queue.Queue[list[Stretch] | None] = queue.Queue()
+    def __init__(
+        self, group: _ThreadGroup, threads: int, work: Callable[["_WorkQueue"], None], *, room: int | None = None
+    ) -> None:
+        self.group = group
+        self.batches: queue.Queue[list[CoalescedRange] | None] = queue.Queue()
         self._room = threading.Semaphore(room or 2 * threads)
         self._work = work
-        self._wanted = threads
+        self._thread_count = threads
         self._threads: list[threading.Thread] = []
 
-    def offer(self, batch: list[Stretch], seconds: float) -> bool:
-        """Hand stretches over; False if nobody could take them in this time. Raise what a thread has failed of."""
+    def offer(self, batch: list[CoalescedRange], timeout: float) -> bool:
+        """Enqueue a batch; False if the queue stays full for ``timeout`` seconds. Raise a thread's failure."""
         if not self._threads:
-            self._threads = [threading.Thread(target=self._run, name=f"transfer-{n}") for n in range(self._wanted)]
+            self._threads = [
+                threading.Thread(target=self._run, name=f"transfer-{number}") for number in range(self._thread_count)
+            ]
             for thread in self._threads:
                 thread.start()
-        taken = self._room.acquire(timeout=seconds)
-        if self.crew.stop.is_set():
-            self.crew.reckon()
-        if taken:
-            self.waiting.put(batch)
-        return taken
+        acquired = self._room.acquire(timeout=timeout)
+        if self.group.stop.is_set():
+            self.group.raise_failure()
+        if acquired:
+            self.batches.put(batch)
+        return acquired
 
-    def taken(self) -> None:
+    def batch_done(self) -> None:
         """Make room for another batch."""
         self._room.release()
 
     def close(self) -> None:
-        """Let every thread end when all that was handed over is served."""
+        """Let every thread end once the queued batches are processed."""
         for _ in self._threads:
-            self.waiting.put(None)
+            self.batches.put(None)
 
-    def finish(self, seconds: float) -> bool:
-        """Wait for that; False if it has not come in this time."""
+    def finish(self, timeout: float) -> bool:
+        """Wait for the threads to end; False if some still run after ``timeout`` seconds."""
         if self._threads:
-            self._threads[-1].join(seconds)
+            self._threads[-1].join(timeout)
         while self._threads and not self._threads[-1].is_alive():
             self._threads.pop()
         return not self._threads
 
     def end(self) -> None:
-        """Have the threads that are still there end, now that they are to stop, and wait for them."""
+        """Wait for the remaining threads; the group's ``stop`` must be set before."""
         self.close()
         for thread in self._threads:
             thread.join()
@@ -360,11 +398,11 @@ class _Lane:
         try:
             self._work(self)
         except BaseException as error:
-            self.crew.fail(error)
+            self.group.fail(error)
             self._room.release()
 
 
-def _worth_asking(stretch: Stretch) -> bool:
-    """Tell whether something near is asked: there each file is a request of its own, here they may be one."""
-    sizes = [entry.size for entry in stretch.entries if entry.size]
-    return len(sizes) == 1 or sum(sizes) >= ASKED * max(1, len(sizes))
+def _worth_asking_cache(range: CoalescedRange) -> bool:
+    """Tell whether to ask the cache service: there each file is a request, while the origin needs one for all."""
+    sizes = [entry.size for entry in range.entries if entry.size]
+    return len(sizes) == 1 or sum(sizes) >= CACHED_FILE_SIZE * max(1, len(sizes))

@@ -1,4 +1,4 @@
-"""Drafts: folders in the making, that nobody takes for whole, and the bytes that are poured into their files."""
+"""Partial trees: folders of a download in progress, and the writer that splits a byte range into verified files."""
 
 import errno
 import hashlib
@@ -7,54 +7,54 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from datasets.download.range_coalescing import Stretch
-from datasets.versions.file_names import checked, shown
-from datasets.versions.manifest import Entry
+from datasets.download.range_coalescing import CoalescedRange
+from datasets.versions.file_names import printable, validated
+from datasets.versions.manifest import ManifestEntry
 from errors import BadName, Corrupt, NodeFull
 
-#: Folders remembered as made, so that not every file asks the kernel.
-_REMEMBERED = 10_000
+#: Folders that are remembered as created, which saves a system call per file.
+_REMEMBERED_FOLDERS = 10_000
 _CHUNK = 1 << 20
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-class Mismatch(Corrupt):
-    """What came is not what its digest says; the file is begun anew."""
+class DigestMismatch(Corrupt):
+    """A file's bytes do not match its digest; the file is downloaded again from its start."""
 
 
-class TooLong(Exception):
-    """More bytes came than were asked for."""
+class ExcessBytes(Exception):
+    """A response had more bytes than were requested."""
 
 
-def full(error: OSError) -> bool:
-    """Tell whether it is for want of room that a write failed."""
-    return error.errno in _FULL
+def is_disk_full(error: OSError) -> bool:
+    """Tell whether a write failed because the disk, quota or file size limit is exhausted."""
+    return error.errno in _DISK_FULL_ERRNOS
 
 
-class Draft:
-    """A folder that fills with verified files. Its names are checked here again: a manifest may come from anywhere."""
+class PartialTree:
+    """A folder that is filled with verified files. Validates names again: a manifest may come from anywhere."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._made: set[str] = set()
+        self._created: set[str] = set()
 
-    def path(self, entry: Entry) -> str:
-        """Return where a file goes: below the folder, whatever it is called."""
-        if checked(entry.path) != entry.path:
-            raise BadName(f"The name {shown(entry.path)} is not written as it is kept.")
+    def path(self, entry: ManifestEntry) -> str:
+        """Return a file's path, which is always below the folder; raise BadName for a name that is not normalized."""
+        if validated(entry.path) != entry.path:
+            raise BadName(f"The name {printable(entry.path)} is not in its normalized form.")
         return f"{self.folder}/{entry.path}"
 
-    def open(self, entry: Entry) -> int:
-        """Begin a file, in place of what an earlier attempt may have left."""
+    def open(self, entry: ManifestEntry) -> int:
+        """Create a file and return its descriptor; a file left by an earlier attempt is replaced."""
         path = self.path(entry)
         parent = path.rpartition("/")[0]
         try:
-            if parent not in self._made:
+            if parent not in self._created:
                 os.makedirs(parent, exist_ok=True)
-                if len(self._made) >= _REMEMBERED:
-                    self._made.clear()
-                self._made.add(parent)
+                if len(self._created) >= _REMEMBERED_FOLDERS:
+                    self._created.clear()
+                self._created.add(parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 descriptor = os.open(path, flags, 0o444)
@@ -62,33 +62,33 @@ class Draft:
                 os.unlink(path)
                 descriptor = os.open(path, flags, 0o444)
         except (NotADirectoryError, FileExistsError, IsADirectoryError):
-            raise BadName(f"There is {shown(entry.path)} both as a file and as a folder.") from None
+            raise BadName(f"There is {printable(entry.path)} both as a file and as a folder.") from None
         os.fchmod(descriptor, 0o444)  # whatever the umask
         return descriptor
 
-    def keeps(self, entry: Entry) -> bool:
-        """Tell whether an earlier attempt left this file, whole."""
-        return sound(Path(self.path(entry)), entry.size, entry.digest)
+    def has_intact(self, entry: ManifestEntry) -> bool:
+        """Tell whether an earlier attempt left this file, complete and with the right digest."""
+        return is_intact(Path(self.path(entry)), entry.size, entry.digest)
 
-    def seal(self) -> None:
-        """Take away everybody's right to write."""
+    def make_read_only(self) -> None:
+        """Remove write permission from all folders."""
         for folder, _, _ in os.walk(self.folder, topdown=False):
             os.chmod(folder, 0o555)
 
-    def thaw(self) -> None:
-        """Give its owner the right to write again, for who is not root."""
+    def make_writable(self) -> None:
+        """Give the owner write permission on all folders again; needed where the process is not root."""
         for folder, _, _ in os.walk(self.folder):
             os.chmod(folder, 0o700)
 
     def discard(self) -> None:
-        """Remove it."""
+        """Remove the folder with all its files."""
         if self.folder.exists():
-            self.thaw()
+            self.make_writable()
             shutil.rmtree(self.folder)
 
 
-def sound(path: Path, size: int, digest: str) -> bool:
-    """Tell whether a file holds what its digest says."""
+def is_intact(path: Path, size: int, digest: str) -> bool:
+    """Tell whether a file exists with this size and digest."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, OSError):
@@ -102,33 +102,33 @@ def sound(path: Path, size: int, digest: str) -> bool:
     return "sha256:" + hasher.hexdigest() == digest
 
 
-class Pouring:
-    """Cuts the bytes of a stretch into files, verifies each, and knows where to go on after an interruption."""
+class RangeWriter:
+    """Splits the bytes of a range into files, verifies each file, and knows where to resume after an interruption."""
 
-    def __init__(self, stretch: Stretch, draft: Draft, came: Callable[[int, int], None]) -> None:
-        """``came`` is told of bytes and of finished files; of fewer bytes where a file is begun anew."""
-        self._stretch = stretch
-        self._draft = draft
-        self._came = came
+    def __init__(self, range: CoalescedRange, partial: PartialTree, on_written: Callable[[int, int], None]) -> None:
+        """``on_written(bytes, files)`` is called on progress; ``bytes`` is negative where a file is started again."""
+        self._range = range
+        self._partial = partial
+        self._on_written = on_written
         self._next = 0
         self._descriptor = -1
         self._hasher = hashlib.sha256()
-        self.position = stretch.start
+        self.position = range.start
         self._begin()
 
     @property
     def done(self) -> bool:
-        """Whether every file is there."""
-        return self._next == len(self._stretch.entries)
+        """Whether every file is written and verified."""
+        return self._next == len(self._range.entries)
 
     def write(self, data: bytes) -> None:
-        """Take the bytes at ``position``. Raise Mismatch at the end of a file that is not what its digest says."""
+        """Write the bytes at ``position``. Raise DigestMismatch at the end of a file whose digest is wrong."""
         view = memoryview(data)
         while view:
             if self.done:
-                raise TooLong
-            entry = self._stretch.entries[self._next]
-            if self.position < entry.offset:  # of no file we want
+                raise ExcessBytes
+            entry = self._range.entries[self._next]
+            if self.position < entry.offset:  # a gap between two files
                 gap = min(entry.offset - self.position, len(view))
                 self.position += gap
                 view = view[gap:]
@@ -137,53 +137,53 @@ class Pouring:
             self._hasher.update(part)
             self._store(part)
             self.position += len(part)
-            self._came(len(part), 0)
+            self._on_written(len(part), 0)
             view = view[len(part) :]
             if self.position == entry.offset + entry.size:
-                self._check(entry)
+                self._verify(entry)
                 self._begin()
 
     def restart(self) -> None:
-        """Go back to the beginning of the file at hand."""
+        """Go back to the start of the current file."""
         if not self.done:
             self.close()
-            again = min(self.position, self._stretch.entries[self._next].offset)
-            self._came(again - self.position, 0)
-            self.position = again
+            start = min(self.position, self._range.entries[self._next].offset)
+            self._on_written(start - self.position, 0)
+            self.position = start
             self._begin()
 
     def close(self) -> None:
-        """Let go of the file at hand; it stays as it is."""
+        """Close the current file; its bytes stay on disk."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _begin(self) -> None:
-        """Make ready for the next file; those that are empty are done at once."""
+        """Prepare for the next file; empty files are finished at once."""
         while not self.done:
-            entry = self._stretch.entries[self._next]
+            entry = self._range.entries[self._next]
             self._hasher = hashlib.sha256()
             if entry.size:
                 return
-            self._descriptor = self._opened(entry)
-            self._check(entry)
+            self._descriptor = self._open(entry)
+            self._verify(entry)
 
-    def _check(self, entry: Entry) -> None:
+    def _verify(self, entry: ManifestEntry) -> None:
         self.close()
         if "sha256:" + self._hasher.hexdigest() != entry.digest:
-            raise Mismatch
+            raise DigestMismatch
         self._next += 1
-        self._came(0, 1)
+        self._on_written(0, 1)
 
-    def _opened(self, entry: Entry) -> int:
+    def _open(self, entry: ManifestEntry) -> int:
         try:
-            return self._draft.open(entry)
+            return self._partial.open(entry)
         except OSError as error:
             raise _translated(error) from None
 
     def _store(self, data: memoryview) -> None:
         if self._descriptor < 0:
-            self._descriptor = self._opened(self._stretch.entries[self._next])
+            self._descriptor = self._open(self._range.entries[self._next])
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
@@ -192,6 +192,6 @@ class Pouring:
 
 
 def _translated(error: OSError) -> Exception:
-    if full(error):
-        return NodeFull("This node's disk is full; nothing of what was being staged is used. Make room, and try again.")
+    if is_disk_full(error):
+        return NodeFull("This node's disk is full; the unfinished download is not used. Free space, and try again.")
     return error

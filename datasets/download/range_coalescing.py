@@ -1,63 +1,63 @@
-"""Stretches: files that lie near each other in one object are asked for at once, not one request a file."""
+"""Range coalescing: neighbouring files of one object are read with one range request, not one request per file."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from datasets.versions.manifest import Entry
+from datasets.versions.manifest import ManifestEntry
 
-#: Bytes of one request, unless a single file is larger.
+#: Bytes of one request at most, unless a single file is larger.
 LONGEST = 8 << 20
-#: Bytes of requests that are worth a handover of their own.
+#: Bytes of requests after which a batch is full.
 SMALL = 1 << 20
-#: Bytes between two files that are rather read and dropped than asked for around.
+#: Bytes between two files up to which it is cheaper to read and drop the gap than to send two requests.
 GAP = 64 << 10
-#: Files of one request: what is known of them is held until they are there.
+#: Files of one request at most: their entries stay in memory until they are downloaded.
 MOST = 1_000
-#: Entries looked at together: those of one object need not follow each other in the manifest.
+#: Entries that are sorted together: the entries of one object need not be adjacent in the manifest.
 WINDOW = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Bytes of one object from ``start`` up to ``stop``, and the files that lie in them, in order."""
+class CoalescedRange:
+    """The bytes ``[start, stop)`` of one object, and the files in them, in order of offset."""
 
     source: str
     etag: str | None
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
 
     @property
     def start(self) -> int:
-        """Where its first file begins in the object."""
+        """Offset of the first file in the object, in bytes."""
         return self.entries[0].offset
 
     @property
     def stop(self) -> int:
-        """Where its last file ends in the object."""
+        """Offset behind the last file in the object, in bytes."""
         return self.entries[-1].offset + self.entries[-1].size
 
 
-def stretches(entries: Iterable[Entry]) -> Iterator[Stretch]:
-    """Put entries together, holding no more than a window of them."""
-    waiting = iter(entries)
-    while window := list(islice(waiting, WINDOW)):
+def coalesce(entries: Iterable[ManifestEntry]) -> Iterator[CoalescedRange]:
+    """Merge entries into ranges; at most ``WINDOW`` entries are held in memory."""
+    remaining = iter(entries)
+    while window := list(islice(remaining, WINDOW)):
         window.sort(key=lambda entry: (entry.source, entry.offset, entry.size))
-        run: list[Entry] = []
+        run: list[ManifestEntry] = []
         for entry in window:
             if run and not _joins(run, entry):
-                yield Stretch(run[0].source, run[0].etag, tuple(run))
+                yield CoalescedRange(run[0].source, run[0].etag, tuple(run))
                 run = []
             run.append(entry)
-        yield Stretch(run[0].source, run[0].etag, tuple(run))
+        yield CoalescedRange(run[0].source, run[0].etag, tuple(run))
 
 
-def batches(found: Iterable[Stretch], most: int) -> Iterator[list[Stretch]]:
-    """Put up to ``most`` small requests together, so that handing them to a thread costs little each."""
-    batch: list[Stretch] = []
+def batches(ranges: Iterable[CoalescedRange], most: int) -> Iterator[list[CoalescedRange]]:
+    """Group up to ``most`` small requests into a batch, so that handing them to a thread costs little per request."""
+    batch: list[CoalescedRange] = []
     size = 0
-    for stretch in found:
-        batch.append(stretch)
-        size += stretch.stop - stretch.start
+    for range in ranges:
+        batch.append(range)
+        size += range.stop - range.start
         if len(batch) >= most or size >= SMALL:
             yield batch
             batch, size = [], 0
@@ -65,12 +65,12 @@ def batches(found: Iterable[Stretch], most: int) -> Iterator[list[Stretch]]:
         yield batch
 
 
-def _joins(run: list[Entry], entry: Entry) -> bool:
+def _joins(run: list[ManifestEntry], entry: ManifestEntry) -> bool:
     first, last = run[0], run[-1]
     end = last.offset + last.size
     return (
         (entry.source, entry.etag) == (first.source, first.etag)
-        and 0 <= entry.offset - end <= GAP  # less than 0: two files share bytes, and each wants them
+        and 0 <= entry.offset - end <= GAP  # less than 0: two files share bytes, and each needs its own copy
         and entry.offset + entry.size - first.offset <= LONGEST
         and len(run) < MOST
     )

@@ -1,67 +1,70 @@
-"""Errands: stretches that are being fetched, and what becomes of each when a request for it ends."""
+"""Range fetch: a coalesced range being downloaded, and whether to retry, finish or fail when a request for it ends."""
 
 import logging
 
-from datasets.download.partial_tree import Mismatch, Pouring, TooLong
-from datasets.download.range_coalescing import Stretch
-from datasets.objectstore.s3_reader import Patience, Place, Trouble
+from datasets.download.partial_tree import DigestMismatch, ExcessBytes, RangeWriter
+from datasets.download.range_coalescing import CoalescedRange
+from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits
 from errors import Corrupt, OriginFailed
 
 logger = logging.getLogger(__name__)
 
-#: Bytes that, once they came, make up for the failures before them: a bad line must not end a long download.
-AMENDS = 1 << 20
-#: Seconds an origin may ask us to wait; who asks for more is not there.
+#: Bytes of progress that reset the failure count: an unreliable network must not end a long download.
+PROGRESS_BYTES = 1 << 20
+#: Longest Retry-After in seconds that is honoured; an origin that asks for more counts as unavailable.
 LONGEST_WAIT = 60.0
 
 
-def pause(failures: int, patience: Patience, chance: float) -> float:
-    """Return how long to wait after so many failures in a row; ``chance`` in [0, 1) spreads who failed at once."""
-    return min(patience.longest, patience.first * 2.0 ** (failures - 1)) * (0.5 + chance / 2)
+def pause(failures: int, retry_limits: RetryLimits, jitter: float) -> float:
+    """Return the exponential back-off in seconds after so many failures in a row; ``jitter`` in [0, 1)."""
+    return min(retry_limits.longest, retry_limits.first * 2.0 ** (failures - 1)) * (0.5 + jitter / 2)
 
 
-class Errand:
-    """A stretch on its way from a place, however many requests that takes. Whoever runs it asks, waits, asks again."""
+class RangeFetch:
+    """The download of one range from one location, over as many requests as it takes. The caller sends the requests."""
 
-    def __init__(self, stretch: Stretch, place: Place | str, pouring: Pouring, patience: Patience) -> None:
-        self.stretch = stretch
-        self.place = place
-        self.pouring = pouring
-        self._patience = patience
+    def __init__(
+        self, range: CoalescedRange, location: ObjectLocation | str, writer: RangeWriter, retry_limits: RetryLimits
+    ) -> None:
+        self.range = range
+        self.location = location
+        self.writer = writer
+        self._retry_limits = retry_limits
         self._failures = self._mismatches = 0
-        self._before = pouring.position
+        self._last_position = writer.position
 
     @property
     def done(self) -> bool:
-        """Whether every file is there."""
-        return self.pouring.done
+        """Whether every file of the range is written and verified."""
+        return self.writer.done
 
-    def ended(self, problem: Exception | None, chance: float) -> float:
-        """Take what a request ended with, and return for how long to wait before the next, if it is not done.
+    def request_ended(self, error: Exception | None, jitter: float) -> float:
+        """Handle the end of a request, and return the seconds to wait before the next request if the range is not done.
 
-        Raise what asking again does not change, and what has happened too often.
+        Raise errors that a retry does not fix, and OriginFailed or Corrupt when the retry limits are exhausted.
         """
-        words, wait = "it gave less than was asked for", 0.0
-        match problem:
+        reason, wait = "it sent fewer bytes than requested", 0.0
+        match error:
             case None:
                 pass
-            case Mismatch():
+            case DigestMismatch():
                 self._mismatches += 1
-                words = "its bytes are not those that were registered"
-                self.pouring.restart()
-            case TooLong():
-                words = "it gave more than was asked for"
-            case Trouble():
-                words, wait = str(problem), problem.wait
+                reason = "its bytes do not match the registered digest"
+                self.writer.restart()
+            case ExcessBytes():
+                reason = "it sent more bytes than requested"
+            case ReadError():
+                reason, wait = str(error), error.wait
             case _:
-                raise problem
+                raise error
         if self.done:
             return 0.0
-        self._failures = 1 if self.pouring.position - self._before >= AMENDS else self._failures + 1
-        self._before = self.pouring.position
-        if self._mismatches >= self._patience.mismatches:
-            raise Corrupt(f"{self.place}: {words}, {self._mismatches} times over. They were not used.")
-        if self._failures >= self._patience.tries or wait > LONGEST_WAIT:
-            raise OriginFailed(f"{self.place}: {words}; given up after {self._failures} tries.")
-        logger.info("%s: %s; trying again", self.place, words)
-        return max(wait, pause(self._failures, self._patience, chance))
+        progressed = self.writer.position - self._last_position >= PROGRESS_BYTES
+        self._failures = 1 if progressed else self._failures + 1
+        self._last_position = self.writer.position
+        if self._mismatches >= self._retry_limits.mismatches:
+            raise Corrupt(f"{self.location}: {reason} ({self._mismatches} attempts). The bytes were not used.")
+        if self._failures >= self._retry_limits.tries or wait > LONGEST_WAIT:
+            raise OriginFailed(f"{self.location}: {reason}; given up after {self._failures} tries.")
+        logger.info("download: %s: %s; retrying", self.location, reason)
+        return max(wait, pause(self._failures, self._retry_limits, jitter))

@@ -1,4 +1,4 @@
-"""The shelf: what of a node's cache is whole, who needs it, how much it is, and what must go for something new."""
+"""Node cache on disk: entries, completeness markers, pins, reservations, eviction."""
 
 import contextlib
 import ctypes
@@ -12,28 +12,28 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from datasets.download.partial_tree import Draft
+from datasets.download.partial_tree import PartialTree
 from datasets.eviction import Item, admit
-from datasets.nodecache.locks import locked, tried
+from datasets.nodecache.locks import locked, try_locked
 from datasets.nodecache.pins import Pins
 from errors import NodeFull
 
-#: Whole trees go, whoever was not used for longest first. Shares are for caches that may keep half of something.
+#: Eviction policy: whole trees, least recently used first. Sharing policies ("nr") are for caches of partial datasets.
 POLICY = "lru"
-#: Seconds that what a killed process left behind is kept, for the next one to go on from.
-KEPT = 3600.0
-#: Bytes of a disk that are left to others.
-SLACK = 16 << 20
-#: Ends the names of reservations among the shelf's items.
-_NEW = ".new"
+#: Seconds for which the leftovers of a killed process are kept, so that the next process can resume from them.
+PARTIAL_TTL = 3600.0
+#: Bytes of the disk that are left free for other programs.
+DISK_RESERVE = 16 << 20
+#: Suffix of a reservation's name among the cache's items.
+_RESERVATION = ".new"
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Says that a tree is whole. ``boot``: the boot it was written in, until it is known to be on the disk.
+    """Completeness marker of a tree. ``boot``: id of the boot it was written in; "" once the tree is synced to disk.
 
-    A tree of an earlier boot was perhaps not written back when the power went; it counts as half there, which costs
-    reading it once. So no download waits for the disk.
+    An unsynced tree of an earlier boot may have been lost with the power; it counts as partial and is read again
+    once. So a download does not wait for an fsync.
     """
 
     files: int
@@ -43,12 +43,12 @@ class Marker:
 
 @functools.cache
 def this_boot() -> str:
-    """Return what the kernel calls the time since it was started."""
+    """Return the kernel's id of the current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-class Shelf:
-    """The folders of a node's cache. ``id`` is a digest in hex; every id is either a tree's or an object's."""
+class DiskCache:
+    """The folders of a node's cache. ``id`` is a SHA-256 digest in hex and names either a tree or an object."""
 
     def __init__(self, folder: Path, capacity: int | None) -> None:
         self.folder = folder
@@ -59,26 +59,26 @@ class Shelf:
         self._checked = folder / "checked"
         self._pins = Pins(folder / "pins")
 
-    # -- where things are
+    # -- paths
 
     def tree(self, id: str) -> Path:
-        """Where a whole tree lies."""
+        """Return the folder of a complete tree."""
         return self._trees / id
 
     def manifest(self, id: str) -> Path:
-        """What a whole tree is made of."""
+        """Return the manifest of a complete tree."""
         return self._trees / f"{id}.manifest"
 
     def object(self, id: str) -> Path:
-        """Where a whole object lies."""
+        """Return the file of a complete object."""
         return self._objects / id
 
     def partial(self, id: str, kind: str) -> Path:
-        """Where something in the making lies, for who holds its lock."""
+        """Return the path of an incomplete entry or its metadata; only the holder of the entry's lock may use it."""
         return self._partial / f"{id}.{kind}"
 
     def lock(self, id: str) -> Path:
-        """Held by who makes or mends this. Lock files stay: one that is removed would be two."""
+        """Return the lock file for building or repairing an entry. Never removed: recreating it makes a second lock."""
         return self.folder / "locks" / id
 
     @property
@@ -86,27 +86,27 @@ class Shelf:
         return self.folder / "locks" / "node"
 
     def marker(self, id: str) -> Marker | None:
-        """Return what is known of a tree, whole or not; None if there is nothing."""
+        """Return a tree's marker, whether the tree is usable or not; None if it has no marker."""
         try:
             return Marker(**json.loads((self._trees / f"{id}.json").read_bytes()))
         except (OSError, ValueError, TypeError):
             return None
 
-    def whole(self, id: str) -> bool:
-        """Tell whether a tree may be used."""
+    def is_complete(self, id: str) -> bool:
+        """Tell whether a tree is complete and may be used."""
         marker = self.marker(id)
         return marker is not None and marker.boot in {"", this_boot()} and self.tree(id).is_dir()
 
     # -- pins
 
     def pin(self, id: str, holder: str) -> None:
-        """Keep something, there or not yet, for a holder."""
+        """Protect an entry, present or not yet, from eviction for a holder."""
         with locked(self._lock):
             self._pins.add(id, holder)
         self.touch(id)
 
     def touch(self, id: str) -> None:
-        """Note a use."""
+        """Record a use of an entry (its mtime) for LRU."""
         for path in (self._trees / f"{id}.json", self._objects / id):
             try:
                 os.utime(path)
@@ -114,202 +114,206 @@ class Shelf:
                 continue
 
     def release(self, holder: str) -> None:
-        """Drop all of a holder's pins."""
+        """Remove all pins of a holder."""
         with locked(self._lock):
             self._pins.release(holder)
 
     def holders(self) -> set[str]:
-        """Return everybody who holds anything."""
+        """Return all holders with at least one pin."""
         with locked(self._lock):
             return self._pins.holders()
 
-    # -- what comes
+    # -- publishing
 
     def publish(self, id: str, draft: Path, manifest: Path, files: int, size: int) -> Path:
-        """Make a tree visible, marker last."""
+        """Move a finished tree and its manifest into place; the marker is written last."""
         self._trees.mkdir(parents=True, exist_ok=True)
         target = self.tree(id)
         os.replace(manifest, self.manifest(id))
         os.rename(draft, target)
-        self.note_check(id)
-        self.mark(id, Marker(files, size, this_boot()))
+        self.record_check(id)
+        self.write_marker(id, Marker(files, size, this_boot()))
         return target
 
-    def mark(self, id: str, marker: Marker) -> None:
-        """Write a marker, whole."""
+    def write_marker(self, id: str, marker: Marker) -> None:
+        """Write a marker atomically."""
         path = self._trees / f"{id}.json"
         draft = self._trees / f".{id}.{secrets.token_hex(4)}.json"
         draft.write_text(json.dumps(asdict(marker)))
         draft.rename(path)
 
-    def withdraw(self, id: str) -> None:
-        """Let nobody take a tree for whole any more; who uses it keeps what they have."""
+    def invalidate(self, id: str) -> None:
+        """Remove a tree's marker: new readers do not see it as complete; open files stay readable."""
         (self._trees / f"{id}.json").unlink(missing_ok=True)
 
-    def reclaim(self, id: str) -> None:
-        """Take up what lies there of a tree as its draft: a tree without a marker, or one of an earlier boot."""
+    def resume_partial(self, id: str) -> None:
+        """Move an incomplete tree (without a marker, or of an earlier boot) back to ``partial`` to resume from it."""
         draft = self.partial(id, "tree")
         if self.tree(id).is_dir() and not draft.exists():
-            self.withdraw(id)
+            self.invalidate(id)
             self._partial.mkdir(parents=True, exist_ok=True)
-            self.tree(id).chmod(0o700)  # who is not root may only move what they may write
+            self.tree(id).chmod(0o700)  # a user other than root can move only folders it may write
             self.tree(id).rename(draft)
-            Draft(draft).thaw()
+            PartialTree(draft).make_writable()
 
-    # -- what is read again
+    # -- integrity checks
 
-    def note_check(self, id: str) -> None:
-        """Note that something is known to be what it should be, as of now."""
+    def record_check(self, id: str) -> None:
+        """Record that an entry's content is verified as of now."""
         path = self._checked / id
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    def longest_unchecked(self, age: float) -> str | None:
-        """Return whose check is longest ago; None if none is more than so many seconds."""
-        present = [id for id, _ in self._markers() if self.whole(id)] + [path.name for path in _entries(self._objects)]
-        checks = {path.name: _changed(path) or 0.0 for path in _entries(self._checked)}
+    def least_recently_checked(self, age: float) -> str | None:
+        """Return the entry whose last check is oldest, or None if none is older than ``age`` seconds."""
+        present = [id for id, _ in self._markers() if self.is_complete(id)]
+        present += [path.name for path in _list_folder(self._objects)]
+        checks = {path.name: _mtime(path) or 0.0 for path in _list_folder(self._checked)}
         oldest = min(present, key=lambda id: checks.get(id, 0.0), default=None)
         return oldest if oldest is not None and checks.get(oldest, 0.0) <= time.time() - age else None
 
-    # -- what goes
+    # -- reservations and eviction
 
     def reserve(self, id: str, size: int) -> None:
-        """Make room for something new and hold it until ``settle``. Raise NodeFull if what is pinned leaves none."""
-        if not self._reserve(id, size):
-            Draft(self.partial(id, "tree")).discard()
-            self._clear(0.0)
-            if not self._reserve(id, size):
-                raise NodeFull(self._want(size))
+        """Reserve ``size`` bytes until ``release_reservation``, evicting entries as needed.
 
-    def settle(self, id: str) -> None:
-        """Give a reservation back: what it was for is there, or will not come."""
+        Raise NodeFull if pinned entries leave too little room.
+        """
+        if not self._reserve(id, size):
+            PartialTree(self.partial(id, "tree")).discard()
+            self._remove_leftovers(0.0)
+            if not self._reserve(id, size):
+                raise NodeFull(self._full_message(size))
+
+    def release_reservation(self, id: str) -> None:
+        """Release a reservation: the entry is complete, or was given up."""
         self.partial(id, "reserved").unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove what the dead left long ago; write trees back to the disk that are not known to be there."""
-        self._clear(KEPT)
-        unsure = [id for id, marker in self._markers() if marker.boot == this_boot()]
-        if unsure and _sync(self._trees):
-            for id in unsure:
-                self._settled(id)
+        """Remove old leftovers of dead processes, and sync to disk the trees of this boot that are not synced yet."""
+        self._remove_leftovers(PARTIAL_TTL)
+        unsynced = [id for id, marker in self._markers() if marker.boot == this_boot()]
+        if unsynced and _sync_filesystem(self._trees):
+            for id in unsynced:
+                self._mark_synced(id)
 
-    def _settled(self, id: str) -> None:
-        """Note that a tree is on the disk, unless somebody mends it, or it is gone by now."""
+    def _mark_synced(self, id: str) -> None:
+        """Record that a tree is on disk, unless it is being repaired or was removed meanwhile."""
         path = self._trees / f"{id}.json"
-        with tried(self.lock(id)) as ours, locked(self._lock):
-            marker, used = self.marker(id), _changed(path)
-            if ours and marker is not None and marker.boot == this_boot() and used is not None:
-                self.mark(id, Marker(marker.files, marker.bytes, ""))
+        with try_locked(self.lock(id)) as acquired, locked(self._lock):
+            marker, used = self.marker(id), _mtime(path)
+            if acquired and marker is not None and marker.boot == this_boot() and used is not None:
+                self.write_marker(id, Marker(marker.files, marker.bytes, ""))
                 os.utime(path, (used, used))
 
     def _reserve(self, id: str, size: int) -> bool:
         with locked(self._lock):
-            items = [item for item in self._items() if item.id not in {id, f"{id}{_NEW}"}]
+            items = [item for item in self._items() if item.id not in {id, f"{id}{_RESERVATION}"}]
             newcomer = Item(id, id, size, added=time.time(), used=time.time(), pinned=True)
-            verdict = admit(items, newcomer, self._bound(items), POLICY)
-            trash = [path for victim in verdict.victims if (path := self._put_away(victim)) is not None]
-            if verdict.admitted:
+            decision = admit(items, newcomer, self._effective_capacity(items), POLICY)
+            trash = [path for victim in decision.victims if (path := self._move_to_trash(victim)) is not None]
+            if decision.admitted:
                 self._partial.mkdir(parents=True, exist_ok=True)
                 self.partial(id, "reserved").write_text(str(size))
-        for path in trash:  # no new tree begins to grow before the old ones are gone
+        for path in trash:  # the evicted entries' bytes are freed before the new entry's download starts
             _remove(path)
-        return verdict.admitted
+        return decision.admitted
 
-    def _bound(self, items: list[Item]) -> int:
-        """Return how much there may be in all: as was set, and no more than the disk holds."""
+    def _effective_capacity(self, items: list[Item]) -> int:
+        """Return the total bytes that the cache may use: the configured capacity, or less if the disk holds less."""
         self.folder.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(self.folder)
-        # What is reserved has no place on the disk yet, as far as it has not come.
-        coming = sum(max(0, item.size - self._came(item.id)) for item in items if item.id.endswith(_NEW))
-        room = sum(item.size for item in items) - coming + disk.f_bavail * disk.f_frsize - SLACK
+        # The part of a reservation that is not downloaded yet takes no disk space so far.
+        coming = sum(
+            max(0, item.size - self._downloaded_bytes(item.id)) for item in items if item.id.endswith(_RESERVATION)
+        )
+        room = sum(item.size for item in items) - coming + disk.f_bavail * disk.f_frsize - DISK_RESERVE
         return room if self.capacity is None else min(room, self.capacity)
 
-    def _came(self, name: str) -> int:
-        """Return how much of something reserved is there, as far as whoever fetches it has said."""
+    def _downloaded_bytes(self, name: str) -> int:
+        """Return the bytes of a reserved entry that are on disk, as its download last reported; 0 if unknown."""
         try:
-            return int(json.loads(self.partial(name.removesuffix(_NEW), "progress").read_bytes())["bytes"])
+            return int(json.loads(self.partial(name.removesuffix(_RESERVATION), "progress").read_bytes())["bytes"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0
 
-    def _want(self, size: int) -> str:
+    def _full_message(self, size: int) -> str:
         if self.capacity is not None and size > self.capacity:
             return (
                 f"{size} bytes do not fit into this node's cache of {self.capacity} bytes; "
                 "raise WINDTUNNEL_CACHE_CAPACITY."
             )
         return (
-            f"There is no room for {size} bytes in this node's cache beside what running simulations hold: "
-            "its disk is full, or WINDTUNNEL_CACHE_CAPACITY is too small. Try again when some have ended."
+            f"There is no room for {size} bytes in this node's cache beside the data that running simulations pin: "
+            "its disk is full, or WINDTUNNEL_CACHE_CAPACITY is too small. Try again when some simulations have ended."
         )
 
     def _items(self) -> Iterator[Item]:
-        """Yield all that takes room; what is finished, withdrawn or removed by another meanwhile does not."""
+        """Yield everything that takes room; skip entries that are finished, invalidated or removed meanwhile."""
         for id, marker in self._markers():
-            if (used := _changed(self._trees / f"{id}.json")) is not None:
+            if (used := _mtime(self._trees / f"{id}.json")) is not None:
                 yield Item(id, id, marker.bytes, added=used, used=used, pinned=self._pins.pinned(id))
-        for path in _entries(self._objects):
+        for path in _list_folder(self._objects):
             with contextlib.suppress(FileNotFoundError):
-                found = path.stat()
+                stat = path.stat()
                 pinned = self._pins.pinned(path.name)
-                yield Item(
-                    path.name, path.name, found.st_size, added=found.st_mtime, used=found.st_mtime, pinned=pinned
-                )
-        for path in _entries(self._partial):
+                yield Item(path.name, path.name, stat.st_size, added=stat.st_mtime, used=stat.st_mtime, pinned=pinned)
+        for path in _list_folder(self._partial):
             if path.suffix == ".reserved":
-                with tried(self.lock(path.stem)) as dead, contextlib.suppress(FileNotFoundError):
-                    if dead:
+                with try_locked(self.lock(path.stem)) as abandoned, contextlib.suppress(FileNotFoundError):
+                    if abandoned:
                         path.unlink(missing_ok=True)
                     else:
-                        name = f"{path.stem}{_NEW}"
-                        size = int(path.read_text() or 0)  # nothing, if who wrote it was killed
+                        name = f"{path.stem}{_RESERVATION}"
+                        size = int(path.read_text() or 0)  # empty if its writer was killed
                         yield Item(name, name, size, added=0.0, used=0.0, pinned=True)
 
     def _markers(self) -> Iterator[tuple[str, Marker]]:
-        for path in _entries(self._trees):
+        for path in _list_folder(self._trees):
             if path.suffix == ".json" and not path.name.startswith(".") and (marker := self.marker(path.stem)):
                 yield path.stem, marker
 
-    def _put_away(self, id: str) -> Path | None:
-        """Take something off the shelf, at once; what is left to do is to remove what it was."""
+    def _move_to_trash(self, id: str) -> Path | None:
+        """Take an entry out of the cache at once by a rename; the caller removes the returned path."""
         self._partial.mkdir(parents=True, exist_ok=True)
         trash = self._partial / f"{id}.{secrets.token_hex(4)}.trash"
         (self._checked / id).unlink(missing_ok=True)
         try:
             if self.object(id).exists():
                 return self.object(id).rename(trash)
-            self.withdraw(id)
+            self.invalidate(id)
             self.manifest(id).unlink(missing_ok=True)
             self.tree(id).chmod(0o700)
             return self.tree(id).rename(trash)
         except FileNotFoundError:
-            return None  # somebody else removed it
+            return None  # another process removed it
 
-    def _clear(self, age: float) -> None:
-        """Remove what nobody works at, and nobody worked at for so many seconds."""
-        then = time.time() - age
-        for path in _entries(self._partial):
+    def _remove_leftovers(self, age: float) -> None:
+        """Remove trash, and incomplete entries that are not locked and were not changed for ``age`` seconds."""
+        cutoff = time.time() - age
+        for path in _list_folder(self._partial):
             if path.suffix == ".trash":
                 _remove(path)
                 continue
-            with tried(self.lock(path.name.split(".")[0])) as dead:
-                if dead and (_changed(path) or 0.0) <= then:
+            with try_locked(self.lock(path.name.split(".")[0])) as abandoned:
+                if abandoned and (_mtime(path) or 0.0) <= cutoff:
                     _remove(path)
-        for path in _entries(self._trees):
+        for path in _list_folder(self._trees):
             if path.is_dir() and self.marker(path.name) is None:
-                with tried(self.lock(path.name)) as dead:
-                    if dead and self.marker(path.name) is None and (_changed(path) or 0.0) <= then:
+                with try_locked(self.lock(path.name)) as abandoned:
+                    if abandoned and self.marker(path.name) is None and (_mtime(path) or 0.0) <= cutoff:
                         _remove(path)
 
 
-def _changed(path: Path) -> float | None:
-    """Return when something was changed or used; None if it is gone."""
+def _mtime(path: Path) -> float | None:
+    """Return when a file was changed or used; None if it does not exist any more."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:
         return None
 
 
-def _entries(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     try:
         return [folder / name for name in os.listdir(folder)]
     except FileNotFoundError:
@@ -317,17 +321,17 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder that others may be removing, too."""
+    """Remove a file or folder that other processes may be removing, too."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir():
-            Draft(path).thaw()
+            PartialTree(path).make_writable()
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink()
 
 
-def _sync(folder: Path) -> bool:
-    """Write a whole file system back: one call, where an fsync for each of a million files would take minutes."""
+def _sync_filesystem(folder: Path) -> bool:
+    """Sync a whole file system (syncfs): a million single fsyncs would take minutes. Return whether it succeeded."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return bool(ctypes.CDLL(None).syncfs(descriptor) == 0)

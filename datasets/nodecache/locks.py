@@ -1,4 +1,4 @@
-"""Locks between threads and processes of a node: the kernel frees them, also by kill -9."""
+"""File locks between the threads and processes of a node. The kernel releases them when their holder dies."""
 
 import contextlib
 import fcntl
@@ -8,44 +8,44 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-#: Seconds between two looks at a lock that another holds.
-_LOOK = 0.1
+#: Seconds between two attempts to take a lock that is held elsewhere.
+_POLL_INTERVAL = 0.1
 
 
-def _opened(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 @contextlib.contextmanager
-def locked(path: Path, meanwhile: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Hold a lock; yield whether another had to be waited for. ``meanwhile`` is called while it is."""
-    descriptor = _opened(path)
+def locked(path: Path, while_waiting: Callable[[], None] | None = None) -> Iterator[bool]:
+    """Hold a lock; yield whether it was held elsewhere before. ``while_waiting`` is called between two attempts."""
+    descriptor = _open_lock_file(path)
     waited = False
     try:
-        if meanwhile is None:
+        if while_waiting is None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         else:
-            while not _taken(descriptor):
+            while not _acquire(descriptor):
                 waited = True
-                meanwhile()
-                time.sleep(_LOOK * (0.5 + random.random()))
+                while_waiting()
+                time.sleep(_POLL_INTERVAL * (0.5 + random.random()))
         yield waited
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def tried(path: Path) -> Iterator[bool]:
-    """Hold a lock if nobody else does; yield whether."""
-    descriptor = _opened(path)
+def try_locked(path: Path) -> Iterator[bool]:
+    """Try to take a lock without waiting; yield whether it was acquired."""
+    descriptor = _open_lock_file(path)
     try:
-        yield _taken(descriptor)
+        yield _acquire(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
+def _acquire(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""Staging: bring datasets and models to this node, once however many ask, and keep them while somebody needs them.
+"""Node cache: download each dataset and model to this node once, and keep it while a simulation pins it.
 
-Threads and processes of a node agree by locks and files alone, so that any of them may die at any moment.
+The threads and processes of a node coordinate by locks and files alone, so that any of them may die at any moment.
 """
 
 import contextlib
@@ -13,35 +13,44 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from datasets.download.downloads import PACE, THREADS, Patience, Progress, Tally, Transfer
-from datasets.download.partial_tree import Draft, full, sound
-from datasets.nodecache.disk_cache import Shelf
+from datasets.download.downloads import (
+    PROGRESS_INTERVAL,
+    THREADS,
+    DownloadCounts,
+    Downloader,
+    DownloadProgress,
+    RetryLimits,
+)
+from datasets.download.partial_tree import PartialTree, is_disk_full, is_intact
+from datasets.nodecache.disk_cache import DiskCache
 from datasets.nodecache.locks import locked
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
-from datasets.scs_client.client import Near
+from datasets.scs_client.client import CacheClient
 from datasets.versions import manifest
-from datasets.versions.manifest import Entry
+from datasets.versions.manifest import ManifestEntry
 from errors import BadName, Corrupt, NodeFull, OriginChanged, OriginFailed, PlatformError, StoreUnavailable
 
-__all__ = ["NodeCache", "Progress"]
+__all__ = ["DownloadProgress", "NodeCache"]
 
 logger = logging.getLogger(__name__)
 
-#: What those who waited for a download are told when it fails, instead of all trying it again in turn.
-SHARED = {each.slug: each for each in (OriginFailed, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)}
+#: Errors of a failed download that are also raised to the callers that waited for it, so that they do not repeat it.
+SHARED_ERRORS = {
+    error.slug: error for error in (OriginFailed, OriginChanged, Corrupt, NodeFull, BadName, StoreUnavailable)
+}
 
 
-#: Seconds after which what lies here is read again, and bytes/s that this may take of the disk.
-CHECKED, PACE_OF_SCRUB = 7 * 86_400.0, 200e6
+#: Seconds after which a cached entry is verified again, and the disk bandwidth in bytes/s that a scrub may use.
+SCRUB_AGE, SCRUB_BANDWIDTH = 7 * 86_400.0, 200e6
 
 
-def silent(progress: Progress) -> None:
-    """Hear of the progress, and do nothing."""
+def ignore_progress(progress: DownloadProgress) -> None:
+    """Discard a progress report."""
 
 
 class NodeCache:
-    """Trees (a dataset's version each) and objects (a model each), whole or not there, named by digest.
+    """Trees (one per dataset version) and objects (one per model), complete or absent, named by digest.
 
     ``capacity`` in bytes; None: as much as the disk holds.
     """
@@ -53,224 +62,233 @@ class NodeCache:
         connections: Mapping[str, Connection] | None = None,
         *,
         capacity: int | None = None,
-        near: Near | None = None,
+        cache_client: CacheClient | None = None,
         threads: int = THREADS,
-        patience: Patience | None = None,
+        retry_limits: RetryLimits | None = None,
     ) -> None:
         self._store = store
-        self._shelf = Shelf(folder, capacity)
-        self._transfer = Transfer(store, connections or {}, near=near, threads=threads, patience=patience)
+        self._disk = DiskCache(folder, capacity)
+        self._downloader = Downloader(
+            store, connections or {}, cache_client=cache_client, threads=threads, retry_limits=retry_limits
+        )
 
     def ready(self, digest: str) -> Path | None:
-        """Return a version's tree if it lies here whole. To use it, ``hold`` it first."""
+        """Return a version's tree if it is complete on this node, else None. ``hold`` it before using it."""
         id = _id(digest)
-        return self._shelf.tree(id) if self._shelf.whole(id) else None
+        return self._disk.tree(id) if self._disk.is_complete(id) else None
 
     def hold(self, digest: str, holder: str) -> None:
-        """Keep a tree or object on this node, there or not yet, until the holder lets go."""
-        self._shelf.pin(_id(digest), holder)
+        """Pin a tree or object, present or not yet, until ``release(holder)``."""
+        self._disk.pin(_id(digest), holder)
 
     def release(self, holder: str) -> None:
-        """Let go of all that a holder held."""
-        self._shelf.release(holder)
+        """Remove all pins of a holder."""
+        self._disk.release(holder)
 
     def sweep(self, alive: Callable[[set[str]], set[str]]) -> None:
-        """Release for the holders that ``alive`` leaves out, and clear away what the dead left half done."""
-        holders = self._shelf.holders()
+        """Release the pins of holders that ``alive`` does not return; remove the leftovers of dead processes."""
+        holders = self._disk.holders()
         for holder in holders - alive(holders) if holders else ():
-            self._shelf.release(holder)
-        self._shelf.sweep()
+            self._disk.release(holder)
+        self._disk.sweep()
 
     def object(self, key: str, digest: str, *, holder: str | None = None) -> Path:
-        """Return a read-only file with the content that ``digest`` (``sha256:<hex>``) names; fetched if need be."""
+        """Return a read-only file with the content of ``digest`` (``sha256:<hex>``); downloads it if necessary."""
         id = _id(digest)
-        path = self._shelf.object(id)
+        path = self._disk.object(id)
         if holder is not None:
-            self._shelf.pin(id, holder)
+            self._disk.pin(id, holder)
         if path.exists():
-            self._shelf.touch(id)
+            self._disk.touch(id)
             return path
-        with self._alone(id, silent):
+        with self._entry_lock(id, ignore_progress):
             if not path.exists():
-                self._make_object(id, key, digest)
+                self._download_object(id, key, digest)
         return path
 
     def tree(
         self,
         digest: str,
-        entries: Callable[[], Iterator[Entry]],
+        entries: Callable[[], Iterator[ManifestEntry]],
         *,
         holder: str,
-        say: Callable[[Progress], None] = silent,
+        on_progress: Callable[[DownloadProgress], None] = ignore_progress,
     ) -> Path:
-        """Return a version's files as a read-only folder, whole and verified; held for ``holder`` until released.
+        """Return a version's files as a read-only folder, complete and verified; pinned for ``holder`` until released.
 
-        ``entries`` gives the version's manifest, sorted; it is read once, and checked against ``digest``. ``say`` is
-        called a few times a second, in this thread, also while another one does the work.
+        ``entries`` returns the version's manifest, sorted; it is read once, and checked against ``digest``.
+        ``on_progress`` is called a few times a second in this thread, also while another process does the download.
         """
         self.hold(digest, holder)
         if (path := self.ready(digest)) is not None:
             return path
         id = _id(digest)
-        with self._alone(id, say):
+        with self._entry_lock(id, on_progress):
             if (path := self.ready(digest)) is None:
-                path = self._make_tree(id, digest, entries, say)
+                path = self._download_tree(id, digest, entries, on_progress)
         return path
 
     def verify(self, digest: str, *, pace: float | None = None) -> list[str]:
-        """Read a whole tree or object, mend from the origin what is damaged, and return what was.
+        """Read a whole tree or object, repair damaged files from the origin, and return the names of those files.
 
-        ``pace`` in bytes/s, so that others have something of the disk. Raise what the origin failed of; then the tree
-        is not ready any more.
+        ``pace`` in bytes/s limits the disk bandwidth used. If the origin fails, its error is raised and the tree is
+        not ready any more.
         """
         id = _id(digest)
-        ours = f"verify-{os.getpid()}-{secrets.token_hex(4)}"
-        self._shelf.pin(id, ours)  # it shall not go while it is read
+        holder = f"verify-{os.getpid()}-{secrets.token_hex(4)}"
+        self._disk.pin(id, holder)  # not evicted while it is read
         try:
-            with locked(self._shelf.lock(id)):
-                self._shelf.note_check(id)
-                return self._mended_object(id, digest) + self._mended_tree(id, digest, pace)
+            with locked(self._disk.lock(id)):
+                self._disk.record_check(id)
+                return self._verify_object(id, digest) + self._verify_tree(id, digest, pace)
         finally:
-            self._shelf.release(ours)
+            self._disk.release(holder)
 
-    def scrub(self, age: float = CHECKED, *, pace: float | None = PACE_OF_SCRUB) -> list[str]:
-        """Verify what was not verified for longest, if that is more than ``age`` seconds ago; return what was damaged.
+    def scrub(self, age: float = SCRUB_AGE, *, pace: float | None = SCRUB_BANDWIDTH) -> list[str]:
+        """Verify the entry verified least recently, if that was over ``age`` seconds ago; return the damaged names.
 
-        To be called now and then: a bit that flips in a cache is found by nobody else.
+        To be called periodically: nothing else detects a bit that flips in a cached file.
         """
-        id = self._shelf.longest_unchecked(age)
+        id = self._disk.least_recently_checked(age)
         return [] if id is None else self.verify(f"sha256:{id}", pace=pace)
 
-    # -- alone
+    # -- under the entry's lock
 
-    def _alone(self, id: str, say: Callable[[Progress], None]) -> "_Alone":
-        return _Alone(self._shelf, id, say)
+    def _entry_lock(self, id: str, on_progress: Callable[[DownloadProgress], None]) -> "_EntryLock":
+        return _EntryLock(self._disk, id, on_progress)
 
-    def _make_object(self, id: str, key: str, digest: str) -> None:
-        entry = Entry(id, self._store.size(key), digest, f"store:{key}")
-        draft = Draft(self._shelf.partial(id, "object"))
-        self._shelf.reserve(id, entry.size)
+    def _download_object(self, id: str, key: str, digest: str) -> None:
+        entry = ManifestEntry(id, self._store.size(key), digest, f"store:{key}")
+        partial = PartialTree(self._disk.partial(id, "object"))
+        self._disk.reserve(id, entry.size)
         try:
-            with _room():
-                self._transfer.fetch([entry], draft, Tally(1, entry.size), silent)
-                target = self._shelf.object(id)
+            with _disk_full_as_node_full():
+                self._downloader.fetch([entry], partial, DownloadCounts(1, entry.size), ignore_progress)
+                target = self._disk.object(id)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _sync(draft.folder / id)  # an object has no marker that says in which boot it was written
-                os.rename(draft.folder / id, target)
-                self._shelf.note_check(id)
+                _fsync(partial.folder / id)  # an object has no marker with the boot id
+                os.rename(partial.folder / id, target)
+                self._disk.record_check(id)
         finally:
-            draft.discard()
-            self._shelf.settle(id)
+            partial.discard()
+            self._disk.release_reservation(id)
 
-    def _make_tree(
-        self, id: str, digest: str, entries: Callable[[], Iterator[Entry]], say: Callable[[Progress], None]
+    def _download_tree(
+        self,
+        id: str,
+        digest: str,
+        entries: Callable[[], Iterator[ManifestEntry]],
+        on_progress: Callable[[DownloadProgress], None],
     ) -> Path:
-        self._shelf.reclaim(id)
-        folder = self._shelf.partial(id, "tree")
+        self._disk.resume_partial(id)
+        folder = self._disk.partial(id, "tree")
         resumed = folder.exists()
-        with _room():
+        with _disk_full_as_node_full():
             files, size = self._copy_manifest(id, digest, entries())
-            self._shelf.reserve(id, size)
+            self._disk.reserve(id, size)
         try:
-            with _room():
-                draft = Draft(folder)
-                tally = Tally(files, size)
-                told = _Teller(self._shelf.partial(id, "progress"), say)
-                self._transfer.fetch(self._missing(id, draft, tally, resumed), draft, tally, told)
-                draft.seal()
-                path = self._shelf.publish(id, folder, self._shelf.partial(id, "manifest"), files, size)
+            with _disk_full_as_node_full():
+                partial = PartialTree(folder)
+                counts = DownloadCounts(files, size)
+                reporter = _ProgressReporter(self._disk.partial(id, "progress"), on_progress)
+                self._downloader.fetch(self._missing(id, partial, counts, resumed), partial, counts, reporter)
+                partial.make_read_only()
+                path = self._disk.publish(id, folder, self._disk.partial(id, "manifest"), files, size)
         except NodeFull:
-            draft.discard()  # others need the room
+            partial.discard()  # other downloads need the room
             raise
         finally:
-            self._shelf.settle(id)
-        say(tally.progress())
+            self._disk.release_reservation(id)
+        on_progress(counts.progress())
         return path
 
-    def _copy_manifest(self, id: str, digest: str, entries: Iterator[Entry]) -> tuple[int, int]:
-        """Write the manifest beside the draft and return its files and bytes: what is fetched is what was checked."""
-        path = self._shelf.partial(id, "manifest")
+    def _copy_manifest(self, id: str, digest: str, entries: Iterator[ManifestEntry]) -> tuple[int, int]:
+        """Write the manifest beside the partial tree, check its digest, and return its number of files and bytes.
+
+        The download reads this copy, so that it fetches the entries whose digest was checked.
+        """
+        path = self._disk.partial(id, "manifest")
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = manifest.Digest()
+        manifest_digest = manifest.Digest()
         files = size = 0
         with open(path, "wb") as file:
             for entry in entries:
                 if entry.size < 0 or entry.offset < 0:
-                    raise Corrupt("The dataset's manifest has a negative size in it.")
-                found.add(entry)
+                    raise Corrupt("The dataset's manifest has a negative size or offset.")
+                manifest_digest.add(entry)
                 file.write(manifest.encode(entry))
                 files += 1
                 size += entry.size
-        if str(found) != digest:
-            raise Corrupt(f"The dataset's manifest is not the one that {digest} names; nothing was fetched.")
+        if str(manifest_digest) != digest:
+            raise Corrupt(f"The dataset's manifest does not match its digest {digest}; nothing was downloaded.")
         return files, size
 
-    def _missing(self, id: str, draft: Draft, tally: Tally, resumed: bool) -> Iterator[Entry]:
-        for entry in _entries(self._shelf.partial(id, "manifest")):
-            if resumed and draft.keeps(entry):
-                tally.found(entry.size)
+    def _missing(self, id: str, partial: PartialTree, counts: DownloadCounts, resumed: bool) -> Iterator[ManifestEntry]:
+        for entry in _read_manifest(self._disk.partial(id, "manifest")):
+            if resumed and partial.has_intact(entry):
+                counts.add_cached(entry.size)
             else:
                 yield entry
 
-    def _mended_object(self, id: str, digest: str) -> list[str]:
-        path = self._shelf.object(id)
-        if not path.exists() or sound(path, path.stat().st_size, digest):
+    def _verify_object(self, id: str, digest: str) -> list[str]:
+        path = self._disk.object(id)
+        if not path.exists() or is_intact(path, path.stat().st_size, digest):
             return []
-        logger.warning("the staged object %s was damaged; it is fetched again when it is needed", digest)
+        logger.warning("node cache: object %s is damaged; it is downloaded again when it is needed", digest)
         path.unlink()
         return [digest]
 
-    def _mended_tree(self, id: str, digest: str, pace: float | None) -> list[str]:
-        marker = self._shelf.marker(id)
-        if marker is None or not self._shelf.whole(id):
+    def _verify_tree(self, id: str, digest: str, pace: float | None) -> list[str]:
+        marker = self._disk.marker(id)
+        if marker is None or not self._disk.is_complete(id):
             return []
-        tree = self._shelf.tree(id)
+        tree = self._disk.tree(id)
         damaged = []
-        for entry in _entries(self._shelf.manifest(id)):
-            if not sound(tree / entry.path, entry.size, entry.digest):
+        for entry in _read_manifest(self._disk.manifest(id)):
+            if not is_intact(tree / entry.path, entry.size, entry.digest):
                 damaged.append(entry)
             if pace is not None:
                 time.sleep(entry.size / pace)
         if damaged:
             names = [entry.path for entry in damaged]
-            logger.warning("the staged dataset %s was damaged in %d files, first %r", digest, len(names), names[0])
-            self._shelf.withdraw(id)
+            logger.warning("node cache: dataset %s is damaged in %d files, first %r", digest, len(names), names[0])
+            self._disk.invalidate(id)
             self._replace(id, damaged)
-            self._shelf.mark(id, marker)
+            self._disk.write_marker(id, marker)
         return [entry.path for entry in damaged]
 
-    def _replace(self, id: str, entries: list[Entry]) -> None:
-        """Put sound files in the place of damaged ones; who has one open keeps what they have."""
-        tree = self._shelf.tree(id)
-        draft = Draft(self._shelf.partial(id, "mended"))
+    def _replace(self, id: str, entries: list[ManifestEntry]) -> None:
+        """Replace damaged files by downloaded ones; a process that has a damaged file open keeps the old inode."""
+        tree = self._disk.tree(id)
+        partial = PartialTree(self._disk.partial(id, "mended"))
         try:
-            tally = Tally(len(entries), sum(entry.size for entry in entries))
-            with _room():
-                self._transfer.fetch(entries, draft, tally, silent)
+            counts = DownloadCounts(len(entries), sum(entry.size for entry in entries))
+            with _disk_full_as_node_full():
+                self._downloader.fetch(entries, partial, counts, ignore_progress)
             for entry in entries:
                 target = tree / entry.path
                 with _writable(target.parent):
-                    os.replace(draft.path(entry), target)
+                    os.replace(partial.path(entry), target)
         finally:
-            draft.discard()
+            partial.discard()
 
 
-class _Alone:
-    """The lock of one tree or object; who waited for somebody who failed, fails alike."""
+class _EntryLock:
+    """The lock of one tree or object. A caller that waited for a failed download fails with the download's error."""
 
-    def __init__(self, shelf: Shelf, id: str, say: Callable[[Progress], None]) -> None:
-        self._shelf = shelf
-        self._failure = shelf.partial(id, "failure")
-        self._progress = shelf.partial(id, "progress")
-        self._say = say
-        self._said = time.monotonic()
+    def __init__(self, disk: DiskCache, id: str, on_progress: Callable[[DownloadProgress], None]) -> None:
+        self._disk = disk
+        self._failure = disk.partial(id, "failure")
+        self._progress = disk.partial(id, "progress")
+        self._on_progress = on_progress
+        self._reported_at = time.monotonic()
         self._since = time.time()
-        self._lock = locked(shelf.lock(id), self._meanwhile)
+        self._lock = locked(disk.lock(id), self._report_while_waiting)
 
     def __enter__(self) -> None:
         if self._lock.__enter__():
             try:
-                self._share()
+                self._raise_shared_failure()
             except BaseException:
                 self._lock.__exit__(None, None, None)
                 raise
@@ -278,8 +296,8 @@ class _Alone:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self._progress.unlink(missing_ok=True)
-            if isinstance(error, PlatformError) and error.slug in SHARED:
-                with contextlib.suppress(OSError):  # those who wait then find out by themselves
+            if isinstance(error, PlatformError) and error.slug in SHARED_ERRORS:
+                with contextlib.suppress(OSError):  # without the file, each waiting caller tries for itself
                     self._failure.parent.mkdir(parents=True, exist_ok=True)
                     self._failure.write_text(json.dumps([time.time(), error.slug, error.detail]))
             else:
@@ -287,51 +305,51 @@ class _Alone:
         finally:
             self._lock.__exit__(None, None, None)
 
-    def _meanwhile(self) -> None:
-        if time.monotonic() - self._said >= PACE:
-            self._said = time.monotonic()
+    def _report_while_waiting(self) -> None:
+        if time.monotonic() - self._reported_at >= PROGRESS_INTERVAL:
+            self._reported_at = time.monotonic()
             try:
-                self._say(Progress(**json.loads(self._progress.read_bytes())))
+                self._on_progress(DownloadProgress(**json.loads(self._progress.read_bytes())))
             except (OSError, ValueError, TypeError):
                 return
 
-    def _share(self) -> None:
+    def _raise_shared_failure(self) -> None:
         try:
             at, slug, detail = json.loads(self._failure.read_bytes())
         except (OSError, ValueError):
             return
         if at >= self._since:
-            raise SHARED[slug](detail)
+            raise SHARED_ERRORS[slug](detail)
 
 
-class _Teller:
-    """Tells of the progress, and writes it down for those who wait."""
+class _ProgressReporter:
+    """Reports the progress to a callback, and writes it to a file for the callers that wait for the same entry."""
 
-    def __init__(self, path: Path, say: Callable[[Progress], None]) -> None:
+    def __init__(self, path: Path, on_progress: Callable[[DownloadProgress], None]) -> None:
         self._path = path
-        self._say = say
+        self._on_progress = on_progress
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: DownloadProgress) -> None:
         draft = self._path.with_suffix(".saying")
         draft.write_text(json.dumps(asdict(progress)))
         draft.rename(self._path)
-        self._say(progress)
+        self._on_progress(progress)
 
 
 @contextlib.contextmanager
-def _room() -> Iterator[None]:
-    """Say in words that the disk is full, wherever it was noticed."""
+def _disk_full_as_node_full() -> Iterator[None]:
+    """Raise NodeFull for an OSError that means that the disk is full."""
     try:
         yield
     except OSError as error:
-        if full(error):
-            raise NodeFull("This node's disk is full; nothing of what was being staged is used.") from None
+        if is_disk_full(error):
+            raise NodeFull("This node's disk is full; the unfinished download is not used.") from None
         raise
 
 
 @contextlib.contextmanager
 def _writable(folder: Path) -> Iterator[None]:
-    """Let files of a sealed folder be replaced, for who is not root."""
+    """Allow replacing files of a read-only folder, for processes that are not root."""
     folder.chmod(0o755)
     try:
         yield
@@ -346,12 +364,12 @@ def _id(digest: str) -> str:
     return id
 
 
-def _entries(path: Path) -> Iterator[Entry]:
+def _read_manifest(path: Path) -> Iterator[ManifestEntry]:
     with open(path, "rb") as file:
         for line in file:
             yield manifest.decode(line)
 
 
-def _sync(path: Path) -> None:
+def _fsync(path: Path) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Pins: who on this node needs which tree or object, as empty files, so that they outlive every process."""
+"""Pins: which holder on this node needs which tree or object. Stored as empty files, so that they outlive processes."""
 
 import contextlib
 import os
@@ -8,31 +8,31 @@ from urllib.parse import quote, unquote
 
 
 class Pins:
-    """A folder of pins: ``<what>/<holder>``. Who pins and who evicts hold the same lock; it is not taken here."""
+    """A folder of pins, ``<id>/<holder>``. Not synchronized: callers that pin or evict must hold the node's lock."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, what: str, holder: str) -> None:
-        """Pin something for a holder; twice is once."""
-        folder = self._folder / what
+    def add(self, id: str, holder: str) -> None:
+        """Pin an id for a holder; idempotent."""
+        folder = self._folder / id
         folder.mkdir(parents=True, exist_ok=True)
         (folder / quote(holder, safe="")).touch()
 
     def release(self, holder: str) -> None:
-        """Drop all of a holder's pins."""
-        for what in self._names(self._folder):
-            (self._folder / what / quote(holder, safe="")).unlink(missing_ok=True)
+        """Remove all pins of a holder."""
+        for id in self._names(self._folder):
+            (self._folder / id / quote(holder, safe="")).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                (self._folder / what).rmdir()  # if it was the last
+                (self._folder / id).rmdir()  # succeeds only if that was the last pin
 
     def holders(self) -> set[str]:
-        """Return everybody who holds anything."""
-        return {unquote(name) for what in self._names(self._folder) for name in self._names(self._folder / what)}
+        """Return all holders with at least one pin."""
+        return {unquote(name) for id in self._names(self._folder) for name in self._names(self._folder / id)}
 
-    def pinned(self, what: str) -> bool:
-        """Tell whether anybody holds it."""
-        return any(self._names(self._folder / what))
+    def pinned(self, id: str) -> bool:
+        """Tell whether any holder pins this id."""
+        return any(self._names(self._folder / id))
 
     @staticmethod
     def _names(folder: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Object stores: the port and its adapters, chosen by URL."""
+"""Object stores: the port and its adapters, selected by URL."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,9 +12,9 @@ AMAZON = "https://s3.amazonaws.com"
 
 
 def open_store(url: str, credentials: tuple[str, str] = ("", "")) -> ObjectStore:
-    """Open the store a URL names: ``file:///path``, or ``s3://bucket/prefix?endpoint=https://host&region=name``.
+    """Open the store of a URL: ``file:///path``, or ``s3://bucket/prefix?endpoint=https://host&region=name``.
 
-    ``credentials`` are the access key and the secret key; a URL has none, for URLs are printed.
+    ``credentials``: access key and secret key. A URL must not contain them, because URLs are logged. Raise ValueError.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -22,17 +22,19 @@ def open_store(url: str, credentials: tuple[str, str] = ("", "")) -> ObjectStore
     if parts.scheme == "s3":
         from datasets.objectstore.s3 import S3Store  # its client takes a quarter of a second to import
 
-        asked = parse_qs(parts.query)
-        if unknown := sorted(set(asked) - {"endpoint", "region"}):
-            raise ValueError(f"an object store's URL says nothing of {', '.join(unknown)}; endpoint and region it may")
+        options = parse_qs(parts.query)
+        if unknown := sorted(set(options) - {"endpoint", "region"}):
+            raise ValueError(
+                f"unknown options in the object store URL: {', '.join(unknown)}; allowed are endpoint and region"
+            )
         if parts.username or parts.password or parts.port:
-            raise ValueError("an object store's URL is s3://bucket/prefix; its credentials are settings of their own")
+            raise ValueError("an object store URL is s3://bucket/prefix; its credentials are separate settings")
         connection = Connection(
             name="objects",
-            endpoint=asked.get("endpoint", [AMAZON])[0],
-            region=asked.get("region", ["us-east-1"])[0],
+            endpoint=options.get("endpoint", [AMAZON])[0],
+            region=options.get("region", ["us-east-1"])[0],
             access_key=credentials[0],
             secret_key=credentials[1],
         )
         return S3Store(connection, parts.netloc, parts.path.strip("/"))
-    raise ValueError(f"no object store for {parts.scheme}:// URLs; use file:///path or s3://bucket")
+    raise ValueError(f"unsupported object store URL scheme {parts.scheme}://; use file:///path or s3://bucket")

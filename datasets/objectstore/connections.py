@@ -1,4 +1,4 @@
-"""Connections: the object storage an operator named, with its credentials, and what may be read through it."""
+"""Connections: object storage that an operator configured, with its credentials and the buckets it may read."""
 
 import ipaddress
 import json
@@ -17,15 +17,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NUMBERS = re.compile(r"[0-9.]+")
-#: Where clouds tell their machines secrets, beside the link-local 169.254.169.254.
+#: Addresses of cloud metadata services (credentials), beside the link-local 169.254.169.254.
 _METADATA = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
-#: How much of a connections file is read; more of it is none.
+#: Bytes of a connections file at most; a larger file is refused.
 LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Connection:
-    """Object storage with a name. No ``buckets`` means: any that its credentials open."""
+    """Named object storage. Empty ``buckets``: all buckets that its credentials can read."""
 
     name: str
     endpoint: str
@@ -35,14 +35,14 @@ class Connection:
     buckets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse an endpoint that is more or less than ``http[s]://host[:port]``, without repeating it."""
+        """Raise ValueError unless the endpoint is ``http[s]://host[:port]``; the message does not repeat it."""
         address(self)
         if not _REGION.fullmatch(self.region):
-            raise ValueError(f"connection {self.name}: this is no name of a region")
+            raise ValueError(f"connection {self.name}: invalid region")
 
 
 def address(connection: Connection) -> SplitResult:
-    """Return a connection's endpoint in parts."""
+    """Return a connection's endpoint, parsed."""
     parts = urlsplit(connection.endpoint)
     try:
         port = parts.port
@@ -55,17 +55,17 @@ def address(connection: Connection) -> SplitResult:
 
 
 def port_of(connection: Connection) -> int:
-    """Return the port a connection leads to."""
+    """Return the port of a connection's endpoint."""
     parts = address(connection)
     return parts.port or {"http": 80, "https": 443}[parts.scheme]
 
 
 def load(path: Path) -> Mapping[str, Connection]:
-    """Read the connections an operator wrote; no file, no connections. No error repeats what a file says."""
+    """Read the connections file; without a file there are no connections. Errors do not repeat the file's content."""
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
-                raise ValueError(f"{path} holds credentials and can be read by others; say: chmod 600 {path}")
+                raise ValueError(f"{path} contains credentials and is readable by other users; run: chmod 600 {path}")
             text = file.read(LARGEST + 1)
     except FileNotFoundError:
         return {}
@@ -74,72 +74,77 @@ def load(path: Path) -> Mapping[str, Connection]:
     except ValueError:
         raise ValueError(f"{path} is not JSON") from None
     if not isinstance(document, dict) or set(document) != {"connections"}:
-        raise ValueError(f'{path}: wanted is {{"connections": {{name: {{...}}}}}} and nothing else')
+        raise ValueError(f'{path}: expected {{"connections": {{name: {{...}}}}}} and nothing else')
     if not isinstance(document["connections"], dict):
-        raise ValueError(f"{path}: connections are given by name")
+        raise ValueError(f"{path}: connections must be an object by name")
     return dict(_connections(path, document["connections"]))
 
 
-def _connections(path: Path, given: Mapping[str, Any]) -> Iterator[tuple[str, Connection]]:
-    known = {one.name for one in fields(Connection)} - {"name"}
-    for name, values in given.items():
+def _connections(path: Path, connections: Mapping[str, Any]) -> Iterator[tuple[str, Connection]]:
+    allowed = {field.name for field in fields(Connection)} - {"name"}
+    for name, values in connections.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{path}: a connection's name has lower-case letters, digits, - and _, up to 63")
-        if not isinstance(values, dict) or not set(values) <= known or "endpoint" not in values:
-            raise ValueError(f"{path}: connection {name} needs an endpoint, and may have {', '.join(sorted(known))}")
+        if not isinstance(values, dict) or not set(values) <= allowed or "endpoint" not in values:
+            raise ValueError(f"{path}: connection {name} needs an endpoint, and may have {', '.join(sorted(allowed))}")
         buckets = values.pop("buckets", [])
-        if not isinstance(buckets, list) or not all(isinstance(one, str) for one in [*buckets, *values.values()]):
-            raise ValueError(f"{path}: connection {name} has a value that is not text; buckets are a list of text")
+        if not isinstance(buckets, list) or not all(isinstance(value, str) for value in [*buckets, *values.values()]):
+            raise ValueError(
+                f"{path}: connection {name} has a value that is not a string; buckets are a list of strings"
+            )
         yield name, Connection(name=name, buckets=tuple(buckets), **values)
 
 
 def find(connections: Mapping[str, Connection], name: str) -> Connection:
-    """Return the connection of a name."""
+    """Return a connection by name; raise Invalid if it does not exist."""
     if name not in connections:
-        known = ", ".join(sorted(connections)) or "none"
-        raise Invalid(f"There is no connection {name[:63]!r}; the operator named: {known}.")
+        names = ", ".join(sorted(connections)) or "none"
+        raise Invalid(f"There is no connection {name[:63]!r}; configured are: {names}.")
     return connections[name]
 
 
 def is_bucket(name: str) -> bool:
-    """Tell whether a name is a bucket's by S3's rule."""
-    if not _BUCKET.fullmatch(name) or _NUMBERS.fullmatch(name) or any(two in name for two in ("..", ".-", "-.")):
+    """Tell whether a name is a valid bucket name by S3's rules."""
+    if not _BUCKET.fullmatch(name) or _NUMBERS.fullmatch(name) or any(pair in name for pair in ("..", ".-", "-.")):
         return False
     return not name.startswith(("xn--", "sthree-")) and not name.endswith(("-s3alias", "--ol-s3"))
 
 
 def check(connection: Connection, bucket: str, *, own: Iterable[tuple[Connection, str]] = ()) -> tuple[str, ...]:
-    """Return the addresses under which a bucket may be read, or raise Invalid.
+    """Return the IP addresses under which a bucket may be read; raise Invalid if the connection does not allow it.
 
-    ``own`` are the platform's buckets, each with how it reaches them: nobody reads those through a connection, whatever
-    name of the host it uses.
+    ``own``: the platform's connections and buckets. They must not be read through another connection, whatever host
+    name that uses; addresses and port are compared.
     """
     if not is_bucket(bucket):
-        raise Invalid(f"{bucket[:63]!r} is no name of a bucket.")
+        raise Invalid(f"{bucket[:63]!r} is not a valid bucket name.")
     if connection.buckets and bucket not in connection.buckets:
-        raise Invalid(f"The connection {connection.name} does not lead to a bucket {bucket}.")
-    found = addresses(connection)
-    for mine, held in own:
-        if held == bucket and port_of(mine) == port_of(connection) and not set(found).isdisjoint(addresses(mine)):
-            raise Invalid(f"The bucket {bucket} is the platform's own.")
-    return found
+        raise Invalid(f"The connection {connection.name} does not allow the bucket {bucket}.")
+    numbers = addresses(connection)
+    for own_connection, own_bucket in own:
+        same_port = own_bucket == bucket and port_of(own_connection) == port_of(connection)
+        if same_port and not set(numbers).isdisjoint(addresses(own_connection)):
+            raise Invalid(f"The bucket {bucket} is the platform's own bucket.")
+    return numbers
 
 
 def addresses(connection: Connection) -> tuple[str, ...]:
-    """Resolve where a connection leads to; raise Invalid if one of its addresses is none to be asked."""
+    """Resolve a connection's host to IP addresses; raise Invalid if an address is forbidden."""
     host = address(connection).hostname or ""
     try:
-        found = socket.getaddrinfo(host, port_of(connection), type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, port_of(connection), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise Invalid(f"The host of the connection {connection.name} is not known to this machine.") from None
-    numbers = tuple(dict.fromkeys(str(one[4][0]) for one in found))
+        raise Invalid(f"The host of the connection {connection.name} cannot be resolved on this machine.") from None
+    numbers = tuple(dict.fromkeys(str(info[4][0]) for info in resolved))
     if not all(permitted(number) for number in numbers):
-        raise Invalid(f"The connection {connection.name} leads to an address that holds no data sets.")
+        raise Invalid(
+            f"The connection {connection.name} resolves to a forbidden address (link-local, multicast or metadata)."
+        )
     return numbers
 
 
 def permitted(number: str) -> bool:
-    """Tell whether an address may be asked: not the link's own, where clouds tell their machines secrets."""
+    """Tell whether an IP address may be connected to: link-local and metadata addresses serve cloud credentials."""
     ip = ipaddress.ip_address(number.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped

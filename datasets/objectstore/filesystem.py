@@ -1,4 +1,4 @@
-"""Objects as files under one folder: written beside, fsynced, renamed into place, the folder fsynced."""
+"""Filesystem object store: each object is written to a temporary file, fsynced, renamed; the folder is fsynced."""
 
 import errno
 import os
@@ -12,17 +12,17 @@ from datasets.objectstore.base import check_key
 from errors import NotFound
 
 CHUNK = 1 << 20
-#: Seconds after which half an object is nobody's work any more.
+#: Seconds after which a partial object counts as abandoned.
 ABANDONED = 86_400.0
-#: Bytes of the disk, and the part of a small one, that are left to others: a database beside us has to write down what
-#: is deleted, and on a disk that is filled to the last byte nothing can be.
-LEFT, PART_LEFT = 64 << 20, 64
-#: Bytes that are written between two looks at how much is left.
-LOOK = 4 << 20
+#: Bytes of the disk that are left free (on a small disk, the fraction 1 / RESERVE_FRACTION): a database on the same
+#: disk needs free space even to delete rows.
+RESERVE, RESERVE_FRACTION = 64 << 20, 64
+#: Bytes that are written between two checks of the free space.
+CHECK_INTERVAL = 4 << 20
 
 
 class FilesystemStore:
-    """An object store in a folder of this machine."""
+    """Object store in a local folder."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -34,14 +34,14 @@ class FilesystemStore:
         """Store an object; a crash leaves at most a file in ``.partial``, swept after a day."""
         target = self._path(key)
         draft = self._partial / f"{os.getpid()}-{secrets.token_hex(8)}"
-        size = looked = 0
+        size = checked_at = 0
         try:
             with open(draft, "xb", buffering=0) as file:
                 for chunk in chunks:
                     view = memoryview(chunk)
-                    if size == 0 or size - looked >= LOOK:
-                        looked = size
-                        self._leave_room(len(view))
+                    if size == 0 or size - checked_at >= CHECK_INTERVAL:
+                        checked_at = size
+                        self._check_free_space(len(view))
                     while view:
                         written = file.write(view)
                         size += written
@@ -56,7 +56,7 @@ class FilesystemStore:
         return size
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Open at once, so that a missing object is known before the first chunk is asked for."""
+        """Yield the bytes; the file is opened at once, so that a missing object raises before the first chunk."""
         try:
             file = open(self._path(key), "rb", buffering=0)
         except (FileNotFoundError, NotADirectoryError):
@@ -67,13 +67,13 @@ class FilesystemStore:
     def _read(file: FileIO, start: int, length: int | None) -> Iterator[bytes]:
         with file:
             file.seek(start)
-            left = length
-            while left is None or left > 0:
-                chunk = file.read(CHUNK if left is None else min(CHUNK, left))
+            remaining = length
+            while remaining is None or remaining > 0:
+                chunk = file.read(CHUNK if remaining is None else min(CHUNK, remaining))
                 if not chunk:
                     return
-                if left is not None:
-                    left -= len(chunk)
+                if remaining is not None:
+                    remaining -= len(chunk)
                 yield chunk
 
     def size(self, key: str) -> int:
@@ -84,25 +84,25 @@ class FilesystemStore:
             raise NotFound(f"There is no object {key}.") from None
 
     def delete(self, key: str) -> None:
-        """Remove the file; empty folders stay, they cost nothing."""
+        """Remove the file; empty folders stay."""
         self._path(key).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Walk only the folder the prefix leads to, holding one folder's names at a time."""
+        """Yield keys; walks only the prefix's folder, with the names of one folder per level in memory."""
         folder = prefix.rpartition("/")[0]
         if folder:
             check_key(folder)
         return self._walk(self.root / folder, f"{folder}/" if folder else "", prefix)
 
-    def _walk(self, folder: Path, before: str, prefix: str) -> Iterator[str]:
+    def _walk(self, folder: Path, parent: str, prefix: str) -> Iterator[str]:
         try:
-            with os.scandir(folder) as found:
-                # A folder sorts as its keys do: with the slash, which comes after "-" and "." and before letters.
-                names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in found)
+            with os.scandir(folder) as entries:
+                # A folder is sorted with its slash, like its keys: "/" comes after "-" and "." and before letters.
+                names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries)
         except (FileNotFoundError, NotADirectoryError):
             return
         for name in names:
-            key = before + name
+            key = parent + name
             if not key.endswith("/"):
                 if key.startswith(prefix):
                     yield key
@@ -110,17 +110,17 @@ class FilesystemStore:
                 yield from self._walk(folder / name, key, prefix)
 
     def link(self, key: str, *, seconds: int, verb: str = "GET", filename: str | None = None) -> str | None:
-        """Nobody else can reach a folder of this machine."""
+        """Return None: a local folder has no URL."""
         check_key(key)
         return None
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
 
-    def _leave_room(self, size: int) -> None:
+    def _check_free_space(self, size: int) -> None:
         disk = os.statvfs(self._partial)
-        left = min(LEFT, disk.f_blocks * disk.f_frsize // PART_LEFT)
-        if left and disk.f_bavail * disk.f_frsize < size + left:
+        reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // RESERVE_FRACTION)
+        if reserve and disk.f_bavail * disk.f_frsize < size + reserve:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _sweep(self) -> None:
@@ -130,7 +130,7 @@ class FilesystemStore:
                     if draft.stat(follow_symlinks=False).st_mtime < time.time() - ABANDONED:
                         os.unlink(draft.path)
                 except FileNotFoundError:
-                    continue  # its writer, or another sweeper, was quicker
+                    continue  # its writer or another process removed it
 
     def _make_folder(self, folder: Path) -> None:
         if folder.is_dir():

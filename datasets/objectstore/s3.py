@@ -1,7 +1,7 @@
-"""Objects in an S3 bucket, through the minio client; and the buckets of others, listed and read.
+"""S3 object store over the minio client, and read-only access to the buckets of operators' connections.
 
-What goes wrong at the far end becomes StoreUnavailable (ours) or OriginFailed (an operator's connection). Neither says
-more than bucket and key: the client's own messages hold hosts, and are dropped.
+Errors of the server become StoreUnavailable (the platform's store) or OriginFailed (an operator's connection). Their
+messages name only bucket and key: the client's own messages contain hosts, and are dropped.
 """
 
 import logging
@@ -29,31 +29,31 @@ from datasets.objectstore.connections import Connection, address, permitted
 from errors import NotFound, OriginChanged, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
 logger = logging.getLogger(__name__)
-# It warns at each retry, with the host and with whatever bytes a broken server sent; what comes of them is said here.
+# urllib3 logs a warning per retry, with the host and bytes of the response; the outcome is logged by this module.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 CHUNK = 1 << 20
-#: What goes up in one request; larger objects go up in parts of this size, of which S3 takes 10,000.
+#: Bytes of a single-request upload; larger objects are multipart uploads with parts of this size (S3: at most 10,000).
 PART = 16 << 20
-#: Parts of uploads that nobody finished cost money and are listed nowhere.
+#: Age after which an unfinished multipart upload is aborted: its parts cost money, and no listing shows them.
 ABANDONED = timedelta(days=1)
-#: Seconds between two looks for them.
-SWEEPS = 3600.0
+#: Seconds between two sweeps for unfinished multipart uploads.
+SWEEP_INTERVAL = 3600.0
 
 _MISSING = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchObject", "ResourceNotFound"})
 _FULL = frozenset({"XMinioStorageFull", "StorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"})
-_STRANGE = (MinioException, HTTPError, ParseError, UnicodeError)
+_CLIENT_ERRORS = (MinioException, HTTPError, ParseError, UnicodeError)
 
 
 @dataclass(frozen=True, slots=True)
 class S3Limits:
-    """Limits of the requests to an S3 server."""
+    """Time-outs and retries of requests to an S3 server."""
 
-    #: Seconds until a connection is open.
+    #: Connect time-out in seconds.
     connect: float = 3.0
-    #: Seconds between two reads that bring bytes.
+    #: Read time-out in seconds.
     read: float = 30.0
-    #: Times that a broken download is resumed in a row without a byte of progress.
+    #: Resumptions of an interrupted download in a row without a byte of progress.
     resumptions: int = 5
 
 
@@ -61,7 +61,7 @@ LIMITS = S3Limits()
 
 
 class S3Store:
-    """An object store in a bucket, under a prefix. The bucket is made when the first object is put."""
+    """Object store in a bucket, under a prefix. The bucket is created when the first object is put."""
 
     def __init__(self, connection: Connection, bucket: str, prefix: str = "", *, limits: S3Limits = LIMITS) -> None:
         self.connection = connection
@@ -70,21 +70,21 @@ class S3Store:
         self._limits = limits
         self._pools = _pools(limits)
         self._client = client(connection, self._pools)
-        self._there = False
-        self._swept = 0.0
+        self._bucket_exists = False
+        self._swept_at = 0.0
 
     def put(self, key: str, chunks: Iterable[bytes]) -> int:
-        """Store an object: one request up to ``PART`` bytes, parts of a multipart upload beyond."""
+        """Store an object: one request up to ``PART`` bytes, a multipart upload beyond."""
         name = self.prefix + check_key(key)
-        source = _Source(chunks)
+        source = _ChunkFile(chunks)
         try:
             with self._translated(key):
-                self._make_bucket()
+                self._create_bucket()
                 stream = cast(BinaryIO, source)
-                # One part at a time: the client's parallel uploads leave their threads behind when a source breaks.
+                # One part at a time: the client's parallel uploads leak their threads when the source raises.
                 self._client.put_object(self.bucket, name, stream, -1, part_size=PART, num_parallel_uploads=1)
         except PlatformError:
-            if source.failure is not None:  # what went wrong first; giving up the upload may have gone wrong as well
+            if source.failure is not None:  # the first error; aborting the upload may have failed as well
                 raise source.failure from None
             raise
         if source.size > PART:
@@ -92,27 +92,27 @@ class S3Store:
         return source.size
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Ask at once, so that a missing object is known before the first chunk; go on where a body breaks off."""
+        """Yield the bytes, resuming broken bodies. The request is sent at once, so NotFound is raised here."""
         name = self.prefix + check_key(key)
         if length is not None and length <= 0:
             self.size(key)
             return iter(())
         with self._translated(key):
-            opened = _open(self._client, self.bucket, name, start, length)
-        return self._rest(key, opened)
+            body = _open(self._client, self.bucket, name, start, length)
+        return self._chunks_of(key, body)
 
-    def _rest(self, key: str, opened: "_Opened") -> Iterator[bytes]:
+    def _chunks_of(self, key: str, body: "_Body") -> Iterator[bytes]:
         with self._translated(key):
-            again = partial(_open, self._client, self.bucket, self.prefix + key)
-            yield from _pour(again, opened, self._limits.resumptions)
+            reopen = partial(_open, self._client, self.bucket, self.prefix + key)
+            yield from _resuming(reopen, body, self._limits.resumptions)
 
     def size(self, key: str) -> int:
         """Return the size in bytes."""
         with self._translated(key):
-            found = self._client.stat_object(self.bucket, self.prefix + check_key(key)).size
-        if found is None:
-            raise StoreUnavailable(f"The object store does not say how large {key} is.")
-        return found
+            size = self._client.stat_object(self.bucket, self.prefix + check_key(key)).size
+        if size is None:
+            raise StoreUnavailable(f"The object store did not return the size of {key}.")
+        return size
 
     def delete(self, key: str) -> None:
         """Remove an object."""
@@ -121,34 +121,36 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[str]:
         """Yield keys page by page."""
-        found = self._client.list_objects(self.bucket, prefix=self.prefix + prefix, recursive=True)
+        objects = self._client.list_objects(self.bucket, prefix=self.prefix + prefix, recursive=True)
         with suppress(NotFound), self._translated(prefix):
-            for one in found:
-                yield str(one.object_name).removeprefix(self.prefix)
+            for object in objects:
+                yield str(object.object_name).removeprefix(self.prefix)
 
     def link(self, key: str, *, seconds: int, verb: str = "GET", filename: str | None = None) -> str | None:
-        """Return a presigned URL; to make one asks nobody."""
+        """Return a presigned URL; for GET, no request is sent."""
         name = self.prefix + check_key(key)
-        told: dict[str, str | list[str] | tuple[str]] = {}
+        response_headers: dict[str, str | list[str] | tuple[str]] = {}
         if filename is not None:
-            told["response-content-disposition"] = f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
-            told["response-content-type"] = "application/octet-stream"
+            response_headers["response-content-disposition"] = (
+                f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
+            )
+            response_headers["response-content-type"] = "application/octet-stream"
         with self._translated(key):
             if verb != "GET":
-                self._make_bucket()
+                self._create_bucket()
             return self._client.get_presigned_url(
-                verb, self.bucket, name, timedelta(seconds=seconds), response_headers=told
+                verb, self.bucket, name, timedelta(seconds=seconds), response_headers=response_headers
             )
 
     def close(self) -> None:
-        """Close the connections that no request uses."""
+        """Close the idle connections."""
         for key in self._pools.pools.keys():
             self._pools.pools[key].close()
 
     # -- the bucket
 
-    def _make_bucket(self) -> None:
-        if self._there:
+    def _create_bucket(self) -> None:
+        if self._bucket_exists:
             return
         if not self._client.bucket_exists(self.bucket):
             try:
@@ -156,27 +158,27 @@ class S3Store:
             except S3Error as error:
                 if error.code not in {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}:
                     raise
-        self._there = True
+        self._bucket_exists = True
 
     def _sweep(self) -> None:
-        """Give up uploads in parts that were begun long ago; now and then, after a large object."""
-        if self._swept and time.monotonic() - self._swept < SWEEPS:
+        """Abort abandoned multipart uploads; called after large objects, at most once per SWEEP_INTERVAL."""
+        if self._swept_at and time.monotonic() - self._swept_at < SWEEP_INTERVAL:
             return
-        self._swept = time.monotonic()
+        self._swept_at = time.monotonic()
         try:
             with self._translated(""):
                 self.sweep(datetime.now(UTC) - ABANDONED)
         except PlatformError:
-            logger.warning("abandoned uploads in parts were not swept")
+            logger.warning("object store: abandoned multipart uploads could not be aborted")
 
     def sweep(self, before: datetime) -> int:
-        """Give up the uploads in parts that were begun before a time, and return how many there were."""
-        # The client has these two requests, under names with an underscore.
-        found = self._client._list_multipart_uploads(self.bucket, prefix=self.prefix)
-        old = [one for one in found.uploads if one.initiated_time and one.initiated_time < before]
-        for one in old:
-            with suppress(S3Error):  # finished or given up meanwhile
-                self._client._abort_multipart_upload(self.bucket, str(one.object_name), str(one.upload_id))
+        """Abort the multipart uploads that were started before a time, and return their number."""
+        # The client has these two requests only as private methods.
+        listing = self._client._list_multipart_uploads(self.bucket, prefix=self.prefix)
+        old = [upload for upload in listing.uploads if upload.initiated_time and upload.initiated_time < before]
+        for upload in old:
+            with suppress(S3Error):  # completed or aborted meanwhile
+                self._client._abort_multipart_upload(self.bucket, str(upload.object_name), str(upload.upload_id))
         return len(old)
 
     @contextmanager
@@ -188,101 +190,102 @@ class S3Store:
                 raise NotFound(f"There is no object {key}.") from None
             if error.code in _FULL:
                 raise StorageFull() from None
-            logger.warning("the object store answered %s about %s", error.code, key or "its bucket")
+            logger.warning("object store: error %s for %s", error.code, key or "its bucket")
             raise StoreUnavailable() from None
-        except _STRANGE as error:
+        except _CLIENT_ERRORS as error:
             if isinstance(error, ServerError) and error.status_code == 507:
                 raise StorageFull() from None
-            logger.warning("the object store failed with %s about %s", type(error).__name__, key or "its bucket")
+            logger.warning("object store: %s for %s", type(error).__name__, key or "its bucket")
             raise StoreUnavailable() from None
 
 
-# -- buckets of others
+# -- buckets of connections
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """An object of somebody's bucket. ``size`` in bytes."""
+class ListedObject:
+    """An object of a listed bucket. ``size`` in bytes."""
 
     key: str
     size: int
     etag: str
 
 
-class Reader:
-    """Lists and reads the buckets that a connection leads to; one for a connection and process, for any thread."""
+class BucketReader:
+    """Lists and reads the buckets of a connection; thread-safe, create it once per connection and process."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._client = client(connection, _pools(LIMITS, guarded=True))
 
-    def listing(self, bucket: str, prefix: str) -> Iterator[Listed]:
-        """Yield the objects under a prefix, sorted by key, a page at a time."""
+    def listing(self, bucket: str, prefix: str) -> Iterator[ListedObject]:
+        """Yield the objects under a prefix, sorted by key, page by page."""
         with self._translated(bucket, prefix):
-            for one in self._client.list_objects(bucket, prefix=prefix, recursive=True):
-                if one.object_name is not None and one.size is not None and not one.is_dir:
-                    yield Listed(one.object_name, one.size, (one.etag or "").strip('"'))
+            for object in self._client.list_objects(bucket, prefix=prefix, recursive=True):
+                if object.object_name is not None and object.size is not None and not object.is_dir:
+                    yield ListedObject(object.object_name, object.size, (object.etag or "").strip('"'))
 
     def read(
         self, bucket: str, key: str, etag: str | None = None, start: int = 0, length: int | None = None
     ) -> Iterator[bytes]:
-        """Yield an object's bytes, as long as it is the one with this ``etag``; taken up again where it breaks off."""
-
+        """Yield an object's bytes; raise OriginChanged if its ETag is not ``etag``. Resumes broken bodies."""
         with self._translated(bucket, key):
-            opened = _open(self._client, bucket, key, start, length, etag)
-        return self._rest(bucket, key, opened)
+            body = _open(self._client, bucket, key, start, length, etag)
+        return self._chunks_of(bucket, key, body)
 
-    def _rest(self, bucket: str, key: str, opened: "_Opened") -> Iterator[bytes]:
+    def _chunks_of(self, bucket: str, key: str, body: "_Body") -> Iterator[bytes]:
         with self._translated(bucket, key):
-            yield from _pour(partial(_open, self._client, bucket, key), opened, LIMITS.resumptions)
+            yield from _resuming(partial(_open, self._client, bucket, key), body, LIMITS.resumptions)
 
     @contextmanager
     def _translated(self, bucket: str, key: str) -> Iterator[None]:
-        place = f"s3://{bucket}/{key} (connection {self.connection.name})"
+        location = f"s3://{bucket}/{key} (connection {self.connection.name})"
         try:
             yield
         except S3Error as error:
             if error.code in _MISSING:
-                raise OriginFailed(f"There is no {place}.", bucket=bucket, key=key) from None
+                raise OriginFailed(f"There is no {location}.", bucket=bucket, key=key) from None
             if error.code == "PreconditionFailed":
-                raise OriginChanged(f"{place} was changed since it was registered.", bucket=bucket, key=key) from None
-            raise OriginFailed(f"{place} cannot be read: {error.code}.", bucket=bucket, key=key) from None
-        except _STRANGE as error:
-            detail = f"{place} cannot be read: {_why(error)}."
+                raise OriginChanged(
+                    f"{location} was changed since it was registered.", bucket=bucket, key=key
+                ) from None
+            raise OriginFailed(f"{location} cannot be read: {error.code}.", bucket=bucket, key=key) from None
+        except _CLIENT_ERRORS as error:
+            detail = f"{location} cannot be read: {_reason(error)}."
             raise OriginFailed(detail, bucket=bucket, key=key) from None
 
 
-def _why(error: Exception) -> str:
-    """Say in words what went wrong on the line; the client's own hold hosts."""
+def _reason(error: Exception) -> str:
+    """Describe a transport error without the client's message, which contains the host."""
     cause = getattr(error, "reason", None)
-    if isinstance(cause, Exception):  # of what was tried several times
-        return _why(cause)
+    if isinstance(cause, Exception):  # the last error of several retries
+        return _reason(cause)
     if isinstance(error, ConnectTimeoutError | NewConnectionError):
-        return "it cannot be reached"
+        return "the connection failed"
     if isinstance(error, TimeoutError_):
-        return "it does not answer"
+        return "the request timed out"
     if isinstance(error, ServerError):
-        return f"it answers {error.status_code}"
+        return f"the server responded with status {error.status_code}"
     if isinstance(error, ProtocolError):
         return "the connection broke"
-    return "its answers make no sense"
+    return "the response is invalid"
 
 
-def listing(connection: Connection, bucket: str, prefix: str) -> Iterator[Listed]:
-    """Yield the objects under a prefix of somebody's bucket, sorted by key, in constant memory."""
-    return Reader(connection).listing(bucket, prefix)
+def listing(connection: Connection, bucket: str, prefix: str) -> Iterator[ListedObject]:
+    """Yield the objects under a prefix of a connection's bucket, sorted by key, in constant memory."""
+    return BucketReader(connection).listing(bucket, prefix)
 
 
 def read(connection: Connection, bucket: str, key: str, etag: str | None = None) -> Iterator[bytes]:
-    """Yield an object of somebody's bucket; for more than one, keep a Reader."""
-    return Reader(connection).read(bucket, key, etag)
+    """Yield the bytes of an object in a connection's bucket; for several objects, keep a BucketReader."""
+    return BucketReader(connection).read(bucket, key, etag)
 
 
 # -- the client
 
 
 class _GuardedHTTP(HTTPConnection):
-    """Hangs up where the name led to an address that may not be asked, whatever it resolved to before."""
+    """Closes a connection to a forbidden address, whatever the host name resolved to before (DNS rebinding)."""
 
     def _new_conn(self) -> Any:
         return _permitted(self, super()._new_conn())
@@ -301,16 +304,16 @@ class _GuardedTLSPool(HTTPSConnectionPool):
     ConnectionCls = _GuardedHTTPS
 
 
-def _permitted(connection: HTTPConnection, end: Any) -> Any:
-    if not permitted(end.getpeername()[0]):
-        end.close()
-        raise NewConnectionError(connection, "this address may not be asked")
-    return end
+def _permitted(connection: HTTPConnection, sock: Any) -> Any:
+    if not permitted(sock.getpeername()[0]):
+        sock.close()
+        raise NewConnectionError(connection, "the address is forbidden")
+    return sock
 
 
 def _pools(limits: S3Limits, *, guarded: bool = False) -> PoolManager:
-    """Make pools of connections that wait and retry for a while, and follow no redirect; for many threads."""
-    # A body that was read in part is taken up again by `_pour`; here only requests without an answer are repeated.
+    """Create thread-safe connection pools with time-outs and retries, without redirects."""
+    # `_resuming` resumes partially read bodies; urllib3 repeats only requests without a response.
     retries = Retry(
         total=3,
         read=1,
@@ -328,7 +331,7 @@ def _pools(limits: S3Limits, *, guarded: bool = False) -> PoolManager:
 
 
 def client(connection: Connection, pools: PoolManager | None = None) -> Minio:
-    """Make a client over these pools of connections."""
+    """Create a minio client over these connection pools."""
     parts = address(connection)
     return Minio(
         parts.netloc,
@@ -343,26 +346,26 @@ def client(connection: Connection, pools: PoolManager | None = None) -> Minio:
 # -- bodies
 
 
-class _Source:
-    """Chunks as a file to be read once. Keeps what its source failed with, and how much came."""
+class _ChunkFile:
+    """Chunks as a file object that is read once. Keeps the error that the source raised, and the bytes read."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
-        self._held: list[bytes] = []
+        self._buffer: list[bytes] = []
         self._length = 0
         self.size = 0
         self.failure: BaseException | None = None
 
     def read(self, size: int) -> bytes:
-        """Return exactly so many bytes, fewer only at the end."""
+        """Return exactly ``size`` bytes, fewer only at the end."""
         while self._length < size and (chunk := self._next()) is not None:
-            self._held.append(chunk)
+            self._buffer.append(chunk)
             self._length += len(chunk)
-        whole = self._held[0] if len(self._held) == 1 else b"".join(self._held)
-        found, rest = (whole, b"") if len(whole) <= size else (whole[:size], whole[size:])
-        self._held, self._length = [rest] if rest else [], len(rest)
-        self.size += len(found)
-        return found
+        whole = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
+        data, rest = (whole, b"") if len(whole) <= size else (whole[:size], whole[size:])
+        self._buffer, self._length = [rest] if rest else [], len(rest)
+        self.size += len(data)
+        return data
 
     def _next(self) -> bytes | None:
         try:
@@ -374,87 +377,87 @@ class _Source:
 
 
 @dataclass(slots=True)
-class _Opened:
-    """A body that has begun: where it stands in the object, how much of it is to come, and of which version."""
+class _Body:
+    """A response body being read: the next offset, the remaining bytes, and the object's ETag."""
 
     response: BaseHTTPResponse | None
-    at: int
-    left: int
+    offset: int
+    remaining: int
     etag: str | None
 
     def close(self) -> None:
         if self.response is not None:
-            self.response.close()  # what is left unread makes the connection useless
+            self.response.close()  # a connection with unread data cannot be reused
             self.response.release_conn()
             self.response = None
 
 
-class _Strange(HTTPError):
-    """The answer cannot be true."""
+class _InconsistentResponse(HTTPError):
+    """The response contradicts the request or itself."""
 
 
 def _open(
     client: Minio, bucket: str, name: str, start: int, length: int | None = None, etag: str | None = None
-) -> _Opened:
-    """Ask for a part of an object, and see that what is announced is what was asked for."""
-    # A range also for the whole: the answer to one tells the size of the object beside the length of the body.
+) -> _Body:
+    """Request a part of an object, and check that the response headers match the requested range."""
+    # Also the whole object is requested as a range: the response then declares the size of the object, too.
     end = "" if length is None else str(start + length - 1)
-    wanted: dict[str, str | list[str] | tuple[str]] = {"Range": f"bytes={start}-{end}"}
+    headers: dict[str, str | list[str] | tuple[str]] = {"Range": f"bytes={start}-{end}"}
     if etag:
-        wanted["If-Match"] = f'"{etag}"'
+        headers["If-Match"] = f'"{etag}"'
     try:
-        response = client.get_object(bucket, name, request_headers=wanted)
+        response = client.get_object(bucket, name, request_headers=headers)
     except S3Error as error:
         if error.code != "InvalidRange":
             raise
         client.stat_object(bucket, name)
-        return _Opened(None, start, 0, etag)
-    opened = _Opened(response, start, 0, (response.headers.get("ETag") or "").strip('"') or etag)
+        return _Body(None, start, 0, etag)
+    body = _Body(response, start, 0, (response.headers.get("ETag") or "").strip('"') or etag)
     try:
-        announced = int(response.headers["Content-Length"])
+        declared = int(response.headers["Content-Length"])
         first, last, total = _range(response)
         stop = total if length is None else min(start + length, total)
-        if (first, last + 1, announced) != (start, stop, stop - start):
-            raise _Strange("another range than was asked for")
-        opened.left = announced
-    except (KeyError, ValueError, _Strange):
-        opened.close()
-        raise _Strange("an answer that cannot be true") from None
-    return opened
+        if (first, last + 1, declared) != (start, stop, stop - start):
+            raise _InconsistentResponse("a range that was not requested")
+        body.remaining = declared
+    except (KeyError, ValueError, _InconsistentResponse):
+        body.close()
+        raise _InconsistentResponse("an inconsistent response") from None
+    return body
 
 
 def _range(response: BaseHTTPResponse) -> tuple[int, int, int]:
     if response.status != 206:
-        raise _Strange("the whole for a part")
+        raise _InconsistentResponse("no partial content")
     unit, _, rest = response.headers["Content-Range"].partition(" ")
     span, _, total = rest.partition("/")
     first, _, last = span.partition("-")
     if unit != "bytes":
-        raise _Strange("a range of no bytes")
+        raise _InconsistentResponse("a range unit other than bytes")
     return int(first), int(last), int(total)
 
 
-def _pour(again: Callable[..., _Opened], opened: _Opened, resumptions: int) -> Iterator[bytes]:
-    """Yield a body; where it breaks off, ask for the rest of the same version, a few times, waiting ever longer."""
-    fruitless = 0
+def _resuming(reopen: Callable[..., _Body], body: _Body, resumptions: int) -> Iterator[bytes]:
+    """Yield a body; if it breaks off, request the rest of the same version (ETag), with exponential back-off."""
+    failures = 0
     try:
-        while opened.left:
+        while body.remaining:
             try:
-                if opened.response is None:
-                    opened = again(opened.at, opened.left, opened.etag)
-                chunk = cast(BaseHTTPResponse, opened.response).read(min(CHUNK, opened.left))
+                if body.response is None:
+                    body = reopen(body.offset, body.remaining, body.etag)
+                chunk = cast(BaseHTTPResponse, body.response).read(min(CHUNK, body.remaining))
                 if not chunk:
-                    raise _Strange("the end before its time")
+                    raise _InconsistentResponse("a truncated body")
             except (HTTPError, ServerError):
-                fruitless += 1
-                if fruitless > resumptions:
+                failures += 1
+                if failures > resumptions:
                     raise
-                opened.close()
-                time.sleep(random.uniform(0.5, 1.0) * 0.1 * 2**fruitless)
+                body.close()
+                time.sleep(random.uniform(0.5, 1.0) * 0.1 * 2**failures)
                 continue
-            fruitless = 0
-            opened.at += len(chunk)
-            opened.left -= len(chunk)
+            failures = 0
+            body.offset += len(chunk)
+            body.remaining -= len(chunk)
             yield chunk
     finally:
-        opened.close()
+        body.close()

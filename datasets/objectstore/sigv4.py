@@ -1,4 +1,4 @@
-"""Signatures for S3 (AWS Signature Version 4), cheap enough to sign ten thousand small requests in a breath."""
+"""Request signatures for S3 (AWS Signature Version 4), fast enough to sign tens of thousands of small requests."""
 
 import hashlib
 import hmac
@@ -6,17 +6,17 @@ import time
 from collections.abc import Mapping
 from urllib.parse import quote
 
-#: The digest of no body at all: every request signed here is a GET.
+#: SHA-256 of the empty body: every request signed here is a GET.
 EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 def quoted(key: str) -> str:
-    """Return a key as it stands in a path: each part percent-encoded once, as S3 canonicalises it."""
+    """Return a key encoded for a URL path: each part percent-encoded once, as S3 canonicalises it."""
     return quote(key, safe="/-._~")
 
 
 class Signer:
-    """Signs requests to one host with one pair of keys; may be used by several threads at once."""
+    """Signs requests to one host with one key pair; thread-safe."""
 
     def __init__(self, access_key: str, secret_key: str, region: str, host: str) -> None:
         self._access_key = access_key
@@ -27,25 +27,25 @@ class Signer:
         self._second: tuple[int, str] = (-1, "")
 
     def headers(self, path: str, now: float, signed: Mapping[str, str]) -> list[str]:
-        """Return the header lines of a GET of an encoded path; ``signed``: more headers, in lower case, to go along."""
+        """Return the header lines of a GET of an encoded path; ``signed``: further headers, in lower case."""
         stamp = self._stamp(int(now))
         day = stamp[:8]
-        sent = {**signed, "x-amz-content-sha256": EMPTY, "x-amz-date": stamp}
-        names = sorted((*sent, "host"))
-        listed = ";".join(names)
-        lines = "".join([f"{name}:{sent.get(name, self._host)}\n" for name in names])
-        request = hashlib.sha256(f"GET\n{path}\n\n{lines}\n{listed}\n{EMPTY}".encode()).hexdigest()
+        headers = {**signed, "x-amz-content-sha256": EMPTY, "x-amz-date": stamp}
+        names = sorted((*headers, "host"))
+        signed_names = ";".join(names)
+        lines = "".join([f"{name}:{headers.get(name, self._host)}\n" for name in names])
+        request = hashlib.sha256(f"GET\n{path}\n\n{lines}\n{signed_names}\n{EMPTY}".encode()).hexdigest()
         scope = f"{day}/{self._region}/s3/aws4_request"
         text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{request}"
         signature = hmac.digest(self._key(day), text.encode(), "sha256").hex()
         credential = f"Credential={self._access_key}/{scope}"
         return [
-            *[f"{name}: {value}" for name, value in sent.items()],
-            f"Authorization: AWS4-HMAC-SHA256 {credential}, SignedHeaders={listed}, Signature={signature}",
+            *[f"{name}: {value}" for name, value in headers.items()],
+            f"Authorization: AWS4-HMAC-SHA256 {credential}, SignedHeaders={signed_names}, Signature={signature}",
         ]
 
     def _stamp(self, now: int) -> str:
-        """Return a second as it is written; ten thousand requests are made within a few of them."""
+        """Return the time in ISO 8601 basic format; cached, because thousands of requests share a second."""
         second, stamp = self._second
         if second != now:
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
@@ -53,9 +53,9 @@ class Signer:
         return stamp
 
     def _key(self, day: str) -> bytes:
-        """Return the key of a day; it is made once a day, not once a request."""
-        known, key = self._day
-        if known != day:
+        """Return the signing key of a day; cached, because it changes only daily."""
+        cached_day, key = self._day
+        if cached_day != day:
             key = f"AWS4{self._secret_key}".encode()
             for part in (day, self._region, "s3", "aws4_request"):
                 key = hmac.digest(key, part.encode(), "sha256")

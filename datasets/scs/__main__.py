@@ -14,60 +14,58 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from datasets.scs.authenticators import open_reviewer
+from datasets.scs.authenticators import open_authenticator
 from datasets.scs.config import Config, load
-from datasets.scs.server import Server
+from datasets.scs.server import CacheServer
 from datasets.scs.store import Store
 
 logger = logging.getLogger("datasets.scs")
-#: Exit statuses: what it was told cannot be done, a wrong configuration or a port that is taken; or it broke.
+#: Exit statuses: unusable configuration or port, which a restart does not repair; or a failure at run time.
 UNUSABLE, BROKEN = 2, 1
 PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Read the command line and do what it says."""
+    """Parse the command line, and serve or verify."""
     parser = argparse.ArgumentParser(prog="python -m datasets.scs", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="the buckets, as JSON; docs/scs.md describes it")
-    parser.add_argument("--host", help="where to listen, instead of what the configuration says")
+    parser.add_argument("--config", type=Path, required=True, help="the buckets, as JSON; see docs/scs.md")
+    parser.add_argument("--host", help="address to listen on, instead of the configuration's Listen")
     parser.add_argument("--port", type=int)
-    parser.add_argument("--directory", type=Path, help="where objects are kept")
-    parser.add_argument("--processes", type=int, help="processes on one folder and one port")
-    parser.add_argument(
-        "--kept-by", type=int, help=argparse.SUPPRESS
-    )  # the process that keeps several of these at work
+    parser.add_argument("--directory", type=Path, help="folder of the objects")
+    parser.add_argument("--processes", type=int, help="processes that share the folder and the port")
+    parser.add_argument("--kept-by", type=int, help=argparse.SUPPRESS)  # process id of the supervisor
     parser.add_argument("--verify", action="store_true", help="read every object once, drop the damaged, and exit")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s scs[%(process)d] %(levelname)s %(message)s")
-    told = {
-        key: value for key in ("host", "port", "directory", "processes") if (value := getattr(given, key)) is not None
+    overrides = {
+        key: value for key in ("host", "port", "directory", "processes") if (value := getattr(options, key)) is not None
     }
     try:
-        config = replace(load(given.config), **told)
-        if given.verify:
+        config = replace(load(options.config), **overrides)
+        if options.verify:
             return verify(config)
         if config.processes > 1:
             return supervise(arguments, config.processes)
-        return serve(config, keeper=given.kept_by)
+        return serve(config, parent=options.kept_by)
     except (ValueError, OSError) as error:
         print(f"scs: {error}", file=sys.stderr)
         return UNUSABLE
 
 
-def serve(config: Config, *, keeper: int | None = None) -> int:
+def serve(config: Config, *, parent: int | None = None) -> int:
     """Serve with one process until SIGTERM or SIGINT."""
-    if keeper is not None:  # none of several outlives whoever keeps them at work
+    if parent is not None:  # a serving process ends with its supervisor
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
+        if os.getppid() != parent:
             return 0
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if "Kind" not in config.reviewer and "Tokens" not in config.reviewer:
-        logger.warning("no Reviewer is configured: no token is good, so nothing can be put")
-    reviewer = open_reviewer(config.reviewer)
-    listener = listen(config.host, config.port, share=keeper is not None)
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    if "Kind" not in config.authenticator and "Tokens" not in config.authenticator:
+        logger.warning("no Reviewer is configured: every token is rejected, so nothing can be stored")
+    authenticator = open_authenticator(config.authenticator)
+    listener = listen(config.host, config.port, share=parent is not None)
     store = Store(config)
-    server = Server(config, store, reviewer, listener)
+    server = CacheServer(config, store, authenticator, listener)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     host, port = listener.getsockname()[:2]
@@ -75,16 +73,16 @@ def serve(config: Config, *, keeper: int | None = None) -> int:
     logger.info("http://%s:%d serves %s from %s", host, port, names, store.folder)
     try:
         server.run()
-    except (OSError, sqlite3.Error):  # no fault of the configuration: the next one may do better
-        logger.exception("the loop broke")
+    except (OSError, sqlite3.Error):  # not a configuration error: a restart may help
+        logger.exception("cache server failed")
         return BROKEN
     finally:
         store.close()
-    return BROKEN if store.ledger.broken else 0
+    return BROKEN if store.index.corrupt else 0
 
 
 def listen(host: str, port: int, *, share: bool) -> socket.socket:
-    """Open the port."""
+    """Return a listening socket."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -100,21 +98,21 @@ def listen(host: str, port: int, *, share: bool) -> socket.socket:
 
 
 def supervise(arguments: list[str], processes: int) -> int:
-    """Keep several processes at work on one port; the kernel deals connections out among them."""
+    """Run several processes on one port, and restart those that end; the kernel distributes connections among them."""
     command = [sys.executable, "-m", "datasets.scs", *arguments, "--processes", "1", "--kept-by", str(os.getpid())]
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     children = [subprocess.Popen(command) for _ in range(processes)]
     while not stopping.wait(0.2):
-        for place, child in enumerate(children):
+        for position, child in enumerate(children):
             if child.poll() is None:
                 continue
-            if child.returncode == UNUSABLE:  # so would be the next
+            if child.returncode == UNUSABLE:  # a restart would end the same way
                 stopping.set()
                 break
-            logger.error("a process ended with %s and is started again", child.returncode)
-            children[place] = subprocess.Popen(command)
+            logger.error("cache process ended with status %s; restarting it", child.returncode)
+            children[position] = subprocess.Popen(command)
             stopping.wait(1.0)
     for child in children:
         child.terminate()
@@ -122,14 +120,14 @@ def supervise(arguments: list[str], processes: int) -> int:
 
 
 def verify(config: Config) -> int:
-    """Read every object; return 1 if some were damaged, which are dropped. May run beside those that serve."""
+    """Verify every object, dropping the damaged; return 1 if there were any. May run beside a running service."""
     store = Store(config)
     try:
-        found = list(store.verify(threading.Event()))
+        results = list(store.verify(threading.Event()))
     finally:
         store.close()
-    print(f"{len(found)} objects, {found.count(False)} damaged and dropped")
-    return 1 if False in found else 0
+    print(f"{len(results)} objects, {results.count(False)} damaged and dropped")
+    return 1 if False in results else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a cache service is told: buckets in the published JSON shape, and what may be said besides."""
+"""Cache configuration: buckets in the published JSON shape, and this service's additional keys."""
 
 import json
 import re
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 _QUANTITY = re.compile(r"([+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?")
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-#: The policies a bucket may evict by; what each does is said in object_index.py.
+#: The eviction policies of a bucket; object_index.py implements them.
 POLICIES = ("lru", "fifo", "random", "nr")
-#: What a bucket's ``AllowNamespaces`` says to allow whoever has a valid token.
-ANY = "*"
+#: Entry of a bucket's ``AllowNamespaces`` that allows every valid token.
+ANY_NAMESPACE = "*"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
-    """One bucket: who may read and write it, how many bytes it may hold, and what goes when it is full."""
+    """Bucket: who may read and write it, its quota in bytes, and its eviction policy."""
 
     name: str
     quota: int
@@ -30,63 +30,63 @@ class Bucket:
 
     def allows(self, namespace: str) -> bool:
         """Tell whether a service account of this namespace may use the bucket."""
-        return namespace in self.namespaces or ANY in self.namespaces
+        return namespace in self.namespaces or ANY_NAMESPACE in self.namespaces
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one process puts up with; times in seconds, sizes in bytes."""
+    """Limits of one process; times in seconds, sizes in bytes."""
 
     connections: int = 4096
-    #: PUTs at work at once; as many as sixteen times this may wait, the next is answered 503.
+    #: PUTs in progress at once; sixteen times as many may wait, further ones are answered 503.
     writers: int = 16
     target: int = 16 << 10
     head: int = 32 << 10
-    #: Between two requests, for a request's head, and without any progress in an answer or a body.
+    #: Time between two requests, time for a request's head, and time without progress of a response or a body.
     idle: float = 75.0
     head_time: float = 10.0
     stall: float = 30.0
-    #: Bytes a second below which a body is given up, after a first stall's time.
+    #: Bytes per second: a body that is slower than this is cut off, after an initial ``stall``.
     slowest: int = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """Everything a cache service is told."""
+    """Configuration of a cache service."""
 
     buckets: Mapping[str, Bucket]
     directory: Path = Path("var/scs")
     host: str = "127.0.0.1"
     port: int = 5080
     processes: int = 1
-    #: Bytes of all buckets together; 0: the sum of their quotas.
+    #: Total capacity in bytes; 0: the sum of the buckets' quotas.
     total: int = 0
-    #: Bytes of the file system that are never filled; None: a sixty-fourth of it, at most 1 GiB.
+    #: Bytes of the file system that stay free; None: 1/64 of it, at most 1 GiB.
     free: int | None = None
     fsync: bool = False
-    #: Bytes a second that are read again to find flipped bits; 0: only when asked.
+    #: Bytes per second that the scrub reads to find flipped bits; 0: no scrub.
     scrub: int = 16 << 20
-    reviewer: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    authenticator: Mapping[str, Any] = field(default_factory=dict, repr=False)
     limits: Limits = Limits()
 
     @property
     def capacity(self) -> int:
-        """Bytes of all buckets together."""
+        """Total capacity in bytes."""
         return self.total or sum(bucket.quota for bucket in self.buckets.values())
 
-    def share(self, bucket: Bucket) -> float:
-        """Return the bytes a bucket is sure of when the buckets together want more than there is."""
-        return self.capacity * bucket.quota / max(1, sum(one.quota for one in self.buckets.values()))
+    def fair_share(self, bucket: Bucket) -> float:
+        """Return the bytes that a bucket is guaranteed when the buckets together exceed the capacity."""
+        return self.capacity * bucket.quota / max(1, sum(entry.quota for entry in self.buckets.values()))
 
 
 def quantity(text: object) -> int:
-    """Read a Kubernetes quantity as whole bytes, rounded up: ``100Gi``, ``1.5G``, ``1e9``, ``128974848``."""
+    """Parse a Kubernetes quantity into bytes, rounded up: ``100Gi``, ``1.5G``, ``1e9``, ``128974848``."""
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise ValueError(f"a quantity is a string like 100Gi, not {text!r}")
-    found = _QUANTITY.fullmatch(str(text))
-    if found is None:
-        raise ValueError(f"no quantity of bytes: {str(text)[:40]!r}; write 100Gi, 1.5G, 1e9 or 128974848")
-    number, suffix = found[1].lstrip("+"), found[2] or ""
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"not a quantity of bytes: {str(text)[:40]!r}; write 100Gi, 1.5G, 1e9 or 128974848")
+    number, suffix = match[1].lstrip("+"), match[2] or ""
     whole, _, rest = number.partition(".")
     digits, exponent = int(whole + rest), -len(rest)
     if suffix in _BINARY:
@@ -95,12 +95,12 @@ def quantity(text: object) -> int:
         exponent += _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
     value: int = digits * 10**exponent if exponent >= 0 else -(-digits // 10**-exponent)
     if value >= 1 << 63:
-        raise ValueError(f"more bytes than can be counted: {text!r}")
+        raise ValueError(f"a quantity is below 2**63 bytes, not {text!r}")
     return value
 
 
 def load(path: Path) -> Config:
-    """Read a configuration file; an error says where in it, and never what a secret there is."""
+    """Read a configuration file; an error names the key, and never repeats a secret."""
     try:
         return parse(json.loads(path.read_text()), base=path.parent)
     except (ValueError, OSError) as error:
@@ -108,68 +108,68 @@ def load(path: Path) -> Config:
 
 
 def parse(document: Any, *, base: Path = Path()) -> Config:
-    """Build a configuration from its JSON; unknown keys are errors, for a misspelt one is a silent one."""
-    given = _object(document, "the configuration")
-    read: dict[str, Any] = {}
-    for key, value in given.items():
-        if key not in _TOP:
-            raise ValueError(f"unknown key {key!r}; known are {', '.join(_TOP)}")
-        name, parser = _TOP[key]
+    """Build a configuration from its JSON; unknown keys are errors, so that no misspelt key is ignored."""
+    document = _object(document, "the configuration")
+    fields: dict[str, Any] = {}
+    for key, value in document.items():
+        if key not in _KEYS:
+            raise ValueError(f"unknown key {key!r}; known keys are {', '.join(_KEYS)}")
+        name, parser = _KEYS[key]
         try:
-            read[name] = parser(value)
+            fields[name] = parser(value)
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
-    if "buckets" not in read:
+    if "buckets" not in fields:
         raise ValueError("Bucket is missing: it lists at least one bucket")
-    if listen := read.pop("listen", None):
-        read["host"], read["port"] = listen
-    config = Config(**read)
-    return replace(config, reviewer={**config.reviewer, "base": base})
+    if listen := fields.pop("listen", None):
+        fields["host"], fields["port"] = listen
+    config = Config(**fields)
+    return replace(config, authenticator={**config.authenticator, "base": base})
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _object(value: Any, subject: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is a JSON object")
+        raise ValueError(f"{subject} is a JSON object")
     return value
 
 
 def _buckets(value: Any) -> dict[str, Bucket]:
     if not isinstance(value, list) or not value:
         raise ValueError("a list of at least one bucket is needed")
-    found: dict[str, Bucket] = {}
-    for number, one in enumerate(value):
+    buckets: dict[str, Bucket] = {}
+    for number, entry in enumerate(value):
         try:
-            bucket = _bucket(_object(one, "a bucket"))
+            bucket = _bucket(_object(entry, "a bucket"))
         except ValueError as error:
             raise ValueError(f"number {number}: {error}") from None
-        if bucket.name in found:
-            raise ValueError(f"number {number}: there are two of the name {bucket.name!r}")
-        found[bucket.name] = bucket
-    return found
+        if bucket.name in buckets:
+            raise ValueError(f"number {number}: there are two buckets of the name {bucket.name!r}")
+        buckets[bucket.name] = bucket
+    return buckets
 
 
-def _bucket(given: dict[str, Any]) -> Bucket:
-    known = ("Name", "Public", "BucketQuota", "AllowNamespaces", "Eviction")
-    if unknown := sorted(set(given) - set(known)):
-        raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(known)}")
-    name, policy = given.get("Name"), given.get("Eviction", "lru")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+def _bucket(document: dict[str, Any]) -> Bucket:
+    known_keys = ("Name", "Public", "BucketQuota", "AllowNamespaces", "Eviction")
+    if unknown := sorted(set(document) - set(known_keys)):
+        raise ValueError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known_keys)}")
+    name, policy = document.get("Name"), document.get("Eviction", "lru")
+    if not isinstance(name, str) or not _BUCKET_NAME.fullmatch(name):
         raise ValueError("Name is needed: letters, digits, dots, dashes and underscores, at most 63")
-    if "BucketQuota" not in given:
+    if "BucketQuota" not in document:
         raise ValueError("BucketQuota is needed, for example 100Gi")
     if policy not in POLICIES:
         raise ValueError(f"Eviction is one of {', '.join(POLICIES)}")
     return Bucket(
         name=name,
-        quota=quantity(given["BucketQuota"]),
-        public=_flag(given.get("Public", False)),
-        namespaces=frozenset(_strings(given.get("AllowNamespaces", []))),
+        quota=quantity(document["BucketQuota"]),
+        public=_flag(document.get("Public", False)),
+        namespaces=frozenset(_strings(document.get("AllowNamespaces", []))),
         policy=policy,
     )
 
 
 def _strings(value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
         raise ValueError("AllowNamespaces is a list of strings")
     return value
 
@@ -200,7 +200,7 @@ def _listen(value: Any) -> tuple[str, int]:
 
 
 def _limits(value: Any) -> Limits:
-    known: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    known_keys: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "Connections": ("connections", _count),
         "Writers": ("writers", _count),
         "IdleSeconds": ("idle", _seconds),
@@ -208,10 +208,10 @@ def _limits(value: Any) -> Limits:
         "StallSeconds": ("stall", _seconds),
         "SlowestBody": ("slowest", quantity),
     }
-    given = _object(value, "it")
-    if unknown := sorted(set(given) - set(known)):
-        raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(known)}")
-    return Limits(**{known[key][0]: known[key][1](one) for key, one in given.items()})
+    document = _object(value, "it")
+    if unknown := sorted(set(document) - set(known_keys)):
+        raise ValueError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known_keys)}")
+    return Limits(**{known_keys[key][0]: known_keys[key][1](entry) for key, entry in document.items()})
 
 
 def _seconds(value: Any) -> float:
@@ -224,7 +224,7 @@ def _seconds(value: Any) -> float:
     return float(value)
 
 
-_TOP: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+_KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "Bucket": ("buckets", _buckets),
     "TotalQuota": ("total", quantity),
     "Directory": ("directory", _path),
@@ -233,6 +233,6 @@ _TOP: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "KeepFree": ("free", quantity),
     "Fsync": ("fsync", _flag),
     "ScrubRate": ("scrub", quantity),
-    "Reviewer": ("reviewer", lambda value: _object(value, "it")),
+    "Reviewer": ("authenticator", lambda value: _object(value, "it")),
     "Limits": ("limits", _limits),
 }

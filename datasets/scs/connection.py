@@ -1,4 +1,4 @@
-"""One client's connection: what it has asked for, as the parser tells, and where its answer stands."""
+"""Client connection: the parser's requests, and the progress of the current response."""
 
 import socket
 from collections import deque
@@ -7,50 +7,50 @@ from enum import Enum, auto
 import httptools
 
 from datasets.scs.config import Limits
-from datasets.scs.open_files import File
+from datasets.scs.open_files import OpenFile
 
-#: Headers that mean something here; others are not kept. Twice the same of these is a contradiction (RFC 9110, 5.3).
+#: Headers that are evaluated; all others are dropped. Sending one of SINGLE twice is an error (RFC 9110, 5.3).
 SINGLE = frozenset(
     {b"host", b"authorization", b"range", b"content-length", b"transfer-encoding", b"if-range", b"expect"}
     | {b"content-digest", b"if-modified-since", b"if-unmodified-since", b"content-encoding", b"content-range"}
 )
 LISTS = frozenset({b"if-match", b"if-none-match", b"connection"})
-#: What only a browser sends: no page has anything to do here, see docs/scs.md.
+#: Headers that only a browser sends; web pages are refused, see docs/scs.md.
 BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 _KNOWN = SINGLE | LISTS | BROWSERS
 
 
-class State(Enum):
-    """Who has the next move on a connection."""
+class ConnectionState(Enum):
+    """State of a connection: which side acts next."""
 
-    READING = auto()  # the client, with a request
-    WRITING = auto()  # the client, by taking more of an answer
-    AWAY = auto()  # a thread of ours; the loop leaves the connection alone
-    LINGERING = auto()  # the client, by hanging up: it is refused, and what it still sends is thrown away
+    READING = auto()  # the client sends a request
+    WRITING = auto()  # the client reads more of a response
+    OFF_LOOP = auto()  # a thread owns the connection; the loop does not touch it
+    LINGERING = auto()  # the client closes: its request was refused, and its remaining bytes are discarded
     CLOSED = auto()
 
 
-class Request:
-    """One request. ``fault`` is the status it is refused with already; ``whole`` once its body has come."""
+class ObjectRequest:
+    """Parsed request. ``fault``: status with which the parser refuses it; ``complete``: its body has been received."""
 
-    # defaults of the class: one is made for every request, and most keep most of them
+    # class attributes as defaults: an instance is created per request, and most keep most defaults
     method = b""
     target = b""
     length: int | None = None
     fault = 0
     keep_alive = False
-    whole = False
-    unreviewed = False
-    looks = 0
-    arrived = 0.0
+    complete = False
+    authenticator_unavailable = False
+    attempts = 0
+    arrived_at = 0.0
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
         self.body: list[bytes] = []
 
 
-class Connection:
-    """A socket, its parser, and the answer under way: first ``out``, then the file from ``at`` to ``end``."""
+class ClientConnection:
+    """Socket, parser, and the response in progress: first ``out``, then the file from ``offset`` to ``end``."""
 
     __slots__ = (
         "_current",
@@ -58,22 +58,22 @@ class Connection:
         "_head",
         "_limits",
         "_now",
-        "asked",
-        "at",
         "closing",
         "deadline",
         "discarded",
         "end",
         "fd",
         "file",
-        "held",
         "mask",
         "method",
+        "offset",
+        "open_file",
         "out",
         "parser",
         "partial",
-        "since",
+        "requests",
         "sock",
+        "started_at",
         "state",
         "unread",
         "warm",
@@ -81,72 +81,72 @@ class Connection:
 
     def __init__(self, sock: socket.socket, limits: Limits) -> None:
         self.sock, self.fd, self._limits = sock, sock.fileno(), limits
-        self.state = State.READING
+        self.state = ConnectionState.READING
         self.mask = 0
-        self.asked: deque[Request] = deque()
+        self.requests: deque[ObjectRequest] = deque()
         self.out: bytes | memoryview = b""
         self.file = -1
-        self.held: File | None = None
-        self.at = self.end = self.warm = 0
+        self.open_file: OpenFile | None = None
+        self.offset = self.end = self.warm = 0
         self.closing = self.unread = self.partial = False
-        self.deadline = self.since = 0.0
+        self.deadline = self.started_at = 0.0
         self.discarded = 0
         self.method = b""
-        self._current = Request()
+        self._current = ObjectRequest()
         self._head = self._fed = 0
         self.parser = httptools.HttpRequestParser(self)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Parse what has come; requests appear in ``asked`` as soon as their heads are complete."""
+        """Parse received bytes; a request is appended to ``requests`` when its head is complete."""
         self._now = now
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._last().keep_alive = False  # an upgrade may be declined by just answering (RFC 9110, 7.8)
+            self._last().keep_alive = False  # a server may ignore an upgrade (RFC 9110, 7.8)
         except httptools.HttpParserError:
             self._refuse(self._current.fault or 400)
         if self._current.fault in (414, 431):
             self._refuse(self._current.fault)
-        self.partial = not self.asked and self._head > 0
-        # the parser tells of a header only when it is complete, so what it holds back is counted here
+        self.partial = not self.requests and self._head > 0
+        # the parser reports a header only when it is complete, so bytes that it holds back are counted here
         self._fed = self._fed + len(data) if self.partial else 0
         if self._fed > self._limits.head + self._limits.target:
             self._refuse(431)
             self.partial = False
 
-    def at_rest(self) -> bool:
-        """Tell whether all that came was whole requests, so that what comes next begins one."""
-        return not self._head and not self.asked
+    def between_requests(self) -> bool:
+        """Tell whether only complete requests have been received and answered: the next byte begins a request."""
+        return not self._head and not self.requests
 
-    def underway(self) -> bool:
-        """Tell whether a part of a request has come beyond those asked."""
+    def mid_request(self) -> bool:
+        """Tell whether part of a request beyond ``requests`` has been received."""
         return self._head > 0
 
-    def let_go(self) -> None:
-        """Have no more to do with the file that was sent."""
-        self.file, self.held = -1, None
+    def release_file(self) -> None:
+        """Drop the reference to the file that was sent."""
+        self.file, self.open_file = -1, None
 
-    def renew(self) -> None:
-        """Begin to parse anew, after the rest of a body was read past the parser."""
-        self._current, self._head = Request(), 0
+    def reset_parser(self) -> None:
+        """Reset the parser, after the rest of a body was read past it."""
+        self._current, self._head = ObjectRequest(), 0
         self.parser = httptools.HttpRequestParser(self)
 
-    def _last(self) -> Request:
-        return self.asked[-1] if self.asked else self._current
+    def _last(self) -> ObjectRequest:
+        return self.requests[-1] if self.requests else self._current
 
     def _refuse(self, status: int) -> None:
-        """Answer whatever could not be parsed, after all that could be."""
-        if self.asked and not self.asked[-1].whole:
-            self.asked[-1].fault = status  # its body is what cannot be parsed
+        """Queue a refusal of unparsable bytes, behind the requests that were parsed."""
+        if self.requests and not self.requests[-1].complete:
+            self.requests[-1].fault = status  # the unparsable bytes are its body
             return
-        request = Request()
+        request = ObjectRequest()
         request.fault = status
-        self.asked.append(request)
+        self.requests.append(request)
 
-    # -- what the parser calls
+    # -- callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._current, self._head = Request(), 1
+        self._current, self._head = ObjectRequest(), 1
 
     def on_url(self, url: bytes) -> None:
         request = self._current
@@ -175,7 +175,7 @@ class Connection:
         request, parser = self._current, self.parser
         headers = request.headers
         request.method = parser.get_method()
-        # asking for the version costs more than all the rest, and only these two ever need it
+        # get_http_version costs more than the rest of this function, and only these two cases need it
         request.keep_alive = parser.should_keep_alive() and (
             b"connection" not in headers or parser.get_http_version() == "1.1"
         )
@@ -190,13 +190,13 @@ class Connection:
             request.fault = request.fault or 400
         if request.method != b"PUT" and (request.length or chunked):
             request.fault = request.fault or 400
-        request.arrived = self._now
-        self.asked.append(request)
+        request.arrived_at = self._now
+        self.requests.append(request)
 
     def on_body(self, body: bytes) -> None:
         if self._current.method == b"PUT" and not self._current.fault:
             self._current.body.append(body)
 
     def on_message_complete(self) -> None:
-        self._current.whole = True
+        self._current.complete = True
         self._head = 0

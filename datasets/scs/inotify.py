@@ -1,4 +1,4 @@
-"""Files that go or change, told by the kernel at once (inotify): whoever remembers them can forget them in time."""
+"""File watch: reports files that are deleted or changed, with inotify, so that caches of them can be invalidated."""
 
 import ctypes
 import logging
@@ -11,13 +11,13 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 _MODIFY, _MOVED_FROM, _DELETE, _UNMOUNT, _IGNORED = 0x2, 0x40, 0x200, 0x2000, 0x8000
 _EVENT = struct.Struct("iIII")
-_TAKE = 64 << 10
+_READ_SIZE = 64 << 10
 
 
-class Watch:
-    """A look at folders. The kernel has an event ready before the call that caused it, in any process, returns.
+class FileWatch:
+    """Watch on folders. The kernel queues an event before the system call that caused it, in any process, returns.
 
-    ``works`` is false where the kernel tells nothing: too many watches on the machine, or an unusual file system.
+    ``works`` is false where inotify does not: the machine has too many watches, or the file system reports no events.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -26,43 +26,46 @@ class Watch:
         self.works = self.descriptor >= 0
         self._folders: dict[int, str] = {}
         for folder in folders:
-            mark: int = libc.inotify_add_watch(self.descriptor, os.fsencode(folder), _MODIFY | _MOVED_FROM | _DELETE)
-            if mark < 0:
-                logger.warning("files cannot be watched: %s", os.strerror(ctypes.get_errno()))
+            watch: int = libc.inotify_add_watch(self.descriptor, os.fsencode(folder), _MODIFY | _MOVED_FROM | _DELETE)
+            if watch < 0:
+                logger.warning(
+                    "inotify cannot watch the cache's folder, so every response opens its file: %s",
+                    os.strerror(ctypes.get_errno()),
+                )
                 self.works = False
                 break
-            self._folders[mark] = str(folder)
+            self._folders[watch] = str(folder)
         if self.works:
-            self._try(folder)
+            self._probe(folder)
 
-    def _try(self, folder: Path) -> None:
-        """See whether something comes: some file systems accept a watch and then say nothing."""
+    def _probe(self, folder: Path) -> None:
+        """Check that events arrive: some file systems accept a watch and report nothing."""
         probe = folder / f"probe.{os.getpid()}"
         with suppress(OSError):  # a full disk
             probe.touch()
             probe.unlink()
-        self.works = bool(self.gone())
+        self.works = bool(self.changed_paths())
 
-    def gone(self) -> list[str | None]:
-        """Return the paths that went or changed since the last time; None among them: any may have."""
-        found: list[str | None] = []
+    def changed_paths(self) -> list[str | None]:
+        """Return the paths deleted or changed since the last call; None among them: any path may be affected."""
+        paths: list[str | None] = []
         with suppress(BlockingIOError):
             while self.works:
-                said = os.read(self.descriptor, _TAKE)
-                at = 0
-                while at < len(said):
-                    mark, mask, _, length = _EVENT.unpack_from(said, at)
-                    at += _EVENT.size
-                    name = said[at : at + length].rstrip(b"\0")
-                    at += length
-                    # without a name: too much happened to tell it all, or a folder itself went
-                    found.append(f"{self._folders[mark]}/{os.fsdecode(name)}" if name else None)
+                events = os.read(self.descriptor, _READ_SIZE)
+                offset = 0
+                while offset < len(events):
+                    watch, mask, _, length = _EVENT.unpack_from(events, offset)
+                    offset += _EVENT.size
+                    name = events[offset : offset + length].rstrip(b"\0")
+                    offset += length
+                    # without a name: the queue overflowed, or the event concerns a folder itself
+                    paths.append(f"{self._folders[watch]}/{os.fsdecode(name)}" if name else None)
                     if mask & (_UNMOUNT | _IGNORED):
                         self.works = False
-        return found
+        return paths
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self.works = False
         if self.descriptor >= 0:
             os.close(self.descriptor)

@@ -1,8 +1,8 @@
-"""Which objects there are and how many bytes each bucket holds: SQLite, shared by every process on one folder.
+"""Object index: objects, bytes per bucket and counters in SQLite, shared by every process on one folder.
 
-The file `ab/rest.random` of an object is never written twice, so whoever still knows an old one finds it gone and looks
-again. A file is announced as an *intent*, with its bytes counted, before it is made; what a dead process had intended
-is undone by the living, or by the next to start.
+An object's file `ab/rest.random` is never written twice, so a process with a stale entry finds the file missing and
+looks the object up again. Before a file is created, an *intent* with its bytes is recorded and counted. The intents of
+a dead process are undone by another process on the folder, or at the next start.
 """
 
 import queue
@@ -21,24 +21,24 @@ from typing import Any, TypeVar
 from datasets.scs.config import Bucket, Config
 
 T = TypeVar("T")
-#: Tells by the digest (None: there is none) and the time of what is there, whether it may be replaced.
+#: Called with digest and time of the present object (None and 0.0 if absent); returns whether it may be replaced.
 Condition = Callable[[bytes | None, float], bool]
 Step = Callable[[sqlite3.Connection], T]
-#: Tells how many bytes a disk lacks for so many more, beside files that were announced before (names and bytes).
-Lacking = Callable[[int, Iterable[tuple[str, int]]], int]
+#: Returns how many bytes the disk lacks for a new object of that size, given the intents (file names and bytes).
+DiskShortfall = Callable[[int, Iterable[tuple[str, int]]], int]
 
-#: What a full bucket gives up first, as an SQL sort key that is an index. Two policies are more than a key: ``random``,
-#: and ``nr``, which gives up only what nobody has used for a day: a set that is read over and over in any order keeps
-#: what fits, and yet nothing stays for ever.
-ORDER: Mapping[str, str] = {"lru": "used, name", "fifo": "added, name"}
+#: Eviction order of a full bucket: an SQL sort key with an index. Two policies are more than a key: ``random``, and
+#: ``nr`` (non-replacing), which evicts only objects that were not used for a day: a set that is read repeatedly, in any
+#: order, keeps the part that fits, and yet no object stays for ever.
+EVICTION_ORDER: Mapping[str, str] = {"lru": "used, name", "fifo": "added, name"}
 NR_IDLE = 86400.0
-#: Seconds an entry's use may be older in the ledger than it is: one write for many reads.
-COARSE = 10.0
-#: What SQLite says of a file that is no sound ledger any more: a disk has flipped or lost some of it.
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-#: Seconds to wait for other processes' writes.
-_BUSY = 30.0
-_TOGETHER = 500
+#: Seconds by which an object's recorded last use may lag: one write for many reads.
+USE_RESOLUTION = 10.0
+#: SQLite's error codes for a corrupt file: the disk flipped or lost some of it.
+_CORRUPTION_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+#: Seconds to wait for write locks of other processes.
+_BUSY_TIMEOUT = 30.0
+_BATCH_SIZE = 500
 _SCHEMA = """
 create table if not exists objects(
     name blob primary key, bucket text not null, key blob not null, file text not null, size integer not null,
@@ -54,20 +54,20 @@ create table if not exists counters(name text, labels text, value real not null,
 
 
 class Full(Exception):
-    """There is no room for the object, and nothing that may make room for it."""
+    """There is no room for the object, and no object may be evicted for it."""
 
 
-class TooLarge(Full):
-    """The object is larger than its bucket could ever hold."""
+class ObjectTooLarge(Full):
+    """The object is larger than its bucket's quota or the total capacity."""
 
 
 class Unmet(Exception):
-    """The object that is there is not one that may be replaced."""
+    """A condition of the PUT does not hold: the present object may not be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An object as the ledger knows it; ``file`` relative to the folder, ``digest`` its SHA-256."""
+    """Index entry of an object; ``file`` relative to the folder, ``digest`` SHA-256, ``added`` seconds since 1970."""
 
     name: bytes
     file: str
@@ -78,125 +78,125 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a bucket holds, bytes on their way included."""
+    """Bytes and objects of a bucket; bytes include PUTs in progress."""
 
     bytes: int
     objects: int
 
 
 def name_of(bucket: str, key: bytes) -> bytes:
-    """Return what an object is called in the ledger and, in hexadecimal, on disk: no key can name a place."""
+    """Return an object's name in the index and, in hexadecimal, on disk: a hash, so that no key can choose a path."""
     return blake2b(bucket.encode() + b"\0" + key, digest_size=16).digest()
 
 
-def is_damage(error: BaseException) -> bool:
-    """Tell whether an error says that the ledger's file is damaged, and not that it is busy or the disk is full."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+def is_corruption(error: BaseException) -> bool:
+    """Tell whether an error means that the index file is corrupt, as opposed to busy or on a full disk."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _CORRUPTION_CODES
 
 
-def debtor(held: Mapping[str, int], shares: Mapping[str, float]) -> str:
-    """Return the bucket that has to give when all of them are full: the one furthest above its share.
+def bucket_to_shrink(used: Mapping[str, int], shares: Mapping[str, float]) -> str:
+    """Return the bucket that must evict when the total capacity is exceeded: the bucket furthest above its share.
 
-    The shares add up to what there is, so while that is exceeded some bucket is above its own: none within its share
-    ever gives.
+    The shares add up to the capacity, so while it is exceeded some bucket is above its share: a bucket within its share
+    never evicts for another.
     """
-    return max(held, key=lambda bucket: (held[bucket] - shares.get(bucket, 0.0), bucket))
+    return max(used, key=lambda bucket: (used[bucket] - shares.get(bucket, 0.0), bucket))
 
 
-class Ledger:
-    """One process's hold on the ledger: reads on the caller's thread, writes gathered by one thread of its own."""
+class ObjectIndex:
+    """Object index of one process: reads run on the caller's thread, writes are batched by a writer thread."""
 
     def __init__(self, path: Path, config: Config, process: str) -> None:
         self._path, self._config, self._process = path, config, process
         self._local = threading.local()
-        self._asked: queue.SimpleQueue[tuple[Step[Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._shares = {bucket.name: config.share(bucket) for bucket in config.buckets.values()}
-        self._owed: list[Step[Any]] = []
-        #: Whether the file turned out to be damaged; whoever opens it next, alone, begins a new one.
-        self.broken = False
+        self._write_queue: queue.SimpleQueue[tuple[Step[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._shares = {bucket.name: config.fair_share(bucket) for bucket in config.buckets.values()}
+        self._deferred: list[Step[Any]] = []
+        #: Whether the file turned out to be corrupt; the next process to open it alone starts with an empty index.
+        self.corrupt = False
         connection = self._connection()
         connection.execute("pragma journal_mode=wal")
         connection.executescript(_SCHEMA)
         connection.executemany("insert or ignore into accounts values(?,0,0)", [(name,) for name in config.buckets])
-        self._writer = threading.Thread(target=self._write_all, name="ledger", daemon=True)
+        self._writer = threading.Thread(target=self._write_all, name="object-index", daemon=True)
         self._writer.start()
 
     def _connection(self) -> sqlite3.Connection:
-        made: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if made is None:
-            made = self._local.connection = sqlite3.connect(
-                self._path, isolation_level=None, timeout=_BUSY, check_same_thread=False
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = sqlite3.connect(
+                self._path, isolation_level=None, timeout=_BUSY_TIMEOUT, check_same_thread=False
             )
-            made.execute(f"pragma synchronous={'full' if self._config.fsync else 'normal'}")
-            made.execute("pragma mmap_size=268435456")
-        return made
+            connection.execute(f"pragma synchronous={'full' if self._config.fsync else 'normal'}")
+            connection.execute("pragma mmap_size=268435456")
+        return connection
 
     def close(self) -> None:
-        """Write what was asked for, and stop."""
-        self._asked.put(None)
+        """Commit the queued writes, and stop the writer thread."""
+        self._write_queue.put(None)
         self._writer.join()
 
     @property
     def alive(self) -> bool:
-        """Whether writes are still served."""
+        """Whether the writer thread runs."""
         return self._writer.is_alive()
 
     # -- reading
 
-    def look(self, name: bytes) -> Row | None:
-        """Return an object's row."""
-        found = self._connection().execute("select name,file,size,digest,added from objects where name=?", (name,))
-        row = found.fetchone()
+    def get_row(self, name: bytes) -> Row | None:
+        """Return an object's row, None if it is not in the index."""
+        cursor = self._connection().execute("select name,file,size,digest,added from objects where name=?", (name,))
+        row = cursor.fetchone()
         return Row(*row) if row else None
 
-    def after(self, name: bytes, limit: int) -> list[Row]:
-        """Return some rows in order of name, from the first beyond ``name`` on."""
+    def rows_after(self, name: bytes, limit: int) -> list[Row]:
+        """Return at most ``limit`` rows in order of name, beginning after ``name``."""
         query = "select name,file,size,digest,added from objects where name>? order by name limit ?"
         return [Row(*row) for row in self._connection().execute(query, (name, limit))]
 
     def accounts(self) -> dict[str, Account]:
-        """Return what every bucket holds."""
+        """Return bytes and objects of every bucket."""
         rows = self._connection().execute("select bucket,bytes,objects from accounts")
-        return {bucket: Account(held, objects) for bucket, held, objects in rows}
+        return {bucket: Account(used, objects) for bucket, used, objects in rows}
 
     def counters(self) -> dict[tuple[str, str], float]:
-        """Return what every process has counted, since the folder was made."""
+        """Return the counters of all processes, since the folder was created."""
         rows = self._connection().execute("select name,labels,value from counters")
         return {(name, labels): value for name, labels, value in rows}
 
     # -- writing
 
     def write(self, step: Step[T]) -> T:
-        """Take a step in a transaction it may share with others'; it counts when this returns."""
+        """Run a step in a transaction that it may share with other steps; committed when this returns."""
         done: Future[T] = Future()
-        self._asked.put((step, done))
+        self._write_queue.put((step, done))
         return done.result()
 
-    def owe(self, step: Step[Any]) -> None:
-        """Take a step now, or later if the disk is too full even for that; never raise for it."""
+    def write_or_defer(self, step: Step[Any]) -> None:
+        """Run a step now, or later if the disk is too full to write; a full disk raises no error."""
         try:
             self.write(step)
         except sqlite3.OperationalError:
-            self._owed.append(step)
+            self._deferred.append(step)
 
-    def settle(self) -> None:
-        """Try again what is owed."""
-        owed, self._owed = self._owed, []
-        for step in owed:
-            self.owe(step)
+    def retry_deferred(self) -> None:
+        """Retry the deferred steps."""
+        deferred, self._deferred = self._deferred, []
+        for step in deferred:
+            self.write_or_defer(step)
 
     def _write_all(self) -> None:
         connection = self._connection()
-        while (first := self._asked.get()) is not None:
+        while (first := self._write_queue.get()) is not None:
             batch = [first]
-            over = False
-            while len(batch) < _TOGETHER and not self._asked.empty():
-                if (more := self._asked.get()) is None:
-                    over = True
+            stopping = False
+            while len(batch) < _BATCH_SIZE and not self._write_queue.empty():
+                if (more := self._write_queue.get()) is None:
+                    stopping = True
                     break
                 batch.append(more)
             self._commit(connection, batch)
-            if over:
+            if stopping:
                 break
         connection.close()
 
@@ -209,8 +209,8 @@ class Ledger:
                 try:
                     answers.append((done, step(connection), None))
                 except Exception as error:
-                    # On a full disk SQLite has rolled all of it back; on a damaged file no other step may count either.
-                    if not connection.in_transaction or is_damage(error):
+                    # On a full disk SQLite has rolled back the transaction; on a corrupt file no other step may commit.
+                    if not connection.in_transaction or is_corruption(error):
                         raise
                     connection.execute("rollback to step")
                     answers.append((done, None, error))
@@ -219,7 +219,7 @@ class Ledger:
         except Exception as error:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
-            self.broken = self.broken or is_damage(error)
+            self.corrupt = self.corrupt or is_corruption(error)
             answers = [(done, None, error) for _, done in batch]
         for done, answer, error_ in answers:
             if error_ is not None:
@@ -230,51 +230,57 @@ class Ledger:
     # -- steps
 
     def reserve(
-        self, bucket: Bucket, name: bytes, file: str, size: int, now: float, lacking: Lacking = lambda *_: 0
+        self,
+        bucket: Bucket,
+        name: bytes,
+        file: str,
+        size: int,
+        now: float,
+        disk_shortfall: DiskShortfall = lambda *_: 0,
     ) -> list[str]:
-        """Count an object's bytes before they come; return the files of objects that had to go for it.
+        """Reserve an object's bytes before its body arrives; return the files of the evicted objects.
 
-        ``lacking`` says how much more is freed, for a disk that is fuller than the accounts say.
+        ``disk_shortfall`` returns the bytes to free beyond the quotas, for a disk that is fuller than the accounts say.
         """
         capacity = self._config.capacity
         if size > min(bucket.quota, capacity):
-            raise TooLarge(f"{size} bytes are more than the bucket {bucket.name} may hold")
+            raise ObjectTooLarge(f"{size} bytes exceed the BucketQuota of {bucket.name} or the TotalQuota")
 
         def step(connection: sqlite3.Connection) -> list[str]:
-            held: dict[str, int] = dict(connection.execute("select bucket,bytes from accounts"))
-            gone: list[tuple[str, int]] = []
-            short = lacking(size, connection.execute("select file,bytes from intents").fetchall())
+            used: dict[str, int] = dict(connection.execute("select bucket,bytes from accounts"))
+            evicted: list[tuple[str, int]] = []
+            shortfall = disk_shortfall(size, connection.execute("select file,bytes from intents").fetchall())
 
-            def give(giver: str, need: int) -> None:
-                policy = self._config.buckets[giver].policy
-                freed = _evict(connection, giver, policy, need, name, now, forced=giver != bucket.name)
-                gone.extend(freed)
-                held[giver] -= sum(each for _, each in freed)
+            def evict_from(victim_bucket: str, need: int) -> None:
+                policy = self._config.buckets[victim_bucket].policy
+                freed = _evict(connection, victim_bucket, policy, need, name, now, forced=victim_bucket != bucket.name)
+                evicted.extend(freed)
+                used[victim_bucket] -= sum(each for _, each in freed)
 
-            if (need := held[bucket.name] + size - bucket.quota) > 0:
-                give(bucket.name, need)
+            if (need := used[bucket.name] + size - bucket.quota) > 0:
+                evict_from(bucket.name, need)
             while True:
-                wanted = max(sum(held.values()) + size - capacity, short - sum(each for _, each in gone))
-                if wanted <= 0:
+                need = max(sum(used.values()) + size - capacity, shortfall - sum(each for _, each in evicted))
+                if need <= 0:
                     break
-                after = {**held, bucket.name: held[bucket.name] + size}
-                giver = debtor(after, self._shares)
-                # down to its share at most: then somebody else may be further above
-                above = int(after[giver] - self._shares[giver])
-                give(giver, min(wanted, above) if above > 0 else wanted)
-            taken = connection.execute(
+                after = {**used, bucket.name: used[bucket.name] + size}
+                victim_bucket = bucket_to_shrink(after, self._shares)
+                # down to its share at most: then another bucket may be further above
+                above = int(after[victim_bucket] - self._shares[victim_bucket])
+                evict_from(victim_bucket, min(need, above) if above > 0 else need)
+            updated = connection.execute(
                 "update accounts set bytes=bytes+? where bucket=? and bytes+?<=? returning bytes",
                 (size, bucket.name, size, bucket.quota),
             ).fetchone()
-            if taken is None:
-                raise Full(f"the bucket {bucket.name} is full")
+            if updated is None:
+                raise Full(f"the bucket {bucket.name} has reached its BucketQuota")
             connection.execute("insert into intents values(?,?,?,?)", (file, self._process, bucket.name, size))
-            return [gone_file for gone_file, _ in gone]
+            return [evicted_file for evicted_file, _ in evicted]
 
         return self.write(step)
 
-    def keep(self, bucket: Bucket, key: bytes, row: Row, condition: Condition | None) -> str | None:
-        """Make an announced file an object; return the file that it takes the place of; raise Unmet if it may not."""
+    def commit_object(self, bucket: Bucket, key: bytes, row: Row, condition: Condition | None) -> str | None:
+        """Turn an intent into an object; return the replaced file, if any; raise Unmet if ``condition`` refuses."""
 
         def step(connection: sqlite3.Connection) -> str | None:
             old = connection.execute("select file,size,digest,added from objects where name=?", (row.name,)).fetchone()
@@ -293,83 +299,83 @@ class Ledger:
 
         return self.write(step)
 
-    def forget(self, file: str) -> None:
-        """Take an announcement back."""
+    def cancel_intent(self, file: str) -> None:
+        """Delete an intent and return its bytes to the bucket."""
 
         def step(connection: sqlite3.Connection) -> None:
-            taken = connection.execute("delete from intents where file=? returning bucket,bytes", (file,)).fetchone()
-            if taken:
-                connection.execute("update accounts set bytes=bytes-? where bucket=?", (taken[1], taken[0]))
+            updated = connection.execute("delete from intents where file=? returning bucket,bytes", (file,)).fetchone()
+            if updated:
+                connection.execute("update accounts set bytes=bytes-? where bucket=?", (updated[1], updated[0]))
 
-        self.owe(step)
+        self.write_or_defer(step)
 
-    def drop(self, name: bytes, file: str) -> None:
-        """Take an object out, if it still is the one of that file."""
+    def delete(self, name: bytes, file: str) -> None:
+        """Delete an object, if its row still refers to that file."""
 
         def step(connection: sqlite3.Connection) -> None:
-            gone = connection.execute(
+            deleted = connection.execute(
                 "delete from objects where name=? and file=? returning bucket,size", (name, file)
             ).fetchone()
-            if gone:
-                _credit(connection, gone[0], gone[1])
+            if deleted:
+                _credit(connection, deleted[0], deleted[1])
 
-        self.owe(step)
+        self.write_or_defer(step)
 
-    def note(self, used: Mapping[bytes, float], counted: Mapping[tuple[str, str], float]) -> None:
-        """Write down when objects were last used, and what was counted since the last time."""
+    def record(self, used: Mapping[bytes, float], metric_values: Mapping[tuple[str, str], float]) -> None:
+        """Record when objects were last used, and add to the counters."""
 
         def step(connection: sqlite3.Connection) -> None:
             connection.executemany(
                 "update objects set used=? where name=? and used<?",
-                [(at, name, at - COARSE) for name, at in used.items()],
+                [(at, name, at - USE_RESOLUTION) for name, at in used.items()],
             )
             connection.executemany(
                 "insert into counters values(?,?,?) on conflict(name,labels) do update set value=value+excluded.value",
-                [(name, labels, value) for (name, labels), value in counted.items()],
+                [(name, labels, value) for (name, labels), value in metric_values.items()],
             )
 
         self.write(step)
 
-    # -- after a death
+    # -- recovery
 
-    def check(self) -> None:
-        """Raise the error that says so, should the file be damaged anywhere; it reads all of it."""
-        ((found,),) = self._connection().execute("pragma quick_check(1)")
-        if found != "ok":
-            damage = sqlite3.DatabaseError(" ".join(found.split()))
-            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-            raise damage
+    def check_integrity(self) -> None:
+        """Raise sqlite3.DatabaseError if the file is corrupt anywhere; reads the whole file."""
+        ((result,),) = self._connection().execute("pragma quick_check(1)")
+        if result != "ok":
+            corruption = sqlite3.DatabaseError(" ".join(result.split()))
+            corruption.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise corruption
 
-    def strangers(self) -> list[str]:
-        """Return the processes that intend something, ours apart."""
+    def other_processes(self) -> list[str]:
+        """Return the other processes that have intents."""
         rows = self._connection().execute("select distinct process from intents where process<>?", (self._process,))
         return [process for (process,) in rows]
 
-    def undo(self, process: str) -> list[str]:
-        """Take back what a dead process intended; return the files it may have left."""
+    def undo_intents(self, process: str) -> list[str]:
+        """Delete the intents of a dead process; return the files that it may have left."""
 
         def step(connection: sqlite3.Connection) -> list[str]:
             rows = connection.execute(
                 "delete from intents where process=? returning file,bucket,bytes", (process,)
             ).fetchall()
-            for _, bucket, held in rows:
-                connection.execute("update accounts set bytes=bytes-? where bucket=?", (held, bucket))
+            for _, bucket, reserved in rows:
+                connection.execute("update accounts set bytes=bytes-? where bucket=?", (reserved, bucket))
             return [file for file, _, _ in rows]
 
         return self.write(step)
 
-    def reconcile(self, found: Callable[[], Iterable[tuple[str, int]]]) -> Iterable[str]:
-        """Make rows and files agree, while nobody else is at work; return the files that no row knows.
+    def reconcile(self, list_files: Callable[[], Iterable[tuple[str, int]]]) -> Iterable[str]:
+        """Make rows and files agree, while no other process has the folder open; return the files without a row.
 
-        ``found`` yields every file with its size. Rows without their file, or with one of another size, go; buckets
-        that are configured no longer go with all they held; then everything is counted anew.
+        ``list_files`` yields every file with its size. Rows without a file, or with one of another size, are deleted;
+        so are buckets that are not configured any more, with their objects. Then the accounts are computed again.
         """
 
         def step(connection: sqlite3.Connection) -> list[str]:
             marks = ",".join("?" * len(self._config.buckets))
             connection.execute(f"delete from objects where bucket not in ({marks})", list(self._config.buckets))
             connection.execute("create temp table found(file text primary key, size integer) without rowid")
-            connection.executemany("insert into found values(?,?)", found())
+            connection.executemany("insert into found values(?,?)", list_files())
             connection.execute(
                 "delete from objects where not exists"
                 " (select 1 from found where found.file=objects.file and found.size=objects.size)"
@@ -390,28 +396,28 @@ class Ledger:
 def _evict(
     connection: sqlite3.Connection, bucket: str, policy: str, need: int, newcomer: bytes, now: float, *, forced: bool
 ) -> list[tuple[str, int]]:
-    """Take objects out of a bucket until ``need`` bytes are free; raise Full if that cannot be.
+    """Evict objects of a bucket until ``need`` bytes are free; raise Full if that is impossible.
 
-    ``forced``: it is above its share and another bucket is not, so ``nr`` has to give too: the youngest first.
+    ``forced``: the bucket is above its share and another is not, so ``nr`` has to evict too, the youngest object first.
     """
-    gone: list[tuple[bytes, str, int]] = []
+    evicted: list[tuple[bytes, str, int]] = []
     candidates = chain(*_candidates(connection, bucket, policy, newcomer, now, forced=forced))
     while need > 0:
         row = next(candidates, None)
         if row is None:
-            raise Full(f"the bucket {bucket} is full, and nothing in it may go")
-        gone.append(row)
+            raise Full(f"the bucket {bucket} is full, and no object in it may be evicted (Eviction: {policy})")
+        evicted.append(row)
         need -= row[2]
-    connection.executemany("delete from objects where name=?", [(name,) for name, _, _ in gone])
-    for _, _, size in gone:
+    connection.executemany("delete from objects where name=?", [(name,) for name, _, _ in evicted])
+    for _, _, size in evicted:
         _credit(connection, bucket, size)
-    return [(file, size) for _, file, size in gone]
+    return [(file, size) for _, file, size in evicted]
 
 
 def _candidates(
     connection: sqlite3.Connection, bucket: str, policy: str, newcomer: bytes, now: float, *, forced: bool
 ) -> Iterator[Iterator[tuple[bytes, str, int]]]:
-    """Yield queries for what may go: first the version that is about to be replaced, then by the policy."""
+    """Yield queries for objects to evict, in order: the version that is being replaced, then by the policy."""
     columns = "select name,file,size from objects where"
     yield connection.execute(f"{columns} name=? and bucket=?", (newcomer, bucket))
     rest = f"{columns} bucket=? and name<>?"
@@ -419,12 +425,12 @@ def _candidates(
         yield connection.execute(f"{rest} order by added desc, name desc", (bucket, newcomer))
     elif policy == "nr":
         yield connection.execute(f"{rest} and used<? order by used, name", (bucket, newcomer, now - NR_IDLE))
-    elif policy == "random":  # from some place in the names on, which are hashes, and round
-        place = secrets.token_bytes(16)
-        yield connection.execute(f"{rest} and name>=? order by name", (bucket, newcomer, place))
-        yield connection.execute(f"{rest} and name<? order by name", (bucket, newcomer, place))
+    elif policy == "random":  # names are hashes: start at a random name, and wrap around
+        start = secrets.token_bytes(16)
+        yield connection.execute(f"{rest} and name>=? order by name", (bucket, newcomer, start))
+        yield connection.execute(f"{rest} and name<? order by name", (bucket, newcomer, start))
     else:
-        yield connection.execute(f"{rest} order by {ORDER[policy]}", (bucket, newcomer))
+        yield connection.execute(f"{rest} order by {EVICTION_ORDER[policy]}", (bucket, newcomer))
 
 
 def _credit(connection: sqlite3.Connection, bucket: str, size: int) -> None:

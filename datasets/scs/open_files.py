@@ -1,34 +1,34 @@
-"""Objects' files that were read lately, kept open, and small ones' bytes: a hot object costs no path look-up.
+"""Open files: descriptors of recently read objects, and the bytes of small ones, so that a hot object costs no open().
 
-Nothing is remembered that is not so any more: the kernel tells when a file goes or changes, and it is forgotten before
-the next request is answered. So there is also nobody who holds the room of a file that had to go.
+Entries are never stale: inotify reports a file that is deleted or changed, and its entry is dropped before the next
+request is answered. So no descriptor keeps the disk space of an evicted object either.
 """
 
 import os
 from pathlib import Path
 
-from datasets.scs.inotify import Watch
-from datasets.scs.page_cache import Pages
-from datasets.scs.store import Object
+from datasets.scs.inotify import FileWatch
+from datasets.scs.page_cache import PageCache
+from datasets.scs.store import StoredObject
 
-#: Objects up to this size are kept and sent as bytes; larger go from the page cache to the socket by themselves.
+#: Objects up to this many bytes are kept and sent as bytes; larger ones go from the page cache to the socket.
 SMALL = 32 << 10
-#: Larger files are opened for every answer: that costs next to nothing beside sending them, and they hold much room.
-_LARGE = 4 << 20
-#: Bytes of small objects in all.
-_BODIES = 32 << 20
-#: Seconds for which a file that lay in memory is taken to lie there still.
-_WARM = 1.0
+#: Larger files are opened for every response: the cost is small beside sending them, and they hold much disk space.
+_MAX_KEPT_OPEN = 4 << 20
+#: Bytes of small objects in total.
+_BODY_MEMORY = 32 << 20
+#: Seconds for which a file that was entirely in memory is assumed to stay there.
+_WARM_TIME = 1.0
 
 
-class File:
-    """An object's file, closed as soon as nobody refers to it any more; only its bytes, if those are few."""
+class OpenFile:
+    """File of an object, closed when the last reference is dropped; of a small object only the bytes."""
 
     __slots__ = ("body", "descriptor", "size", "used", "warm")
 
     def __init__(self, descriptor: int, size: int, body: bytes | None) -> None:
         self.descriptor, self.size, self.body = descriptor, size, body
-        #: Until when, on the monotonic clock, all of it is taken to lie in memory.
+        #: Until this time, on the monotonic clock, the whole file is assumed to be in memory.
         self.warm = 0.0
         self.used = True
 
@@ -36,68 +36,68 @@ class File:
         if self.descriptor >= 0:
             close(self.descriptor)
 
-    def lies_in_memory(self, now: float) -> None:
-        """Take note that all of it does."""
-        self.warm = now + _WARM
+    def mark_warm(self, now: float) -> None:
+        """Record that the whole file is in memory now."""
+        self.warm = now + _WARM_TIME
 
 
 class Changed(Exception):
-    """The file is of another size than it was."""
+    """The size of the file differs from the object's."""
 
 
 class Cold(Exception):
-    """The file is small, and yet the disk has to be waited for."""
+    """The file is small, but not in memory: reading it waits for the disk."""
 
 
-class Recent:
-    """Files opened lately, ``most`` of them. Used by the loop alone.
+class OpenFiles:
+    """Recently opened files, at most ``max_files``. Only the event loop uses it.
 
-    What is in is not replaced by what comes while it is used: of a set that is read over and over, in any order, and is
-    too large to be kept open as a whole, a part always is.
+    An entry in use is not replaced by a newer one: of a set that is read repeatedly, in any order, and is too large to
+    be kept open as a whole, a part always stays.
     """
 
-    def __init__(self, folder: Path, pages: Pages, most: int) -> None:
-        self._pages, self._most = pages, most
-        self._files: dict[str, File] = {}
+    def __init__(self, folder: Path, page_cache: PageCache, max_files: int) -> None:
+        self._page_cache, self._max_files = page_cache, max_files
+        self._files: dict[str, OpenFile] = {}
         self._bytes = 0
-        self.watch = Watch(folder / f"{number:02x}" for number in range(256))
+        self.watch = FileWatch(folder / f"{number:02x}" for number in range(256))
 
     def __len__(self) -> int:
         return len(self._files)
 
-    def open(self, found: Object) -> File:
+    def open(self, stored: StoredObject) -> OpenFile:
         """Return an object's file; raise FileNotFoundError, Changed or Cold."""
-        file = self._files.get(found.path)
+        file = self._files.get(stored.path)
         if file is not None:
             file.used = True
             return file
-        file = self._open(found)
-        if len(self._files) < self._most and self.watch.works and found.size <= _LARGE:
-            if file.body is None or self._bytes + file.size <= _BODIES:
-                self._files[found.path] = file
+        file = self._open(stored)
+        if len(self._files) < self._max_files and self.watch.works and stored.size <= _MAX_KEPT_OPEN:
+            if file.body is None or self._bytes + file.size <= _BODY_MEMORY:
+                self._files[stored.path] = file
                 self._bytes += len(file.body or b"")
         return file
 
-    def _open(self, found: Object) -> File:
-        file = File(os.open(found.path, os.O_RDONLY | os.O_CLOEXEC), found.size, None)
-        if found.size > SMALL:
-            if os.lseek(file.descriptor, 0, os.SEEK_END) != found.size:
+    def _open(self, stored: StoredObject) -> OpenFile:
+        file = OpenFile(os.open(stored.path, os.O_RDONLY | os.O_CLOEXEC), stored.size, None)
+        if stored.size > SMALL:
+            if os.lseek(file.descriptor, 0, os.SEEK_END) != stored.size:
                 raise Changed
             return file
-        body = bytearray(found.size)
-        if self._pages.read(file.descriptor, memoryview(body), 0) != found.size:
+        body = bytearray(stored.size)
+        if self._page_cache.read(file.descriptor, memoryview(body), 0) != stored.size:
             raise Cold
-        return File(-1, found.size, bytes(body))
+        return OpenFile(-1, stored.size, bytes(body))
 
-    def look(self) -> None:
-        """Forget what has gone or changed by now."""
-        for path in self.watch.gone():
+    def forget_changed(self) -> None:
+        """Drop the entries whose files were deleted or changed."""
+        for path in self.watch.changed_paths():
             for each in [path] if path is not None else list(self._files):
                 self._forget(each)
 
-    def sweep(self) -> None:
-        """Make room, once a second, for what is used now, if there is none: what was not used since goes."""
-        if len(self._files) < self._most and self._bytes + SMALL <= _BODIES:
+    def make_room(self) -> None:
+        """If the cache is full, drop the entries that were not used since the last call; called once a second."""
+        if len(self._files) < self._max_files and self._bytes + SMALL <= _BODY_MEMORY:
             return
         for path, file in list(self._files.items()):
             if not file.used:
@@ -110,6 +110,6 @@ class Recent:
             self._bytes -= len(file.body or b"")
 
     def close(self) -> None:
-        """Forget everything."""
+        """Stop watching, and drop all entries."""
         self.watch.close()
         self._files.clear()

@@ -1,18 +1,18 @@
-"""Whether a file's bytes lie in memory already, so that the loop never waits for a disk.
+"""Page cache: whether a file's bytes are in memory, so that the event loop never waits for a disk.
 
-Linux reads without waiting where the file system can (RWF_NOWAIT: ext4, XFS, Btrfs); where it cannot say, as tmpfs,
-bytes are taken to be in memory.
+Linux can read without waiting where the file system supports it (RWF_NOWAIT: ext4, XFS, Btrfs). Where it does not, as
+on tmpfs, all bytes count as in memory.
 """
 
 import os
 from pathlib import Path
 
-#: What the kernel reads ahead at once, as a rule.
-_NEAR = 128 << 10
+#: Bytes that the kernel usually reads ahead.
+_READAHEAD = 128 << 10
 
 
-class Pages:
-    """Reads that do not wait, as far as the file system of ``folder`` allows."""
+class PageCache:
+    """Non-blocking reads, where the file system of ``folder`` supports them."""
 
     def __init__(self, folder: Path) -> None:
         probe = folder / f"probe.{os.getpid()}"
@@ -27,30 +27,30 @@ class Pages:
         finally:
             os.close(descriptor)
 
-    def read(self, file: int, into: memoryview, start: int) -> int:
-        """Read what is in memory; fewer bytes than asked for where the disk has to be waited for, or is broken."""
+    def read(self, file: int, buffer: memoryview, start: int) -> int:
+        """Read bytes that are in memory; return fewer than requested if the disk would block or fails."""
         try:
-            return os.preadv(file, [into], start, self._flags)
+            return os.preadv(file, [buffer], start, self._flags)
         except OSError:
             return 0
 
     def resident(self, file: int, start: int, end: int) -> bool:
-        """Tell whether a window lies in memory, as its last byte does and, where that is far away, its first."""
+        """Tell whether a window is in memory, judging by its last byte and, if the window is large, by its first."""
         if not self._flags:
             return True
-        one = bytearray(1)
+        buffer = bytearray(1)
         try:
-            if end - start > _NEAR and os.preadv(file, [one], start, self._flags) != 1:
+            if end - start > _READAHEAD and os.preadv(file, [buffer], start, self._flags) != 1:
                 return False
-            return os.preadv(file, [one], end - 1, self._flags) == 1
+            return os.preadv(file, [buffer], end - 1, self._flags) == 1
         except OSError:
             return False
 
     def warm(self, file: int, start: int, end: int) -> None:
-        """Bring a window into memory, waiting for the disk; a broken one shows when it is sent."""
+        """Read a window into memory, waiting for the disk; a read error shows when the window is sent."""
         try:
             os.posix_fadvise(file, start, end - start, os.POSIX_FADV_WILLNEED)
-            while start < end and (got := len(os.pread(file, min(256 << 10, end - start), start))):
-                start += got
+            while start < end and (count := len(os.pread(file, min(256 << 10, end - start), start))):
+                start += count
         except OSError:
             return

@@ -1,4 +1,4 @@
-"""A PUT's body, from its socket into the store; in a thread, for it takes as long as its client likes."""
+"""PUT body: copies a request's body from its socket into the store, in a thread, at the client's speed."""
 
 import logging
 import socket
@@ -7,57 +7,57 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datasets.scs.config import Limits
-from datasets.scs.connection import Request
-from datasets.scs.requests import Intake
-from datasets.scs.store import BadDigest, Cut, Full, Object, Store, TooLarge, Unmet
+from datasets.scs.connection import ObjectRequest
+from datasets.scs.requests import PutRequest
+from datasets.scs.store import BadDigest, Cut, Full, ObjectTooLarge, Store, StoredObject, Unmet
 
 logger = logging.getLogger(__name__)
 _CHUNK = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of it: an object ``made``, or a refusal's status, or a client that is ``lost``."""
+class PutOutcome:
+    """Result of a PUT: the object ``stored``, or a refusal's ``status``, or a ``disconnected`` client."""
 
-    made: Object | None = None
+    stored: StoredObject | None = None
     evicted: int = 0
     status: int = 500
     detail: str | None = None
-    lost: bool = False
+    disconnected: bool = False
 
 
-def receive(store: Store, sock: socket.socket, request: Request, intake: Intake, limits: Limits) -> Outcome:
-    """Store a body; never raise. The socket is left as the loop wants it."""
+def receive(store: Store, sock: socket.socket, request: ObjectRequest, put: PutRequest, limits: Limits) -> PutOutcome:
+    """Store a body; never raises. The socket is non-blocking again afterwards."""
     try:
-        made, evicted = store.put(
-            intake.bucket,
-            intake.key,
-            intake.size,
-            lambda: _body(sock, request, intake.size, limits),
-            digest=intake.digest,
-            condition=intake.condition,
+        stored, evicted = store.put(
+            put.bucket,
+            put.key,
+            put.size,
+            lambda: _body(sock, request, put.size, limits),
+            digest=put.digest,
+            condition=put.condition,
         )
-        return Outcome(made=made, evicted=evicted)
-    except TooLarge as error:
-        return Outcome(status=413, detail=str(error))
+        return PutOutcome(stored=stored, evicted=evicted)
+    except ObjectTooLarge as error:
+        return PutOutcome(status=413, detail=str(error))
     except Full as error:
-        return Outcome(status=507, detail=f"{error}.".capitalize())
+        return PutOutcome(status=507, detail=f"{error}.".capitalize())
     except Unmet:
-        return Outcome(status=412)
+        return PutOutcome(status=412)
     except BadDigest:
-        return Outcome(status=400, detail="The body is not what its Content-Digest announces. Nothing was kept.")
+        return PutOutcome(status=400, detail="The body does not match its Content-Digest. Nothing was stored.")
     except (Cut, OSError) as error:
-        logger.info("a body was cut off: %s", type(error).__name__)
-        return Outcome(lost=True)
+        logger.info("PUT: the body was cut off: %s", type(error).__name__)
+        return PutOutcome(disconnected=True)
     except Exception:
-        logger.exception("a PUT failed")
-        return Outcome(status=500)
+        logger.exception("PUT failed")
+        return PutOutcome(status=500)
     finally:
         sock.setblocking(False)
 
 
-def _body(sock: socket.socket, request: Request, size: int, limits: Limits) -> Iterator[bytes | memoryview]:
-    """Yield what has come with the head, then what comes; begun once there is room for it."""
+def _body(sock: socket.socket, request: ObjectRequest, size: int, limits: Limits) -> Iterator[bytes | memoryview]:
+    """Yield the bytes that came with the head, then the rest from the socket; called once there is room."""
     left = size
     for chunk in request.body:
         left -= len(chunk)

@@ -1,4 +1,4 @@
-"""The objects themselves: files in 256 folders, appearing whole by renaming, each with its row in the ledger."""
+"""Object store: a file per object in 256 folders, written aside and renamed, with a row in the object index."""
 
 import errno
 import fcntl
@@ -15,31 +15,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.scs.config import Bucket, Config
-from datasets.scs.object_index import Condition, Full, Ledger, Row, TooLarge, Unmet, is_damage, name_of
+from datasets.scs.object_index import Condition, Full, ObjectIndex, ObjectTooLarge, Row, Unmet, is_corruption, name_of
 
-__all__ = ["BadDigest", "Cut", "Full", "Object", "Store", "TooLarge", "Unmet", "etag_of", "http_date"]
+__all__ = ["BadDigest", "Cut", "Full", "ObjectTooLarge", "Store", "StoredObject", "Unmet", "etag_of", "http_date"]
 
 logger = logging.getLogger(__name__)
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHUNK = 1 << 20
-#: Bytes that the ledger needs at a start.
-_ROOM = 2 << 20
-#: Entries kept in memory so that a read costs no query; then all are forgotten at once.
-#: Longer targets are not remembered: what is remembered stays below some 60 MB.
-_HOT, _SHORT = 65_536, 512
+#: Free bytes that the object index needs to open.
+_INDEX_ROOM = 2 << 20
+#: Entries cached in memory so that a read costs no query; a full cache is cleared.
+#: Objects with longer targets are not cached, which keeps the cache below some 60 MB.
+_CACHE_SIZE, _MAX_CACHED_TARGET = 65_536, 512
 
 
 class Cut(Exception):
-    """The body ended before its announced length."""
+    """The connection failed or the body ended before its Content-Length."""
 
 
 class BadDigest(Exception):
-    """The body is not what its announced digest says."""
+    """The body does not match its Content-Digest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
-    """What the hot path needs of an object, ready made."""
+class StoredObject:
+    """What a read needs of an object, precomputed; ``modified`` in seconds since 1970."""
 
     name: bytes
     path: str
@@ -47,81 +47,81 @@ class Object:
     etag: bytes
     modified: int
     bucket: Bucket
-    #: The head of a whole answer, up to where a Date belongs.
+    #: Head of a 200 response, up to the Date header.
     head: bytes
 
 
 class Store:
-    """A folder of objects. Any number of processes may open the same one, with the same configuration."""
+    """Folder of objects. Any number of processes may open the same folder, with the same configuration."""
 
     def __init__(self, config: Config, *, clock: Callable[[], float] = time.time) -> None:
         self.config, self._clock = config, clock
         self.folder = config.directory.resolve()
         self.process = secrets.token_hex(6)
-        self._hot: dict[bytes, Object] = {}
+        self._cache: dict[bytes, StoredObject] = {}
         self._used: dict[bytes, float] = {}
         for part in ("temp", "processes", *(f"{number:02x}" for number in range(256))):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         if self.folder.stat().st_uid == os.geteuid():
-            self.folder.chmod(0o700)  # a volume's own root is the kubelet's, and seen by this pod alone
+            self.folder.chmod(0o700)  # the root of a volume belongs to the kubelet, and only this pod sees it
         with open(self.folder / "gate", "w") as gate:
-            fcntl.flock(gate, fcntl.LOCK_EX)  # one process opens at a time, so that the first knows that it is
-            self._alive = open(self.folder / "alive", "w")  # held until close()
-            alone = _lock(self._alive.fileno())
-            self._mark = open(self.folder / "processes" / self.process, "w")  # held until close()
-            fcntl.flock(self._mark, fcntl.LOCK_EX)
+            fcntl.flock(gate, fcntl.LOCK_EX)  # processes open one at a time, so that the first knows that it is alone
+            self._alive_lock = open(self.folder / "alive", "w")  # locked until close()
+            alone = _lock(self._alive_lock.fileno())
+            self._process_lock = open(self.folder / "processes" / self.process, "w")  # locked until close()
+            fcntl.flock(self._process_lock, fcntl.LOCK_EX)
             if alone:
-                self._make_room()
-            self.ledger = self._put_in_order() if alone else self._open()
-            fcntl.flock(self._alive, fcntl.LOCK_SH)
+                self._free_disk_for_index()
+            self.index = self._open_and_recover() if alone else self._open_index()
+            fcntl.flock(self._alive_lock, fcntl.LOCK_SH)
 
     def close(self) -> None:
-        """Write down what is still in memory, and let go of the folder."""
-        with suppress(sqlite3.DatabaseError):  # a full disk, or a damaged ledger, keeps nobody from ending
-            self.note(self.taken(), {})
-        self.ledger.close()
+        """Record the uses that are still in memory, and release the folder."""
+        with suppress(sqlite3.DatabaseError):  # a full disk or a corrupt index must not prevent the exit
+            self.record(self.take_uses(), {})
+        self.index.close()
         (self.folder / "processes" / self.process).unlink(missing_ok=True)
-        self._mark.close()
-        self._alive.close()
+        self._process_lock.close()
+        self._alive_lock.close()
 
     # -- reading
 
-    def find(self, bucket: Bucket, key: bytes, target: bytes) -> Object | None:
-        """Return an object; ``target``, the request's, is what it is remembered by."""
-        found = self._hot.get(target)
-        if found is not None:
-            return found
-        row = self.ledger.look(name_of(bucket.name, key))
+    def find(self, bucket: Bucket, key: bytes, target: bytes) -> StoredObject | None:
+        """Return an object, None if absent; ``target``, the request's target, is the key in the cache."""
+        stored = self._cache.get(target)
+        if stored is not None:
+            return stored
+        row = self.index.get_row(name_of(bucket.name, key))
         if row is None:
             return None
-        if len(self._hot) >= _HOT:
-            self._hot.clear()
-        found = _object(row, bucket, f"{self.folder}/{row.file}")
-        if len(target) <= _SHORT:
-            self._hot[target] = found
-        return found
+        if len(self._cache) >= _CACHE_SIZE:
+            self._cache.clear()
+        stored = _object(row, bucket, f"{self.folder}/{row.file}")
+        if len(target) <= _MAX_CACHED_TARGET:
+            self._cache[target] = stored
+        return stored
 
-    def remembered(self, target: bytes) -> Object | None:
-        """Return an object that was found lately."""
-        return self._hot.get(target)
+    def cached(self, target: bytes) -> StoredObject | None:
+        """Return an object from the cache."""
+        return self._cache.get(target)
 
-    def current(self, found: Object, key: bytes, target: bytes) -> Object | None:
-        """Return an object if its file is still there, else what has taken its place: for answers that open no file."""
-        if os.access(found.path, os.F_OK):
-            return found
-        self.lost(found, target, "its file is gone")
-        return self.find(found.bucket, key, target)
+    def revalidate(self, stored: StoredObject, key: bytes, target: bytes) -> StoredObject | None:
+        """Return the object if its file still exists, else its replacement, if any: for responses that open no file."""
+        if os.access(stored.path, os.F_OK):
+            return stored
+        self.mark_missing(stored, target, "its file is missing")
+        return self.find(stored.bucket, key, target)
 
-    def lost(self, found: Object, target: bytes, why: str) -> None:
-        """Take note that a file is not what was remembered: replaced by now, or else damaged, and then drop its row."""
-        self._hot.pop(target, None)
-        row = self.ledger.look(found.name)
-        if row is not None and f"{self.folder}/{row.file}" == found.path:
-            self.damaged(row, why)
+    def mark_missing(self, stored: StoredObject, target: bytes, reason: str) -> None:
+        """Drop a cached entry whose file failed; if the index still refers to that file, delete the damaged object."""
+        self._cache.pop(target, None)
+        row = self.index.get_row(stored.name)
+        if row is not None and f"{self.folder}/{row.file}" == stored.path:
+            self.drop_damaged(row, reason)
 
-    def touch(self, found: Object, now: float) -> None:
-        """Remember that an object was used; written down by `note`, much later."""
-        self._used[found.name] = now
+    def touch(self, stored: StoredObject, now: float) -> None:
+        """Remember in memory that an object was used; `record` writes it later."""
+        self._used[stored.name] = now
 
     # -- writing
 
@@ -134,55 +134,57 @@ class Store:
         *,
         digest: bytes | None = None,
         condition: Condition | None = None,
-    ) -> tuple[Object, int]:
-        """Store an object; return it, and how many others had to go.
+    ) -> tuple[StoredObject, int]:
+        """Store an object; return it, and the number of evicted objects.
 
-        ``body`` is called once there is room. Raises Full, TooLarge, Unmet, Cut or BadDigest, and then nothing has
-        changed but for what had to go.
+        ``body`` is called once there is room. Raises Full, ObjectTooLarge, Unmet, Cut or BadDigest; then nothing has
+        changed except for the evictions.
         """
         name = name_of(bucket.name, key)
         hexadecimal = name.hex()
         file = f"{hexadecimal[:2]}/{hexadecimal[2:]}.{secrets.token_hex(6)}"
         temp, final = self.folder / "temp" / file.replace("/", ""), self.folder / file
         try:
-            gone = self.ledger.reserve(bucket, name, file, size, self._clock(), self._lacking)
+            evicted = self.index.reserve(bucket, name, file, size, self._clock(), self._disk_shortfall)
         except sqlite3.OperationalError as error:
-            raise Full(f"the ledger cannot be written: {error}") from error
+            raise Full(f"the object index cannot be written: {error}") from error
         try:
-            self._unlink(gone)
-            found = self._write(temp, size, body())
-            if digest is not None and digest != found:
+            self._unlink(evicted)
+            computed = self._write(temp, size, body())
+            if digest is not None and digest != computed:
                 raise BadDigest
             os.rename(temp, final)
             if self.config.fsync:
                 _sync_folder(final.parent)
-            row = Row(name, file, size, found, self._clock())
-            old = self.ledger.keep(bucket, key, row, condition)
+            row = Row(name, file, size, computed, self._clock())
+            old = self.index.commit_object(bucket, key, row, condition)
         except BaseException as error:
             for path in (temp, final):
                 path.unlink(missing_ok=True)
-            self.ledger.forget(file)
-            if (isinstance(error, OSError) and error.errno in _NO_ROOM) or isinstance(error, sqlite3.OperationalError):
+            self.index.cancel_intent(file)
+            if (isinstance(error, OSError) and error.errno in _DISK_FULL) or isinstance(
+                error, sqlite3.OperationalError
+            ):
                 raise Full("the disk is full") from error
             raise
         if old is not None:
             self._unlink([old])
-        return _object(row, bucket, str(final)), len(gone)
+        return _object(row, bucket, str(final)), len(evicted)
 
     def _write(self, temp: Path, size: int, body: Iterable[bytes | memoryview]) -> bytes:
         hasher = hashlib.sha256()
-        came = 0
+        received = 0
         descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             for chunk in body:
-                came += len(chunk)
-                if came > size:
+                received += len(chunk)
+                if received > size:
                     raise Cut
                 hasher.update(chunk)
                 rest = memoryview(chunk)
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
-            if came != size:
+            if received != size:
                 raise Cut
             if self.config.fsync:
                 os.fsync(descriptor)
@@ -190,20 +192,20 @@ class Store:
             os.close(descriptor)
         return hasher.digest()
 
-    def _lacking(self, size: int, coming: Iterable[tuple[str, int]]) -> int:
-        """Return the bytes that the disk is short of, beyond what must stay free; ``coming``: files, and their bytes.
+    def _disk_shortfall(self, size: int, intents: Iterable[tuple[str, int]]) -> int:
+        """Return the bytes missing on the disk so that KeepFree stays free; ``intents``: files and their bytes.
 
-        What is announced has no place on the disk yet, as far as it has not come.
+        The part of a pending body that is not written yet is not in the file system's count, so it is added.
         """
         disk = os.statvfs(self.folder)
         keep = self.config.free
         if keep is None:
             keep = min(1 << 30, disk.f_blocks * disk.f_frsize // 64)
-        announced = sum(max(0, each - self._came(file)) for file, each in coming)
+        announced = sum(max(0, each - self._bytes_on_disk(file)) for file, each in intents)
         return max(0, size + announced + keep - disk.f_bavail * disk.f_frsize)
 
-    def _came(self, file: str) -> int:
-        """Return the bytes of the disk that an announced file has by now."""
+    def _bytes_on_disk(self, file: str) -> int:
+        """Return the bytes of disk space that the file of an intent has by now."""
         for path in (self.folder / "temp" / file.replace("/", ""), self.folder / file):
             with suppress(OSError):
                 return os.stat(path).st_blocks * 512
@@ -213,96 +215,96 @@ class Store:
         for file in files:
             (self.folder / file).unlink(missing_ok=True)
 
-    # -- keeping in order
+    # -- maintenance
 
-    def taken(self) -> dict[bytes, float]:
-        """Return what was used since the last time; asked by whoever calls `touch`, in the same thread."""
+    def take_uses(self) -> dict[bytes, float]:
+        """Return and clear the recorded uses (object name: time); call it on the thread that calls `touch`."""
         used, self._used = self._used, {}
         return used
 
-    def note(self, used: dict[bytes, float], counted: dict[tuple[str, str], float]) -> None:
-        """Write down what was used and counted; settle what a full disk left open, and what the dead did."""
-        self.ledger.settle()
-        self.ledger.note(used, counted)
-        for stranger in self.ledger.strangers():
-            self._bury(stranger)
+    def record(self, used: dict[bytes, float], metric_values: dict[tuple[str, str], float]) -> None:
+        """Write uses and counters; retry writes that a full disk deferred; undo the intents of dead processes."""
+        self.index.retry_deferred()
+        self.index.record(used, metric_values)
+        for process in self.index.other_processes():
+            self._undo_dead_process(process)
 
-    def _bury(self, process: str) -> None:
-        mark = self.folder / "processes" / process
+    def _undo_dead_process(self, process: str) -> None:
+        lock_file = self.folder / "processes" / process
         try:
-            with open(mark) as held:
-                if not _lock(held.fileno()):
+            with open(lock_file) as lock:
+                if not _lock(lock.fileno()):
                     return
         except FileNotFoundError:
-            logger.warning("process %s left no mark", process)
-        for file in self.ledger.undo(process):
+            logger.warning("process %s left no lock file in processes/", process)
+        for file in self.index.undo_intents(process):
             (self.folder / "temp" / file.replace("/", "")).unlink(missing_ok=True)
-            # what it made an object of is no intent any more, so this is nobody's
+            # an object that it committed has no intent any more, so no row refers to this file
             (self.folder / file).unlink(missing_ok=True)
-        mark.unlink(missing_ok=True)
+        lock_file.unlink(missing_ok=True)
 
-    def _make_room(self) -> None:
-        """Have the ledger find some room on a full disk, at the cost of any objects: it could not be opened else."""
+    def _free_disk_for_index(self) -> None:
+        """Delete objects until a full disk has the space without which the object index cannot be opened."""
         for rest in (self.folder / "temp").iterdir():
             rest.unlink()
         for file, _ in self.files():
             disk = os.statvfs(self.folder)
-            if disk.f_bavail * disk.f_frsize >= _ROOM:
+            if disk.f_bavail * disk.f_frsize >= _INDEX_ROOM:
                 break
-            (self.folder / file).unlink()  # its row goes when the ledger is put in order
+            (self.folder / file).unlink()  # its row is deleted when rows and files are reconciled
 
-    def _open(self) -> Ledger:
-        return Ledger(self.folder / "ledger.db", self.config, self.process)
+    def _open_index(self) -> ObjectIndex:
+        return ObjectIndex(self.folder / "ledger.db", self.config, self.process)
 
-    def _put_in_order(self) -> Ledger:
-        """Open the ledger and make it agree with the files; a damaged one goes, and all it told of: this is a cache."""
+    def _open_and_recover(self) -> ObjectIndex:
+        """Open the index and reconcile it with the files; an empty index replaces a corrupt one: this is a cache."""
         try:
-            return self._recovered(self._open())
+            return self._reconcile(self._open_index())
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if not is_corruption(error):
                 raise
-            logger.error("the ledger is damaged (%s): the cache begins anew", error)
+            logger.error("object index ledger.db is corrupt (%s): starting with an empty cache", error)
         for end in ("", "-wal", "-shm"):
             (self.folder / f"ledger.db{end}").unlink(missing_ok=True)
-        return self._recovered(self._open())
+        return self._reconcile(self._open_index())
 
-    def _recovered(self, ledger: Ledger) -> Ledger:
+    def _reconcile(self, index: ObjectIndex) -> ObjectIndex:
         try:
-            ledger.check()
-            orphans = list(ledger.reconcile(self.files))
+            index.check_integrity()
+            orphans = list(index.reconcile(self.files))
         except BaseException:
-            ledger.close()
+            index.close()
             raise
-        for mark in (self.folder / "processes").iterdir():
-            if mark.name != self.process:
-                mark.unlink()
+        for lock_file in (self.folder / "processes").iterdir():
+            if lock_file.name != self.process:
+                lock_file.unlink()
         self._unlink(orphans)
         if orphans:
-            logger.warning("%d files without a row were deleted", len(orphans))
-        return ledger
+            logger.warning("deleted %d files without a row in the object index", len(orphans))
+        return index
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Yield the path of every object's file, below the folder, and its size."""
+        """Yield every object's file, relative to the folder, and its size."""
         for number in range(256):
             with os.scandir(self.folder / f"{number:02x}") as entries:
                 for entry in entries:
                     yield f"{number:02x}/{entry.name}", entry.stat(follow_symlinks=False).st_size
 
-    def damaged(self, row: Row, why: str) -> None:
-        """Take an object out that is not what it was; whoever wants it fetches it from its origin again."""
-        logger.error("object %s is damaged (%s) and was dropped", row.file, why)
-        self.ledger.drop(row.name, row.file)
+    def drop_damaged(self, row: Row, reason: str) -> None:
+        """Delete a damaged object; the next client that misses it fetches it from its origin."""
+        logger.error("object %s is damaged (%s) and was dropped", row.file, reason)
+        self.index.delete(row.name, row.file)
         self._unlink([row.file])
 
     def verify(self, stop: threading.Event, *, rate: int = 0, start: bytes = b"") -> Iterator[bool]:
-        """Read every object, from ``start`` on and round, and compare its digest; yield for each whether it was sound.
+        """Read every object, from ``start`` on and wrapping around, and check its digest; yield whether it is intact.
 
-        ``rate`` in bytes a second; 0: as fast as can be.
+        ``rate`` in bytes per second; 0: unlimited.
         """
         at = time.monotonic()
-        for row in self._round(start):
+        for row in self._all_rows(start):
             hasher = hashlib.sha256()
-            why = "its digest is another"
+            reason = "its digest differs"
             try:
                 with open(self.folder / row.file, "rb", buffering=0) as file:
                     while chunk := file.read(_CHUNK):
@@ -311,25 +313,25 @@ class Store:
                         if stop.wait(max(0.0, at - time.monotonic())):
                             return
             except FileNotFoundError:
-                continue  # replaced or evicted meanwhile; or lost, which the next reader finds
+                continue  # replaced or evicted meanwhile; a missing file is found by its next reader
             except OSError as error:
                 if not is_unreadable(error):
                     raise
-                why = f"it cannot be read: {error.strerror}"
+                reason = f"its file cannot be read: {error.strerror}"
             if hasher.digest() == row.digest:
                 yield True
-            elif self.ledger.look(row.name) == row:
-                self.damaged(row, why)
+            elif self.index.get_row(row.name) == row:
+                self.drop_damaged(row, reason)
                 yield False
 
-    def _round(self, start: bytes) -> Iterator[Row]:
-        """Yield all rows in order of name, beginning behind ``start``: who is stopped often sees no end else."""
+    def _all_rows(self, start: bytes) -> Iterator[Row]:
+        """Yield all rows by name from ``start`` on, wrapping around: interrupted rounds still cover every object."""
         name = start
-        while rows := self.ledger.after(name, 100):
+        while rows := self.index.rows_after(name, 100):
             yield from rows
             name = rows[-1].name
         name = b""
-        while rows := self.ledger.after(name, 100):
+        while rows := self.index.rows_after(name, 100):
             for row in rows:
                 if row.name > start:
                     return
@@ -338,12 +340,12 @@ class Store:
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Tell whether a file cannot be opened or read because of what it is, and not because this process has too much."""
+    """Tell whether the file itself cannot be opened or read, as opposed to a lack of descriptors or memory."""
     return error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
-def scrubbing(folder: Path) -> int | None:
-    """Return a descriptor that makes this process the one that scrubs, None while another is."""
+def acquire_scrub_lock(folder: Path) -> int | None:
+    """Return a descriptor that holds the folder's scrub lock, None while another process has it."""
     descriptor = os.open(folder / "scrub", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if _lock(descriptor):
         return descriptor
@@ -351,23 +353,23 @@ def scrubbing(folder: Path) -> int | None:
     return None
 
 
-def _object(row: Row, bucket: Bucket, path: str) -> Object:
+def _object(row: Row, bucket: Bucket, path: str) -> StoredObject:
     etag = etag_of(row.digest)
     modified = int(row.added)
     head = (
         b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\nETag: %b\r\n"
         b"Last-Modified: %b\r\nAccept-Ranges: bytes\r\n" % (row.size, etag, http_date(modified))
     )
-    return Object(row.name, path, row.size, etag, modified, bucket, head)
+    return StoredObject(row.name, path, row.size, etag, modified, bucket, head)
 
 
 def etag_of(digest: bytes) -> bytes:
-    """Return the entity tag of a content."""
+    """Return the entity tag of a SHA-256 digest."""
     return b'"' + digest.hex().encode() + b'"'
 
 
 def http_date(seconds: float) -> bytes:
-    """Return a moment as HTTP writes it."""
+    """Return a time, in seconds since 1970, in the format of HTTP."""
     return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(seconds)).encode()
 
 

@@ -1,4 +1,4 @@
-"""Our client of the cache service: it asks the node that should have a thing, and never stands in the way."""
+"""Client of the cache service: asks the node that owns a key; a failing node counts as a miss, never as an error."""
 
 import logging
 import os
@@ -13,56 +13,56 @@ from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 from datasets.scs_client.consistent_hashing import Maglev
-from datasets.scs_client.http_pool import Answer, Token, Trouble, Wire
-from datasets.scs_client.membership import Membership, Node
+from datasets.scs_client.http_pool import BearerToken, ConnectionPool, HttpResponse, TransportError
+from datasets.scs_client.membership import CacheNode, Membership
 
 logger = logging.getLogger(__name__)
 
-#: Seconds in which a node must connect, and make some progress.
-TIME = 3.0
-#: Bytes a second below which a node is no help.
+#: Time-out in seconds for connecting to a node, and between two reads.
+TIMEOUT = 3.0
+#: Bytes/s; a slower node is given up.
 SLOWEST = 1 << 20
-#: Seconds a node is left alone after its first failure, doubled with each further one, and at most.
+#: Back-off of a failed node in seconds: after its first failure (doubled with each further failure), and at most.
 PAUSE, LONGEST = 1.0, 60.0
-#: Nodes asked for one thing: the one that should have it, and who stands in for it.
+#: Nodes tried per request: the owner of the key, and the next node.
 TRIES = 2
-#: Files that one process brings to the cache at once.
+#: Files that a process uploads to the cache at once.
 FILLS = 4
 _CHUNK = 256 << 10
 
 
-class Near(Protocol):
-    """Something nearer than the origin that may have a thing. Asked by several threads."""
+class CacheClient(Protocol):
+    """A cache in front of the origin. Used by several threads."""
 
     def get(self, digest: str, size: int, target: BinaryIO) -> bool:
-        """Write the content of ``digest`` (``sha256:<hex>``) to ``target``; False if it is not to be had.
+        """Write the content of ``digest`` (``sha256:<hex>``) to ``target``; False on a miss.
 
-        Raises only what ``target`` does. On False, ``target`` is as it was. What comes is ``size`` bytes, not
-        verified: the caller does that, and brings the right ones with ``put`` if they are wrong.
+        Raises only errors of ``target``. On a miss, ``target`` is unchanged. On a hit, ``size`` bytes were written,
+        which are not verified: the caller must verify them, and ``put`` the right bytes if they are wrong.
         """
 
     def put(self, digest: str, path: Path) -> None:
-        """Offer a verified file to those who come after. It may not be taken; never raises."""
+        """Offer a verified file to the cache, which may refuse it; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
-class Illness:
-    """A node that failed: how often in a row, and until when it is left alone."""
+class NodeBackoff:
+    """Back-off state of a failed node: failures in a row, and until when it is not asked."""
 
     failures: int = 0
     until: float = 0.0
 
-    def worse(self, now: float, chance: float) -> "Illness":
-        """Return the next state; ``chance`` in [0, 1) spreads those who would all come back at once."""
-        pause = min(LONGEST, PAUSE * 2**self.failures) * (0.5 + chance / 2)
-        return Illness(min(self.failures + 1, 16), now + pause)
+    def after_failure(self, now: float, jitter: float) -> "NodeBackoff":
+        """Return the state after another failure; ``jitter`` in [0, 1) spreads the clients' retries."""
+        pause = min(LONGEST, PAUSE * 2**self.failures) * (0.5 + jitter / 2)
+        return NodeBackoff(min(self.failures + 1, 16), now + pause)
 
 
 class SimpleCache:
-    """The cache service's nodes of one's zone, or all if there is none there, as one cache.
+    """The cache service's nodes in this client's zone (all nodes if the zone has none) as one cache.
 
-    ``token``: a file with the bearer token, read again when it changes. ``counts`` says what came of it all: hits,
-    misses, errors (of nodes), fills, refused (a node said no) and dropped (too many were being filled).
+    ``token``: a file with the bearer token, read again when it changes. ``counts``: requests by outcome: hits, misses,
+    errors (of nodes), fills, refused (by a node) and dropped (too many concurrent fills).
     """
 
     def __init__(
@@ -73,152 +73,155 @@ class SimpleCache:
         zone: str = "",
         token: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
-        time_out: float = TIME,
+        time_out: float = TIMEOUT,
         fills: int = FILLS,
     ) -> None:
         self._membership, self._zone, self._clock, self._time_out = membership, zone, clock, time_out
         self._prefix = f"/v1/objects/{quote(bucket, safe='')}/sha256/"
-        self._token = Token(token)
-        self._wire = Wire(time_out)
-        self._filling = threading.BoundedSemaphore(fills)
+        self._token = BearerToken(token)
+        self._pool = ConnectionPool(time_out)
+        self._fill_slots = threading.BoundedSemaphore(fills)
         self._lock = threading.Lock()
-        self._members: tuple[Node, ...] = ()
-        self._ring: Maglev | None = None
-        self._ill: dict[str, Illness] = {}
+        self._members: tuple[CacheNode, ...] = ()
+        self._table: Maglev | None = None
+        self._backoffs: dict[str, NodeBackoff] = {}
         self._counts: Counter[str] = Counter()
-        self._told: frozenset[int] = frozenset()
+        self._logged_statuses: frozenset[int] = frozenset()
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What came of all requests so far."""
+        """Requests so far by outcome."""
         with self._lock:
             return dict(self._counts)
 
     def get(self, digest: str, size: int, target: BinaryIO) -> bool:
-        """Ask the node that should have it; if that one is ill, the one after it."""
+        """Ask the key's owner; if that node is failing, the next node."""
         key, start = digest.removeprefix("sha256:"), target.tell()
-        for node in self._asked(key):
+        for node in self._candidates(key):
             try:
-                found = self._fetch(node, key, size, target)
-            except Trouble as trouble:
-                self._failed(node, trouble)
+                outcome = self._fetch(node, key, size, target)
+            except TransportError as error:
+                self._failed(node, error)
                 target.seek(start)
                 target.truncate()
             else:
-                self._answered(node, found)
-                return found == "hits"
+                self._succeeded(node, outcome)
+                return outcome == "hits"
         return False
 
     def put(self, digest: str, path: Path) -> None:
-        """Bring a file to the node that should have it, or to who stands in for it."""
-        if not self._filling.acquire(timeout=self._time_out):
+        """Upload a file to the key's owner, or to the next node if the owner is failing."""
+        if not self._fill_slots.acquire(timeout=self._time_out):
             self._count("dropped")
             return
         try:
-            for node in self._asked(key := digest.removeprefix("sha256:")):
+            for node in self._candidates(key := digest.removeprefix("sha256:")):
                 try:
-                    came = self._bring(node, key, path)
-                except Trouble as trouble:
-                    self._failed(node, trouble)
+                    outcome = self._upload(node, key, path)
+                except TransportError as error:
+                    self._failed(node, error)
                 else:
-                    self._answered(node, came)
+                    self._succeeded(node, outcome)
                     return
         finally:
-            self._filling.release()
+            self._fill_slots.release()
 
     def close(self) -> None:
         """Close idle connections. The cache may be used again."""
-        self._wire.close()
+        self._pool.close()
 
-    def _asked(self, key: str) -> Iterator[str]:
-        """Yield who is asked, in order: those that are well, on the ring from the owner on."""
-        if (ring := self._current()) is None:
+    def _candidates(self, key: str) -> Iterator[str]:
+        """Yield up to TRIES nodes that are not backing off, from the key's owner on."""
+        if (table := self._current_table()) is None:
             return
         tries = 0
-        for node in ring.walk(key):
+        for node in table.walk(key):
             if self._may_be_asked(node):
                 yield node
                 tries += 1
                 if tries == TRIES:
                     return
 
-    def _current(self) -> Maglev | None:
+    def _current_table(self) -> Maglev | None:
         nodes = self._membership.nodes()
         with self._lock:
             if nodes != self._members:
-                near = [node.url for node in nodes if node.zone == self._zone] or [node.url for node in nodes]
-                self._ring = Maglev(near) if near else None
+                urls = [node.url for node in nodes if node.zone == self._zone] or [node.url for node in nodes]
+                self._table = Maglev(urls) if urls else None
                 self._members = nodes
-                self._ill = {node: illness for node, illness in self._ill.items() if node in near}
-            return self._ring
+                self._backoffs = {node: backoff for node, backoff in self._backoffs.items() if node in urls}
+            return self._table
 
     def _may_be_asked(self, node: str) -> bool:
-        """Of those who find an ill node's pause over, one goes and sees; the others wait for what comes of it."""
+        """Tell whether a node is asked. After a back-off, one thread probes it; the others wait for the result."""
         with self._lock:
-            if (illness := self._ill.get(node)) is None:
+            if (backoff := self._backoffs.get(node)) is None:
                 return True
             now = self._clock()
-            if now < illness.until:
+            if now < backoff.until:
                 return False
-            self._ill[node] = Illness(illness.failures, now + self._time_out)
+            self._backoffs[node] = NodeBackoff(backoff.failures, now + self._time_out)
             return True
 
-    def _failed(self, node: str, trouble: Trouble) -> None:
-        self._wire.forget(node)
+    def _failed(self, node: str, error: TransportError) -> None:
+        self._pool.forget(node)
         with self._lock:
             self._counts["errors"] += 1
-            illness = self._ill.get(node, Illness()).worse(self._clock(), random.random())
-            self._ill[node] = illness
-        if illness.failures == 1:
-            logger.warning("the cache node %s is left alone for a while: %s", node, trouble)
+            backoff = self._backoffs.get(node, NodeBackoff()).after_failure(self._clock(), random.random())
+            self._backoffs[node] = backoff
+        if backoff.failures == 1:
+            logger.warning("the cache node %s is not asked for a while: %s", node, error)
 
-    def _answered(self, node: str, count: str) -> None:
+    def _succeeded(self, node: str, outcome: str) -> None:
         with self._lock:
-            self._counts[count] += 1
-            if self._ill.pop(node, None) is not None:
-                logger.info("the cache node %s answers again", node)
+            self._counts[outcome] += 1
+            if self._backoffs.pop(node, None) is not None:
+                logger.info("the cache node %s is available again", node)
 
     def _count(self, name: str) -> None:
         with self._lock:
             self._counts[name] += 1
 
     def _fetch(self, node: str, key: str, size: int, target: BinaryIO) -> str:
-        """Get an object from a node; return what that counts as."""
-        with self._wire.exchange(node, "GET", self._prefix + quote(key, safe=""), self._token.headers()) as answer:
-            if answer.status == 404:
+        """Get an object from a node; return the outcome to count."""
+        with self._pool.exchange(node, "GET", self._prefix + quote(key, safe=""), self._token.headers()) as response:
+            if response.status == 404:
                 return "misses"
-            if answer.status != 200:
-                return self._refused(node, answer)
-            if answer.length != size:
-                return "misses"  # what is filled in next is right again
+            if response.status != 200:
+                return self._refused(node, response)
+            if response.length != size:
+                return "misses"  # the caller's `put` replaces the wrong object
             buffer = memoryview(bytearray(min(size, _CHUNK)))
-            left, ends = size, time.monotonic() + self._time_out + size / SLOWEST
-            while left:
-                if time.monotonic() > ends:
-                    raise Trouble("it is slower than an origin")
-                count = answer.into(buffer[:left])
+            remaining, deadline = size, time.monotonic() + self._time_out + size / SLOWEST
+            while remaining:
+                if time.monotonic() > deadline:
+                    raise TransportError(f"it is slower than {SLOWEST} bytes/s")
+                count = response.read_into(buffer[:remaining])
                 target.write(buffer[:count])
-                left -= count
+                remaining -= count
         return "hits"
 
-    def _bring(self, node: str, key: str, path: Path) -> str:
-        """Put a file on a node; return what that counts as."""
+    def _upload(self, node: str, key: str, path: Path) -> str:
+        """Put a file on a node; return the outcome to count."""
         try:
             file = open(path, "rb", buffering=0)
         except OSError:
-            return "dropped"  # it was let go of meanwhile
+            return "dropped"  # the file was evicted meanwhile
         with file:
             size = os.fstat(file.fileno()).st_size
             headers = self._token.headers()
-            with self._wire.exchange(node, "PUT", self._prefix + quote(key, safe=""), headers, file, size) as answer:
-                return "fills" if 200 <= answer.status < 300 else self._refused(node, answer)
+            with self._pool.exchange(node, "PUT", self._prefix + quote(key, safe=""), headers, file, size) as response:
+                return "fills" if 200 <= response.status < 300 else self._refused(node, response)
 
-    def _refused(self, node: str, answer: Answer) -> str:
-        """Tell a node in trouble from one that says no; of the latter, say so once."""
-        if 500 <= answer.status != 507:  # 507: it is full, which no reader minds
-            raise Trouble(f"it answers {answer.status}")
+    def _refused(self, node: str, response: HttpResponse) -> str:
+        """Raise TransportError for a failing node; else log a refusal once per status, and return its outcome."""
+        if 500 <= response.status != 507:  # 507: the node is full, which is not a failure
+            raise TransportError(f"it answers {response.status}")
         with self._lock:
-            new, self._told = answer.status not in self._told, self._told | {answer.status}
-        if new:
-            logger.warning("the cache node %s answers %d", node, answer.status)
+            first, self._logged_statuses = (
+                response.status not in self._logged_statuses,
+                self._logged_statuses | {response.status},
+            )
+        if first:
+            logger.warning("the cache node %s refuses requests with status %d", node, response.status)
         return "refused"

@@ -1,7 +1,7 @@
-"""Which node keeps which key: Maglev's consistent hashing, and the hash ring it is measured against.
+"""Consistent hashing of keys to nodes: Maglev, and the hash ring that it is measured against.
 
-Eisenbud et al., Maglev (NSDI 2016), section 3.4: each node walks a permutation of the table's slots of its own (an
-offset and a skip) and takes its next free slot in turn, until every slot has an owner.
+Eisenbud et al., Maglev (NSDI 2016), section 3.4: each node has its own permutation of the table's slots (an offset and
+a skip); the nodes take their next free slot in turn, until every slot has an owner.
 """
 
 from array import array
@@ -16,120 +16,122 @@ SLOTS = 65_537
 
 
 class Ring(Protocol):
-    """Spreads keys over nodes, the same for everyone who knows the same nodes, in whatever order."""
+    """Assigns keys to nodes; the same set of nodes gives the same assignment in every process."""
 
     def owner(self, key: str) -> str:
-        """Return the node that keeps this key."""
+        """Return the node that owns a key."""
 
     def walk(self, key: str) -> Iterator[str]:
-        """Yield every node once, the owner first: where to go when it is down."""
+        """Yield every node once, the owner first: the fallback order when nodes are down."""
 
 
 class Maglev:
-    """A table of slots; the key's hash modulo its size leads to the owner.
+    """A lookup table of slots; the slot at the key's hash modulo the table size holds the owner.
 
-    Nodes of one weight own the same number of slots, give or take one. When a node leaves, its keys move, and a few of
-    others with them (about 0.6 % at 100 nodes): what the table buys with evenness. A larger table moves fewer.
+    Nodes of equal weight own the same number of slots, give or take one. When a node leaves, its keys move, and a few
+    keys of other nodes (about 0.6 % at 100 nodes): the price of the even load. A larger table moves fewer keys.
     """
 
     def __init__(self, nodes: Iterable[str] | Mapping[str, float], slots: int = SLOTS) -> None:
-        weights = weighed(nodes)
+        weights = sorted_weights(nodes)
         if slots < len(weights) or not is_prime(slots):
-            raise ValueError(f"a table needs a prime number of slots and one for each node, not {slots}")
+            raise ValueError(
+                f"a Maglev table needs a prime number of slots, and at least one slot per node; got {slots}"
+            )
         self.nodes = tuple(weights)
         self.table = populate(self.nodes, tuple(weights.values()), slots)
 
     def owner(self, key: str) -> str:
-        """Return the node that keeps this key."""
+        """Return the node that owns a key."""
         return self.nodes[self.table[number(key) % len(self.table)]]
 
     def walk(self, key: str) -> Iterator[str]:
-        """Yield the nodes in the order in which the slots from the key's on name them.
+        """Yield the nodes in the order of the slots from the key's slot on.
 
-        Slots that follow one of a node's belong to all the others alike, so the keys of a node that is down spread.
+        The slots behind a node's slots are spread over all other nodes, and so are the keys of a node that is down.
         """
-        at = number(key) % len(self.table)
-        met: set[int] = set()
+        start = number(key) % len(self.table)
+        yielded: set[int] = set()
         for step in range(len(self.table)):
-            if (node := self.table[(at + step) % len(self.table)]) not in met:
-                met.add(node)
+            if (node := self.table[(start + step) % len(self.table)]) not in yielded:
+                yielded.add(node)
                 yield self.nodes[node]
-                if len(met) == len(self.nodes):
+                if len(yielded) == len(self.nodes):
                     return
 
 
 class HashRing:
-    """Karger's ring: each node stands at many points of a circle, and a key belongs to the next point after it."""
+    """Karger's hash ring: each node has many points on a circle; a key belongs to the node of the next point."""
 
     def __init__(self, nodes: Iterable[str] | Mapping[str, float], points: int = 100) -> None:
-        weights = weighed(nodes)
+        weights = sorted_weights(nodes)
         heaviest = max(weights.values())
-        placed = sorted(
-            (number(f"{node}#{point}"), place)
-            for place, (node, weight) in enumerate(weights.items())
+        points_with_owner = sorted(
+            (number(f"{node}#{point}"), index)
+            for index, (node, weight) in enumerate(weights.items())
             for point in range(max(1, round(points * weight / heaviest)))
         )
         self.nodes = tuple(weights)
-        self.points = array("Q", (point for point, _ in placed))
-        self.owners = array("H", (place for _, place in placed))
+        self.points = array("Q", (point for point, _ in points_with_owner))
+        self.owners = array("H", (index for _, index in points_with_owner))
 
     def owner(self, key: str) -> str:
-        """Return the node that keeps this key."""
+        """Return the node that owns a key."""
         return self.nodes[self.owners[bisect(self.points, number(key)) % len(self.owners)]]
 
     def walk(self, key: str) -> Iterator[str]:
-        """Yield the nodes in the order in which they stand on the circle after the key."""
-        at = bisect(self.points, number(key))
-        for place in dict.fromkeys((*self.owners[at:], *self.owners[:at])):
-            yield self.nodes[place]
+        """Yield the nodes in the order of their points after the key."""
+        start = bisect(self.points, number(key))
+        for index in dict.fromkeys((*self.owners[start:], *self.owners[:start])):
+            yield self.nodes[index]
 
 
 def number(text: str, seed: int = 0) -> int:
-    """Return the 64-bit hash that all agree on."""
+    """Return the 64-bit hash (xxHash) of a text; part of the protocol between clients."""
     return xxhash.xxh64_intdigest(text.encode(), seed)
 
 
-def weighed(nodes: Iterable[str] | Mapping[str, float]) -> dict[str, float]:
-    """Return nodes and weights sorted by name, so that everyone builds the same ring from the same members."""
-    given = nodes if isinstance(nodes, Mapping) else dict.fromkeys(nodes, 1.0)
-    if not given:
-        raise ValueError("a ring needs a node")
-    if len(given) > 0xFFFF or not all(weight > 0 for weight in given.values()):
-        raise ValueError("a ring has at most 65,535 nodes, each with a weight above 0")
-    return dict(sorted(given.items()))
+def sorted_weights(nodes: Iterable[str] | Mapping[str, float]) -> dict[str, float]:
+    """Return nodes and weights sorted by name, so that every process builds the same table from the same nodes."""
+    weights = nodes if isinstance(nodes, Mapping) else dict.fromkeys(nodes, 1.0)
+    if not weights:
+        raise ValueError("consistent hashing needs at least one node")
+    if len(weights) > 0xFFFF or not all(weight > 0 for weight in weights.values()):
+        raise ValueError("consistent hashing supports at most 65,535 nodes, each with a weight above 0")
+    return dict(sorted(weights.items()))
 
 
 def populate(nodes: tuple[str, ...], weights: tuple[float, ...], slots: int) -> "array[int]":
-    """Fill a table with numbers of nodes; a node of half the weight takes a slot every other turn.
+    """Return a table of node indexes; a node of half the weight takes a slot in every other turn.
 
-    Plain Python on purpose: taking turns cannot be vectorised without resolving conflicts, and numpy was slower.
+    Plain Python, because the turns cannot be vectorised without resolving conflicts, and numpy was slower.
     """
-    places = [number(node, seed=1) % slots for node in nodes]
+    positions = [number(node, seed=1) % slots for node in nodes]
     skips = [number(node, seed=2) % (slots - 1) + 1 for node in nodes]
     heaviest = max(weights)
     gains = [weight / heaviest for weight in weights]
     credits = [0.0] * len(nodes)
     turns = range(len(nodes))
     table = [-1] * slots
-    left = slots
+    free = slots
     while True:
         for node in turns:
             credits[node] += gains[node]
             if credits[node] < 1.0:
                 continue
             credits[node] -= 1.0
-            place, skip = places[node], skips[node]
-            while table[place] >= 0:
-                place += skip
-                if place >= slots:
-                    place -= slots
-            table[place] = node
-            places[node] = place
-            left -= 1
-            if not left:
+            position, skip = positions[node], skips[node]
+            while table[position] >= 0:
+                position += skip
+                if position >= slots:
+                    position -= slots
+            table[position] = node
+            positions[node] = position
+            free -= 1
+            if not free:
                 return array("H", table)
 
 
 def is_prime(value: int) -> bool:
-    """Say so by trial division: tables are small."""
+    """Test primality by trial division, which is fast enough for table sizes."""
     return value > 1 and all(value % divisor for divisor in range(2, int(value**0.5) + 1))

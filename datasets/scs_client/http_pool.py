@@ -1,7 +1,7 @@
-"""Kept HTTP connections to a few hosts, shared by threads; whatever goes wrong at the other end is one error.
+"""HTTP connection pool: keep-alive connections to a few hosts, shared by threads; all failures raise TransportError.
 
-As little of HTTP/1.1 as the cache's own protocol needs, because small files are read by the ten thousand: the standard
-library's client takes three times the processor time, most of it to parse headers as if they were mail.
+A subset of HTTP/1.1 that suffices for the cache service, because small files are read in tens of thousands: the
+standard library's client takes three times the CPU time, most of it to parse headers as e-mail headers.
 """
 
 import os
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-#: Idle connections kept to one host.
-KEPT = 16
-#: The rest of an answer that is read for the sake of its connection; a longer one is not worth it.
-_REST = 64 << 10
-#: The largest head of an answer, and the largest body that is sent along with the request's.
+#: Idle connections kept per host.
+MAX_IDLE = 16
+#: Bytes of an unread body up to which it is drained to reuse the connection; beyond it, the connection is closed.
+_MAX_DRAIN = 64 << 10
+#: Bytes of a response head at most, and of a request body that is sent in one call with the request head.
 _HEAD = 64 << 10
 _SMALL = 64 << 10
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])[ \r]")
@@ -30,51 +30,53 @@ _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 _PLAIN = re.compile(r"[!-~]+")
 
 
-class Trouble(Exception):
-    """The other end does not answer, or not as it should."""
+class TransportError(Exception):
+    """The server is unreachable, too slow, or violates the protocol."""
 
 
-class Closed(Trouble):
-    """The other end closed the connection before it answered."""
+class ConnectionClosed(TransportError):
+    """The server closed the connection before it responded."""
 
 
-class Answer:
-    """What a host answered, and its body as it comes; ``length`` is None if nobody knows how much that is."""
+class HttpResponse:
+    """A response with a streamed body; ``length`` in bytes, None if the response does not declare it."""
 
-    def __init__(self, line: "Line", status: int, length: int | None, kept: bool) -> None:
+    def __init__(self, connection: "PooledConnection", status: int, length: int | None, keep_alive: bool) -> None:
         self.status, self.length = status, length
-        self._line, self._left, self._kept = line, length, kept
+        self._connection, self._remaining, self._keep_alive = connection, length, keep_alive
 
-    def into(self, buffer: memoryview) -> int:
-        """Fill the buffer as far as something is there; raise Trouble where the body ends."""
-        if self._left is None:
-            raise Trouble("it does not say how much comes")
-        count = self._line.into(buffer[: self._left])
-        self._left -= count
+    def read_into(self, buffer: memoryview) -> int:
+        """Read available body bytes into the buffer; return their number. Raise TransportError at the end."""
+        if self._remaining is None:
+            raise TransportError("the response has no Content-Length")
+        count = self._connection.read_into(buffer[: self._remaining])
+        self._remaining -= count
         return count
 
-    def over(self) -> bool:
-        """Read a short rest; whether the connection is good for another request."""
-        if not self._kept or self._left is None or self._left > _REST:
+    def drain(self) -> bool:
+        """Read a short rest of the body; return whether the connection can be reused."""
+        if not self._keep_alive or self._remaining is None or self._remaining > _MAX_DRAIN:
             return False
-        rest = memoryview(bytearray(self._left))
+        rest = memoryview(bytearray(self._remaining))
         try:
-            while self._left:
-                self.into(rest)
-        except Trouble:
+            while self._remaining:
+                self.read_into(rest)
+        except TransportError:
             return False
-        return self._line.quiet()
+        return self._connection.is_idle()
 
 
-class Line:
-    """One connection."""
+class PooledConnection:
+    """A connection to one host."""
 
     def __init__(self, host: str, time_out: float) -> None:
         self._host, self._time_out = urlsplit(host).netloc, time_out
-        self._sock, self._came = connected(host, time_out), b""
+        self._sock, self._received = connect(host, time_out), b""
 
-    def ask(self, verb: str, target: str, headers: Mapping[str, str], body: BinaryIO | None, size: int) -> Answer:
-        """Send a request and read the head of its answer."""
+    def request(
+        self, verb: str, target: str, headers: Mapping[str, str], body: BinaryIO | None, size: int
+    ) -> HttpResponse:
+        """Send a request and read the head of its response."""
         lines = [f"{verb} {target} HTTP/1.1", f"Host: {self._host}", *(f"{name}: {headers[name]}" for name in headers)]
         if body is not None:
             lines.append(f"Content-Length: {size}")
@@ -82,33 +84,33 @@ class Line:
         try:
             self._send(head, body, size)
         except (BrokenPipeError, ConnectionResetError):
-            # who refuses a body may say so and hang up before having read it: the answer is worth more than the error
-            return self._answer()
+            # a server that refuses a body may respond and close before it has read the body: read that response
+            return self._read_response()
         except OSError as error:
-            raise Trouble(_said(error)) from None
-        return self._answer()
+            raise TransportError(_describe(error)) from None
+        return self._read_response()
 
-    def into(self, buffer: memoryview) -> int:
-        """Fill the buffer as far as something is there; raise Trouble if nothing comes any more."""
-        if self._came:
-            count = min(len(self._came), len(buffer))
-            buffer[:count] = self._came[:count]
-            self._came = self._came[count:]
+    def read_into(self, buffer: memoryview) -> int:
+        """Read available bytes into the buffer; return their number. Raise TransportError at the end of the stream."""
+        if self._received:
+            count = min(len(self._received), len(buffer))
+            buffer[:count] = self._received[:count]
+            self._received = self._received[count:]
             return count
         try:
             count = self._sock.recv_into(buffer)
         except OSError as error:
-            raise Trouble(f"the answer stopped: {_said(error)}") from None
+            raise TransportError(f"the response broke off: {_describe(error)}") from None
         if not count:
-            raise Trouble("the answer ended before its length")
+            raise TransportError("the response ended before its Content-Length")
         return count
 
-    def quiet(self) -> bool:
-        """Tell whether nothing came that was not asked for."""
-        return not self._came
+    def is_idle(self) -> bool:
+        """Tell whether no unexpected bytes were received."""
+        return not self._received
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._sock.close()
 
     def _send(self, head: bytes, body: BinaryIO | None, size: int) -> None:
@@ -120,136 +122,140 @@ class Line:
             self._sock.sendall(head)
             self._sock.sendfile(body, 0, size)
 
-    def _answer(self) -> Answer:
-        """Read heads until one is not only on the way to an answer (100 Continue)."""
+    def _read_response(self) -> HttpResponse:
+        """Read heads until a final one; interim responses (100 Continue) are skipped."""
         while True:
-            head = self._head()
-            if (first := _STATUS.match(head)) is None:
-                raise Trouble("it does not speak HTTP/1.1")
-            if (status := int(first[2])) >= 200:
+            head = self._read_head()
+            if (status_line := _STATUS.match(head)) is None:
+                raise TransportError("the response is not HTTP/1.1")
+            if (status := int(status_line[2])) >= 200:
                 break
         lengths = _LENGTH.findall(head)
         length = int(lengths[0]) if len(lengths) == 1 and not _CODING.search(head) else None
-        kept = first[1] == b"1" and not _CLOSE.search(head)
-        return Answer(self, status, 0 if status in (204, 304) else length, kept)
+        keep_alive = status_line[1] == b"1" and not _CLOSE.search(head)
+        return HttpResponse(self, status, 0 if status in (204, 304) else length, keep_alive)
 
-    def _head(self) -> bytes:
-        ends = time.monotonic() + self._time_out
-        while (end := self._came.find(b"\r\n\r\n")) < 0:
-            if len(self._came) > _HEAD or time.monotonic() > ends:
-                raise Trouble("the answer's head does not end")
+    def _read_head(self) -> bytes:
+        deadline = time.monotonic() + self._time_out
+        while (end := self._received.find(b"\r\n\r\n")) < 0:
+            if len(self._received) > _HEAD or time.monotonic() > deadline:
+                raise TransportError("the response head is too long or too slow")
             try:
                 data = self._sock.recv(_HEAD)
             except ConnectionResetError as error:
-                raise Closed(_said(error)) from None
+                raise ConnectionClosed(_describe(error)) from None
             except OSError as error:
-                raise Trouble(_said(error)) from None
+                raise TransportError(_describe(error)) from None
             if not data:
-                raise Trouble("the answer's head is cut") if self._came else Closed("it hung up")
-            self._came += data
-        head, self._came = self._came[: end + 2], self._came[end + 4 :]
+                raise (
+                    TransportError("the response head is truncated")
+                    if self._received
+                    else ConnectionClosed("the connection was closed")
+                )
+            self._received += data
+        head, self._received = self._received[: end + 2], self._received[end + 4 :]
         return head
 
 
-def connected(host: str, time_out: float) -> socket.socket:
-    """Connect, over TLS for ``https:``."""
+def connect(host: str, time_out: float) -> socket.socket:
+    """Open a TCP connection with TCP_NODELAY, with TLS for ``https:``."""
     parts = urlsplit(host)
     secure = parts.scheme == "https"
     try:
         sock = socket.create_connection((parts.hostname or "", parts.port or (443 if secure else 80)), time_out)
     except OSError as error:
-        raise Trouble(_said(error)) from None
+        raise TransportError(_describe(error)) from None
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return ssl.create_default_context().wrap_socket(sock, server_hostname=parts.hostname) if secure else sock
     except OSError as error:
         sock.close()
-        raise Trouble(_said(error)) from None
+        raise TransportError(_describe(error)) from None
 
 
-class Wire:
-    """Connections by host (``http://host:port``). A forked child shares none of its parent's."""
+class ConnectionPool:
+    """Idle connections by host (``http://host:port``). A forked child does not use its parent's connections."""
 
     def __init__(self, time_out: float) -> None:
         self._time_out = time_out
         self._lock = threading.Lock()
-        self._idle: dict[tuple[int, str], list[Line]] = {}
+        self._idle: dict[tuple[int, str], list[PooledConnection]] = {}
 
     @contextmanager
     def exchange(
         self, host: str, verb: str, target: str, headers: Mapping[str, str], body: BinaryIO | None = None, size: int = 0
-    ) -> Iterator[Answer]:
-        """Send a request, with ``size`` bytes of a file as its body; yield the answer, of which all may be read.
+    ) -> Iterator[HttpResponse]:
+        """Send a request, with ``size`` bytes of a file as its body; yield the response.
 
-        On a kept connection that turns out to be closed, it is sent once more on a new one: only what may be repeated
-        goes this way.
+        If an idle connection turns out to be closed, the request is sent once more on a new connection, so requests
+        must be idempotent.
         """
         if not _PLAIN.fullmatch(target):
-            raise ValueError(f"not a request's target: {target!r}")
+            raise ValueError(f"invalid request target: {target!r}")
         with self._lock:
-            line = idle.pop() if (idle := self._idle.get((os.getpid(), host))) else None
+            connection = idle.pop() if (idle := self._idle.get((os.getpid(), host))) else None
         reusable = False
         try:
             try:
-                if line is None:
-                    raise Closed
-                answer = line.ask(verb, target, headers, body, size)
-            except Closed:
-                if line is not None:
-                    line.close()
-                line = Line(host, self._time_out)
-                answer = line.ask(verb, target, headers, body, size)
-            yield answer
-            reusable = answer.over()
+                if connection is None:
+                    raise ConnectionClosed
+                response = connection.request(verb, target, headers, body, size)
+            except ConnectionClosed:
+                if connection is not None:
+                    connection.close()
+                connection = PooledConnection(host, self._time_out)
+                response = connection.request(verb, target, headers, body, size)
+            yield response
+            reusable = response.drain()
         finally:
-            if line is not None and not (reusable and self._keep(host, line)):
-                line.close()
+            if connection is not None and not (reusable and self._return_to_pool(host, connection)):
+                connection.close()
 
     def forget(self, host: str) -> None:
-        """Close what is idle to a host."""
+        """Close the idle connections to a host."""
         with self._lock:
             idle = self._idle.pop((os.getpid(), host), [])
-        for line in idle:
-            line.close()
+        for connection in idle:
+            connection.close()
 
     def close(self) -> None:
-        """Close whatever is idle."""
+        """Close all idle connections."""
         with self._lock:
-            mine = [host for pid, host in self._idle if pid == os.getpid()]
-        for host in mine:
+            hosts = [host for pid, host in self._idle if pid == os.getpid()]
+        for host in hosts:
             self.forget(host)
 
-    def _keep(self, host: str, line: Line) -> bool:
+    def _return_to_pool(self, host: str, connection: PooledConnection) -> bool:
         with self._lock:
             idle = self._idle.setdefault((os.getpid(), host), [])
-            if len(idle) < KEPT:
-                idle.append(line)
+            if len(idle) < MAX_IDLE:
+                idle.append(connection)
                 return True
         return False
 
 
-class Token:
-    """A bearer token in a file that may be replaced at any time (Kubernetes does so each hour)."""
+class BearerToken:
+    """A bearer token in a file that may be replaced at any time (Kubernetes rotates tokens hourly)."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._read: tuple[tuple[int, int, int], str] | None = None
+        self._cached: tuple[tuple[int, int, int], str] | None = None
 
     def headers(self) -> Mapping[str, str]:
-        """Return what authorises a request; nothing while there is no token."""
+        """Return the Authorization header; empty if there is no readable token."""
         if self._path is None:
             return {}
         try:
-            told = self._path.stat()
-            mark = (told.st_ino, told.st_mtime_ns, told.st_size)
-            if self._read is None or self._read[0] != mark:
-                self._read = mark, self._path.read_text().strip()
+            stat = self._path.stat()
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if self._cached is None or self._cached[0] != version:
+                self._cached = version, self._path.read_text().strip()
         except (OSError, UnicodeDecodeError):
             return {}
-        # of a token that no header can hold, an error further down might name it
-        good = self._read[1].isascii() and self._read[1].isprintable()
-        return {"Authorization": f"Bearer {self._read[1]}"} if good else {}
+        # an error about a token that is not a valid header value could disclose it, so such a token is not sent
+        valid = self._cached[1].isascii() and self._cached[1].isprintable()
+        return {"Authorization": f"Bearer {self._cached[1]}"} if valid else {}
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,1 +1,1 @@
-"""Dataset versions: manifests, packs, archives people upload, scenarios of their own."""
+"""Dataset versions: manifests, packs, uploaded archives, users' scenarios."""

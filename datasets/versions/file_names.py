@@ -1,4 +1,4 @@
-"""What a file of a dataset may be called, so that it can be kept as a tree on any machine and shown in any address."""
+"""File names of a dataset, validated so that the files can be stored as a tree on any machine and named in a URL."""
 
 import unicodedata
 
@@ -8,65 +8,68 @@ from errors import BadName
 PATH, PART = 1024, 255
 
 
-def checked(raw: str | bytes) -> str:
-    """Return a path as it is kept: relative, NFC; raise BadName, saying why, for one that cannot be."""
+def validated(raw: str | bytes) -> str:
+    """Return a path in its stored form (relative, NFC); raise BadName with the reason if it is not allowed."""
     try:
         name = raw.decode() if isinstance(raw, bytes) else raw
-        name = normal(name)
+        name = normalized(name)
         size = len(name.encode())
     except UnicodeError:
-        raise BadName(f"The name {shown(raw)} is not UTF-8.") from None
+        raise BadName(f"The name {printable(raw)} is not UTF-8.") from None
     if any(unicodedata.category(letter) in {"Cc", "Cs"} for letter in name):
-        raise BadName(f"The name {shown(name)} has control characters in it.")
+        raise BadName(f"The name {printable(name)} has control characters in it.")
     parts = name.split("/")
     if size > PATH or any(len(part.encode()) > PART for part in parts):
-        raise BadName(f"The name {shown(name)} is too long: {PATH} bytes at most, {PART} for each part.")
+        raise BadName(f"The name {printable(name)} is too long: {PATH} bytes at most, {PART} for each part.")
     if "\\" in name:
-        raise BadName(f"The name {shown(name)} has a backslash in it; parts are separated by `/`.")
+        raise BadName(f"The name {printable(name)} has a backslash in it; parts are separated by `/`.")
     if any(part in {"", ".", ".."} for part in parts):
-        raise BadName(f"The name {shown(name)} leads out of its folder, or has an empty part.")
+        raise BadName(f"The name {printable(name)} leads out of its folder, or has an empty part.")
     return name
 
 
 def check_folder(raw: bytes) -> None:
-    """Refuse an archive's folder that leads out of it. Folders are not kept, but such a one betrays its archive."""
+    """Refuse an archive member that is a folder outside the archive. Folders are not stored; this one is an attack."""
     name = raw.rstrip(b"/")
     if name not in {b"", b"."}:
         try:
-            checked(name)
+            validated(name)
         except BadName as error:
-            raise BadName(f"Of a folder: {error.detail}") from None
+            raise BadName(f"Folder: {error.detail}") from None
 
 
-def normal(name: str) -> str:
-    """Return a name as it is kept, whichever way its letters were put together."""
+def normalized(name: str) -> str:
+    """Return a name in its stored form: Unicode NFC, without a leading ``./``."""
     return unicodedata.normalize("NFC", name).removeprefix("./")
 
 
-def shown(name: str | bytes) -> str:
-    """Return a name as it may stand in a message: short, and nothing in it that a terminal obeys."""
+def printable(name: str | bytes) -> str:
+    """Return a name for use in a message: at most 60 characters, ASCII, without terminal control sequences."""
     return ascii(name[:60]).removeprefix("b") + ("..." if len(name) > 60 else "")
 
 
 def folded(path: str) -> bytes:
-    """Return the key under which paths that cannot lie side by side sort next to each other.
+    """Return a sort key that places conflicting paths next to each other.
 
-    Equal up to case: equal keys. One of them a folder of the other: the key and a byte 1 begin the other's key.
+    Paths that are equal up to case have equal keys. If one path is a folder of the other, the other's key begins with
+    its key and a byte 1.
     """
     return unicodedata.normalize("NFC", path.casefold()).replace("/", "\x01").encode()
 
 
-class Neighbours:
-    """Looks at folded paths as they come sorted; refuses two that cannot lie side by side."""
+class ConflictChecker:
+    """Checks paths sorted by their folded key, and refuses two that cannot exist side by side."""
 
     def __init__(self) -> None:
         self._key = b"\x00"
         self._path = ""
 
     def add(self, key: bytes, path: str) -> None:
-        """Take the next; raise BadName where it clashes with the one before."""
+        """Check the next path; raise BadName if it conflicts with the previous path."""
         if key == self._key:
-            raise BadName(f"There are both {shown(self._path)} and {shown(path)}; they differ in case alone, or not.")
+            raise BadName(
+                f"There are both {printable(self._path)} and {printable(path)}; they are equal, or differ only in case."
+            )
         if key.startswith(self._key + b"\x01"):
-            raise BadName(f"There is {shown(self._path)} as a file, and {shown(path)} in it.")
+            raise BadName(f"There is {printable(self._path)} as a file, and {printable(path)} in it.")
         self._key, self._path = key, path

@@ -1,4 +1,4 @@
-"""A dataset version's manifest: one line a file, sorted by path, read and written as a stream."""
+"""Manifest of a dataset version: a line (JSON array) per file, sorted by path, read and written as a stream."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -8,12 +8,12 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """One file of a dataset version. ``size`` and ``offset`` in bytes.
 
-    ``source`` names the object that holds its bytes from ``offset`` on: ``store:<key>`` in the platform's own object
-    store, or ``s3:<connection>/<bucket>/<key>`` where an operator's connection leads; ``etag`` is what that object had
-    when it was read.
+    ``source`` names the object whose bytes from ``offset`` on are the file: ``store:<key>`` in the platform's own
+    object store, or ``s3:<connection>/<bucket>/<key>`` through an operator's connection. ``etag`` is the ETag that the
+    object had when it was registered.
     """
 
     path: str
@@ -28,31 +28,31 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[str, int, str, str, int, str | None])
 
 
-def encode(entry: Entry) -> bytes:
-    """Return the entry's line, its end included."""
+def encode(entry: ManifestEntry) -> bytes:
+    """Return the entry's line, with its line break."""
     return _encoder.encode((entry.path, entry.size, entry.digest, entry.source, entry.offset, entry.etag)) + b"\n"
 
 
-def decode(line: bytes) -> Entry:
-    """Read one line; raise msgspec.DecodeError if it is none."""
-    return Entry(*_decoder.decode(line))
+def decode(line: bytes) -> ManifestEntry:
+    """Parse a line; raise msgspec.DecodeError if it is invalid."""
+    return ManifestEntry(*_decoder.decode(line))
 
 
 class Digest:
-    """The digest of what a version holds, wherever its bytes lie: of paths, sizes and contents, in order."""
+    """The digest of a version's content, wherever its bytes are stored: of paths, sizes and file digests, in order."""
 
     def __init__(self) -> None:
         self._hasher = hashlib.sha256()
 
-    def add(self, entry: Entry) -> None:
-        """Take the next entry."""
+    def add(self, entry: ManifestEntry) -> None:
+        """Add the next entry."""
         self._hasher.update(_encoder.encode((entry.path, entry.size, entry.digest)) + b"\n")
 
     def __str__(self) -> str:
         return "sha256:" + self._hasher.hexdigest()
 
 
-def digest_of(entries: Iterable[Entry]) -> str:
+def digest_of(entries: Iterable[ManifestEntry]) -> str:
     """Return the digest of a version with these entries."""
     digest = Digest()
     for entry in entries:
@@ -61,14 +61,15 @@ def digest_of(entries: Iterable[Entry]) -> str:
 
 
 def lines(chunks: Iterable[bytes], longest: int | None = None) -> Iterator[bytes]:
-    """Cut a stream into lines; at most one line and one chunk are held.
+    """Split a stream into lines; at most one line and one chunk are held in memory.
 
-    Of a stranger's stream a line of more than ``longest`` bytes comes in pieces, each still too long: to be refused.
+    A line of more than ``longest`` bytes is yielded in pieces that are each longer than ``longest``, so that the
+    caller can refuse it: the limit for untrusted streams.
     """
     rest = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
+        *complete, rest = (rest + chunk).split(b"\n")
+        yield from complete
         if longest is not None and len(rest) > longest:
             yield rest
             rest = b""

@@ -1,4 +1,4 @@
-"""Scenario folder: what an evaluator sees of a registered dataset, a built-in one's files and the user's scenarios."""
+"""Scenario folder: the files of a registered dataset as an evaluator sees them (built-in files, user's scenarios)."""
 
 import io
 import json
@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import Dataset
-from datasets.versions.scenarios import DESCRIPTION, SCENARIOS, checked, written
+from datasets.versions.scenarios import DESCRIPTION, SCENARIOS, non_blank, validated
 
-#: Seconds for which a folder is kept after it was last wanted.
-KEPT = 3600.0
+#: Seconds for which a folder is kept after its last use.
+TTL = 3600.0
 
 
-def named(dataset: Mapping[str, Any]) -> str:
-    """Name the folder of what a provenance says is played: by both datasets that it is made of; empty for one alone."""
+def folder_name(dataset: Mapping[str, Any]) -> str:
+    """Return the folder name of a provenance's dataset: both datasets' digests; "" for a dataset that extends none."""
     if "extends" not in dataset:
         return ""
-    return "-".join(one["digest"].removeprefix("sha256:")[:32] for one in (dataset, dataset["extends"]))
+    return "-".join(part["digest"].removeprefix("sha256:")[:32] for part in (dataset, dataset["extends"]))
 
 
 def ready(plays: Path, name: str) -> bool:
-    """Tell whether the folder is there; one that was asked for stays for a while."""
+    """Tell whether the folder exists, and renew its TTL if so."""
     try:
-        os.utime(place(plays, name))
+        os.utime(path_of(plays, name))
     except FileNotFoundError:
         return False
     return True
 
 
-def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
-    """Make the folder, unless it is there; it is seen whole or not at all, and nobody writes to it."""
-    target = place(plays, name)
+def create(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
+    """Create the folder unless it exists, and return it. It appears atomically and is read-only."""
+    target = path_of(plays, name)
     if ready(plays, name):
         return target
     draft = plays / f".{secrets.token_hex(8)}"
@@ -48,9 +48,9 @@ def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
                 copy = draft / entry["path"]
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(built_in.folder / entry["path"], copy)
-        with open(scenarios, "rb") as given, open(draft / SCENARIOS, "wb") as file:
-            # Checked here again: this is what a simulator is about to be given.
-            for scenario in checked(written(given), built_in.name):
+        with open(scenarios, "rb") as source, open(draft / SCENARIOS, "wb") as file:
+            # Validated here again, because a simulator is about to read the scenarios.
+            for scenario in validated(non_blank(source), built_in.name):
                 file.write(json.dumps(scenario).encode() + b"\n")
         for folder, _, files in os.walk(draft):
             for name in files:
@@ -58,7 +58,7 @@ def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
             os.chmod(folder, 0o755)
         draft.rename(target)
     except OSError:
-        if not target.is_dir():  # another was quicker
+        if not target.is_dir():  # otherwise another process created it first
             raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -66,10 +66,10 @@ def lay_out(plays: Path, name: str, built_in: Dataset, scenarios: Path) -> Path:
 
 
 def pack(folder: Path) -> bytes:
-    """Pack a folder for an evaluator that shares none with us: equal folders give equal bytes, whoever packs them."""
+    """Pack a folder as a tar, for an evaluator without a shared file system. Equal folders give equal bytes."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             if "__pycache__" not in path.parts:
                 entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
                 entry.size, entry.mode = path.stat().st_size, 0o444
@@ -79,15 +79,15 @@ def pack(folder: Path) -> bytes:
 
 
 def sweep(plays: Path, needed: Callable[[], Iterable[str]]) -> None:
-    """Remove folders that nobody has asked for in a while and no simulation needs."""
-    old = time.time() - KEPT
-    found = [path for path in plays.glob("*") if path.stat().st_mtime < old]
-    kept = set(needed()) if found else set()
-    for path in found:
-        if path.name not in kept:
+    """Remove folders whose TTL has passed and that are not among the names that ``needed`` returns."""
+    cutoff = time.time() - TTL
+    expired = [path for path in plays.glob("*") if path.stat().st_mtime < cutoff]
+    names_in_use = set(needed()) if expired else set()
+    for path in expired:
+        if path.name not in names_in_use:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def place(plays: Path, name: str) -> Path:
-    """Return where a folder lies."""
+def path_of(plays: Path, name: str) -> Path:
+    """Return the path of a folder."""
     return plays / name

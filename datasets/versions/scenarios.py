@@ -1,6 +1,7 @@
-"""Datasets of users: a `dataset.json` that extends a built-in one, and scenarios that may say only what is listed here.
+"""Users' datasets: a `dataset.json` that extends a built-in dataset, and scenarios validated against an allow-list.
 
-Users bring parameters. What could name a file, a module or a class to a simulator is no parameter.
+Scenarios contain parameters only. A value that a simulator could take as the name of a file, module or class is not
+allowed.
 """
 
 import functools
@@ -16,9 +17,9 @@ from datasets.catalogue import Dataset, datasets
 from datasets.versions import file_names
 from errors import BadScenario
 
-#: The file that makes a set of files a dataset to be played, and bytes of it that are read.
+#: The file that makes a set of files a dataset for simulations, and the most bytes of it that are read.
 DESCRIPTION, LONGEST = "dataset.json", 64 << 10
-#: Bytes of one scenario, and scenarios of a dataset: the evaluator holds them all.
+#: The most bytes of one scenario, and scenarios of a dataset: the evaluator holds them all in memory.
 LINE, MOST = 16 << 10, 100_000
 
 
@@ -32,16 +33,16 @@ class Description(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
-    """What one member of a scenario may be; ``low`` and ``high`` also bound the lengths of strings and lists."""
+class FieldRule:
+    """Allowed values of one member of a scenario. ``low`` and ``high`` also bound the lengths of strings and lists."""
 
     kind: str
     low: float | None = None
     high: float | None = None
     choices: tuple[Any, ...] = ()
     pattern: str | None = None
-    members: Mapping[str, "Field"] = field(default_factory=dict)
-    items: "Field | None" = None
+    members: Mapping[str, "FieldRule"] = field(default_factory=dict)
+    items: "FieldRule | None" = None
     required: bool = False
 
 
@@ -53,12 +54,12 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
 }
 
-#: What every scenario may say of itself.
-COMMON: Mapping[str, Field] = {
-    "index": Field(kind="int", low=0, high=MOST),
-    "name": Field(kind="string", low=1, high=100, pattern=r"[A-Za-z0-9][A-Za-z0-9 ._+-]*"),
+#: Members that every scenario may have.
+COMMON: Mapping[str, FieldRule] = {
+    "index": FieldRule(kind="int", low=0, high=MOST),
+    "name": FieldRule(kind="string", low=1, high=100, pattern=r"[A-Za-z0-9][A-Za-z0-9 ._+-]*"),
 }
-_LABEL = Field(kind="string", low=1, high=40, pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LABEL = FieldRule(kind="string", low=1, high=40, pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STREETS = ("signal_grid", "arterial", "roundabout", "ramp_merge", "priority_junction", "crosswalk")
 _EVENTS = (
     "none",
@@ -73,189 +74,193 @@ _EVENTS = (
     "late_pedestrian",
 )
 
-#: Lanes of highway-fast-v0 where a scenario does not say how many.
+#: Lanes of highway-fast-v0 where a scenario does not set `lanes_count`.
 LANES = 3
-#: What a scenario of each built-in dataset may say; one that is missing here cannot be extended.
-FIELDS: Mapping[str, Mapping[str, Field]] = {
+#: Allowed members of a scenario by built-in dataset; a dataset that is missing here cannot be extended.
+FIELDS: Mapping[str, Mapping[str, FieldRule]] = {
     "noop": {},
     "cartpole": {
-        "options": Field(
+        "options": FieldRule(
             kind="object",
             members={
-                "low": Field(kind="float", low=-2.4, high=0.0),
-                "high": Field(kind="float", low=0.0, high=2.4),
+                "low": FieldRule(kind="float", low=-2.4, high=0.0),
+                "high": FieldRule(kind="float", low=0.0, high=2.4),
             },
         )
     },
     "highway": {
-        "lanes": Field(kind="int", low=1, high=10),
-        "density": Field(kind="float", low=0.1, high=5.0),
-        "options": Field(
+        "lanes": FieldRule(kind="int", low=1, high=10),
+        "density": FieldRule(kind="float", low=0.1, high=5.0),
+        "options": FieldRule(
             kind="object",
             members={
-                "config": Field(
+                "config": FieldRule(
                     kind="object",
                     members={
-                        "lanes_count": Field(kind="int", low=1, high=10),
-                        "vehicles_count": Field(kind="int", low=0, high=200),
-                        "vehicles_density": Field(kind="float", low=0.1, high=5.0),
-                        "initial_spacing": Field(kind="float", low=0.5, high=10.0),
-                        "duration": Field(kind="int", low=1, high=300),
-                        "initial_lane_id": Field(kind="int", low=0, high=9),
-                        "ego_spacing": Field(kind="float", low=0.5, high=10.0),
+                        "lanes_count": FieldRule(kind="int", low=1, high=10),
+                        "vehicles_count": FieldRule(kind="int", low=0, high=200),
+                        "vehicles_density": FieldRule(kind="float", low=0.1, high=5.0),
+                        "initial_spacing": FieldRule(kind="float", low=0.5, high=10.0),
+                        "duration": FieldRule(kind="int", low=1, high=300),
+                        "initial_lane_id": FieldRule(kind="int", low=0, high=9),
+                        "ego_spacing": FieldRule(kind="float", low=0.5, high=10.0),
                     },
                 )
             },
         ),
     },
     "car_street": {
-        "street": Field(kind="string", choices=_STREETS, required=True),
+        "street": FieldRule(kind="string", choices=_STREETS, required=True),
         "density": _LABEL,
-        "vehicles": Field(kind="int", low=0, high=64, required=True),
-        "pedestrians": Field(kind="int", low=0, high=64),
-        "event": Field(kind="string", choices=_EVENTS, required=True),
-        "mix": Field(kind="string", choices=("mixed", "rough"), required=True),
-        "seed": Field(kind="int", low=0, high=2**31 - 1),
-        "route": Field(
+        "vehicles": FieldRule(kind="int", low=0, high=64, required=True),
+        "pedestrians": FieldRule(kind="int", low=0, high=64),
+        "event": FieldRule(kind="string", choices=_EVENTS, required=True),
+        "mix": FieldRule(kind="string", choices=("mixed", "rough"), required=True),
+        "seed": FieldRule(kind="int", low=0, high=2**31 - 1),
+        "route": FieldRule(
             kind="list",
             low=2,
             high=20,
-            items=Field(kind="string", low=1, high=40, pattern=r"[A-Za-z0-9_]+"),
+            items=FieldRule(kind="string", low=1, high=40, pattern=r"[A-Za-z0-9_]+"),
             required=True,
         ),
-        "start": Field(
+        "start": FieldRule(
             kind="object",
             members={
-                "lane": Field(kind="int", low=0, high=5, required=True),
-                "pos": Field(kind="float", low=0.0, high=10_000.0, required=True),
-                "speed": Field(kind="float", low=0.0, high=60.0, required=True),
+                "lane": FieldRule(kind="int", low=0, high=5, required=True),
+                "pos": FieldRule(kind="float", low=0.0, high=10_000.0, required=True),
+                "speed": FieldRule(kind="float", low=0.0, high=60.0, required=True),
             },
             required=True,
         ),
-        "trigger": Field(kind="float", low=0.0, high=10_000.0),
-        "limit": Field(kind="float", low=1.0, high=60.0, required=True),
-        "time_limit": Field(kind="float", low=1.0, high=600.0, required=True),
+        "trigger": FieldRule(kind="float", low=0.0, high=10_000.0),
+        "limit": FieldRule(kind="float", low=1.0, high=60.0, required=True),
+        "time_limit": FieldRule(kind="float", low=1.0, high=600.0, required=True),
     },
 }
 
 
-def describe(raw: bytes) -> Description:
-    """Read a user's `dataset.json`; raise BadScenario, saying what is wrong with it."""
+def parse_description(raw: bytes) -> Description:
+    """Parse a user's `dataset.json`; raise BadScenario with the reason if it is invalid."""
     try:
-        said = msgspec.json.decode(raw, type=Description)
+        description = msgspec.json.decode(raw, type=Description)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadScenario(
             f"{DESCRIPTION} cannot be read: {error}. It has `extends` and `scenarios`, and may have `title` and"
-            " `description`; simulators, interfaces, metrics and parameters are those of the dataset it extends."
+            " `description`; simulators, interfaces, metrics and parameters come from the dataset that it extends."
         ) from None
-    if said.extends not in FIELDS or said.extends not in datasets():
-        raise BadScenario(f"{DESCRIPTION}: `extends` is one of {', '.join(sorted(FIELDS))}; not {said.extends!r:.80}.")
-    if len(said.title) > 200 or len(said.description) > 4000:
+    if description.extends not in FIELDS or description.extends not in datasets():
+        allowed = ", ".join(sorted(FIELDS))
+        raise BadScenario(f"{DESCRIPTION}: `extends` is one of {allowed}; not {description.extends!r:.80}.")
+    if len(description.title) > 200 or len(description.description) > 4000:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
-    return msgspec.structs.replace(said, scenarios=file_names.checked(said.scenarios))
+    return msgspec.structs.replace(description, scenarios=file_names.validated(description.scenarios))
 
 
-def written(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines that say something: a scenario's number does not count those that are blank."""
+def non_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are not blank; scenarios are numbered without blank lines. Overlong lines are kept."""
     return (line for line in lines if len(line) > LINE or line.strip())
 
 
-def checked(lines: Iterable[bytes], extends: str) -> Iterator[dict[str, Any]]:
-    """Yield each scenario; raise BadScenario with the line's number for one that says what may not be said."""
+def validated(lines: Iterable[bytes], extends: str) -> Iterator[dict[str, Any]]:
+    """Yield each scenario as a dict; raise BadScenario with the line's number for an invalid scenario."""
     allowed = {**COMMON, **FIELDS[extends]}
-    further = _FURTHER.get(extends)
+    semantic_check = _SEMANTIC_CHECKS.get(extends)
     for number, line in enumerate(lines, 1):
         try:
             if len(line) > LINE:
                 raise ValueError(f"it has more than {LINE} bytes")
             if number > MOST:
                 raise ValueError(f"a dataset has at most {MOST:,} scenarios")
-            given = msgspec.json.decode(line, type=dict[str, Any])
-            _check(given, Field(kind="object", members=allowed), "")
-            if given.setdefault("index", number - 1) != number - 1:
-                raise ValueError(f"`index` is {number - 1} here, or left out")
-            if further is not None:
-                further(given)
+            scenario = msgspec.json.decode(line, type=dict[str, Any])
+            _check(scenario, FieldRule(kind="object", members=allowed), "")
+            if scenario.setdefault("index", number - 1) != number - 1:
+                raise ValueError(f"`index` is {number - 1} on this line, or left out")
+            if semantic_check is not None:
+                semantic_check(scenario)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise BadScenario(f"Line {number} of the scenarios: {error}.", line=number) from None
-        yield given
+        yield scenario
 
 
-def _check(value: Any, said: Field, where: str) -> None:
-    name = f"`{where}`" if where else "it"
-    if not _KINDS[said.kind](value):
-        raise ValueError(f"{name} is no {said.kind}")
-    if said.choices and value not in said.choices:
-        raise ValueError(f"{name} is one of {', '.join(map(str, said.choices))}")
-    size = len(value) if said.kind in {"string", "list"} else value
-    if said.kind != "object" and (
-        (said.low is not None and size < said.low) or (said.high is not None and size > said.high)
+def _check(value: Any, rule: FieldRule, path: str) -> None:
+    name = f"`{path}`" if path else "it"
+    if not _KINDS[rule.kind](value):
+        raise ValueError(f"{name} is not of type {rule.kind}")
+    if rule.choices and value not in rule.choices:
+        raise ValueError(f"{name} is one of {', '.join(map(str, rule.choices))}")
+    size = len(value) if rule.kind in {"string", "list"} else value
+    if rule.kind != "object" and (
+        (rule.low is not None and size < rule.low) or (rule.high is not None and size > rule.high)
     ):
-        what = "its length" if said.kind in {"string", "list"} else "it"
-        raise ValueError(f"{name}: {what} lies in {said.low:g}..{said.high:g}")
-    if said.pattern is not None and not re.fullmatch(said.pattern, value, re.ASCII):
-        raise ValueError(f"{name} does not match {said.pattern}")
-    if said.kind == "object":
-        _check_members(value, said.members, f"{where}." if where else "")
-    for at, item in enumerate(value if said.items is not None else ()):
-        assert said.items is not None
-        _check(item, said.items, f"{where}[{at}]")
+        subject = "its length" if rule.kind in {"string", "list"} else "it"
+        raise ValueError(f"{name}: {subject} lies in {rule.low:g}..{rule.high:g}")
+    if rule.pattern is not None and not re.fullmatch(rule.pattern, value, re.ASCII):
+        raise ValueError(f"{name} does not match {rule.pattern}")
+    if rule.kind == "object":
+        _check_members(value, rule.members, f"{path}." if path else "")
+    for index, item in enumerate(value if rule.items is not None else ()):
+        assert rule.items is not None
+        _check(item, rule.items, f"{path}[{index}]")
 
 
-def _check_members(value: Mapping[str, Any], members: Mapping[str, Field], where: str) -> None:
-    for name, given in value.items():
-        if name not in members:
-            known = ", ".join(sorted(members))
-            raise ValueError(f"`{(where + name)[:80]}` may not be said; these may: {known}")
-        _check(given, members[name], where + name)
-    if missing := [name for name, one in members.items() if one.required and name not in value]:
-        raise ValueError(f"`{where}{missing[0]}` is missing")
+def _check_members(value: Mapping[str, Any], rules: Mapping[str, FieldRule], prefix: str) -> None:
+    for name, member in value.items():
+        if name not in rules:
+            allowed = ", ".join(sorted(rules))
+            raise ValueError(f"`{(prefix + name)[:80]}` is not allowed; allowed are: {allowed}")
+        _check(member, rules[name], prefix + name)
+    if missing := [name for name, rule in rules.items() if rule.required and name not in value]:
+        raise ValueError(f"`{prefix}{missing[0]}` is missing")
 
 
 @functools.cache
 def _network(street: str) -> Any:
-    """Return what is known of a street's edges."""
-    from datasets.catalogue.car_street.scenarios import Network
+    """Return the parsed road network of a street."""
+    from datasets.catalogue.car_street.scenarios import StreetNetwork
 
-    return Network.of((datasets()["car_street"].folder / "nets" / f"{street}.net.xml").read_text())
+    return StreetNetwork.of((datasets()["car_street"].folder / "nets" / f"{street}.net.xml").read_text())
 
 
-def _drivable(given: Mapping[str, Any]) -> None:
-    """Check that a route leads along edges of its street, and begins on a lane that leads on."""
-    network = _network(given["street"])
-    route, start = given["route"], given["start"]
-    for here, onto in pairwise(route):
-        if here not in network.lengths or onto not in network.onward(here):
-            raise ValueError(f"`route`: no way leads from {here} to {onto} on {given['street']}")
+def _check_route(scenario: Mapping[str, Any]) -> None:
+    """Check that a route follows connected edges of its street, and that its start lane leads to the next edge."""
+    network = _network(scenario["street"])
+    route, start = scenario["route"], scenario["start"]
+    for edge, next_edge in pairwise(route):
+        if edge not in network.lengths or next_edge not in network.onward(edge):
+            raise ValueError(f"`route`: {edge} is not connected to {next_edge} on {scenario['street']}")
     lanes = network.leading(route[0], route[1])
     if start["lane"] not in lanes:
-        raise ValueError(f"`start.lane`: from {route[0]} the lanes {', '.join(map(str, lanes))} lead on")
+        raise ValueError(f"`start.lane`: on {route[0]} only the lanes {', '.join(map(str, lanes))} lead to {route[1]}")
     if start["pos"] > network.lengths[route[0]]:
         raise ValueError(f"`start.pos`: {route[0]} is {network.lengths[route[0]]:g} m long")
 
 
-def _on_a_lane(given: Mapping[str, Any]) -> None:
-    """Refuse to begin beside the road."""
-    config = given.get("options", {}).get("config", {})
+def _check_initial_lane(scenario: Mapping[str, Any]) -> None:
+    """Check that the initial lane exists."""
+    config = scenario.get("options", {}).get("config", {})
     lanes = config.get("lanes_count", LANES)
     if config.get("initial_lane_id", 0) >= lanes:
         raise ValueError(f"`options.config.initial_lane_id` is below `lanes_count`, which is {lanes}")
 
 
-_FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {"car_street": _drivable, "highway": _on_a_lane}
+_SEMANTIC_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+    "car_street": _check_route,
+    "highway": _check_initial_lane,
+}
 
 
-def extended(built_in: Dataset, *, name: str, version: str, digest: str, said: Mapping[str, Any]) -> Dataset:
-    """Return a user's dataset with the face of a built-in one; ``said`` is what its registration found out."""
+def extend(built_in: Dataset, *, name: str, version: str, digest: str, description: Mapping[str, Any]) -> Dataset:
+    """Return a user's dataset with the definition of a built-in one; ``description`` is its registration's result."""
     own = {
         "name": name,
         "version": version,
-        "title": said["title"] or name,
-        "description": said["description"],
-        "tasks": said["tasks"],
-        "max_tasks": said["tasks"],
+        "title": description["title"] or name,
+        "description": description["description"],
+        "tasks": description["tasks"],
+        "max_tasks": description["tasks"],
         "scenarios": SCENARIOS,
-        "listed": said["scenarios"],
+        "listed": description["scenarios"],
         "files": [],
         "extends": built_in.name,
     }
@@ -263,5 +268,5 @@ def extended(built_in: Dataset, *, name: str, version: str, digest: str, said: M
     return Dataset(name=name, version=version, digest=digest, folder=built_in.folder, definition=definition)
 
 
-#: What the scenarios are called in the folder that an evaluator sees.
+#: File name of the scenarios in the folder that an evaluator sees.
 SCENARIOS = "scenarios.ndjson"

@@ -1,7 +1,7 @@
 {{/*
-Envoy's bootstrap in front of a group of cache nodes. Call with root and zone.
-A key is the raw target, to its end: nothing on the way may merge slashes, resolve dots or decode, or one object would
-be served for another. Maglev, for keys stay where they are when a node goes, and are spread evenly.
+Bootstrap configuration of Envoy in front of a group of cache nodes. Call with root and zone.
+A cache key is the raw request target: nothing may merge slashes, resolve dots or decode, or a wrong object would be served.
+Maglev hashing spreads keys evenly, and keeps other keys in place when a node is lost.
 */}}
 {{- define "windtunnel.envoyBootstrap" -}}
 {{- $v := .root.Values.scs -}}
@@ -45,11 +45,11 @@ static_resources:
                         - match: {prefix: /v1/objects/}
                           route:
                             cluster: scs
-                            # An object may be large; what stalls is ended by the idle time.
+                            # Objects may be large; stream_idle_timeout ends stalled transfers.
                             timeout: 0s
                             hash_policy: [{header: {header_name: ":path"}}]
-                            # Whoever stands in for a node that is away; without the predicate the key leads back to it.
-                            # Each further choice is a draw among all nodes: of two, so many all but never miss the other.
+                            # Retry on another node when a node is away; without the predicate the key selects the same node.
+                            # Each attempt selects a random node: with two nodes, 40 attempts practically always find the other.
                             retry_policy:
                               retry_on: connect-failure
                               num_retries: 1
@@ -63,7 +63,7 @@ static_resources:
                     typed_config:
                       "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
                       suppress_envoy_headers: true
-    # Probes and Prometheus see this much of the admin pages and no more.
+    # Probes and Prometheus may read these two admin pages only.
     - name: looking
       address: {socket_address: {address: 0.0.0.0, port_value: {{ $v.envoy.adminPort }}}}
       filter_chains:
@@ -90,17 +90,17 @@ static_resources:
       connect_timeout: 1s
       lb_policy: MAGLEV
       maglev_lb_config: {table_size: {{ $v.envoy.tableSize }}}
-      # With no node well, a quick 503 sends the reader to the origin; asking the sick would make it wait first.
+      # If no node is healthy, a quick 503 sends the reader to the origin; requests to unhealthy nodes would delay it.
       common_lb_config: {healthy_panic_threshold: {value: 0}}
       health_checks:
         - timeout: 2s
           interval: 5s
-          # Else a cluster that was quiet when it was first looked at is looked at once a minute.
+          # By default a cluster without traffic is checked once a minute only.
           no_traffic_interval: 5s
           unhealthy_threshold: 2
           healthy_threshold: 1
           http_health_check: {path: /readyz}
-      # A node that does not even answer the door is left alone before its next check; what nodes say ejects nobody.
+      # A node that refuses connections is ejected before its next health check; HTTP status codes eject no node.
       outlier_detection:
         split_external_local_origin_errors: true
         consecutive_local_origin_failure: 3
@@ -113,7 +113,7 @@ static_resources:
       typed_extension_protocol_options:
         envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
           "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-          # Shorter than the cache's own, so that no request meets a connection that is just being closed.
+          # Shorter than the cache service's idle timeout, so that no request is sent on a connection that is being closed.
           common_http_protocol_options: {idle_timeout: 60s}
           explicit_http_config: {http_protocol_options: {}}
       load_assignment:

@@ -1,4 +1,4 @@
-{{/* The contexts that launches run in, as the JSON that WINDTUNNEL_EXECUTORS names. */}}
+{{/* The executors: content of executors.json, which WINDTUNNEL_EXECUTORS names. */}}
 {{- define "windtunnel.executors" -}}
 {{- $all := list -}}
 {{- $c := .Values.executors.cluster -}}

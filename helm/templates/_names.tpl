@@ -4,7 +4,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 30 | trimSuffix "-" -}}
 {{- end }}
 
-{{/* At most 40 characters, so that what is hung behind it stays below 63. */}}
+{{/* At most 40 characters, so that names with a suffix stay below 63. */}}
 {{- define "windtunnel.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -15,7 +15,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* What selects pods never changes between versions: selectors are immutable. */}}
+{{/* Selector labels: they never change between versions, because selectors are immutable. */}}
 {{- define "windtunnel.selector" -}}
 app.kubernetes.io/name: {{ include "windtunnel.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -48,7 +48,7 @@ labels: {{- include "windtunnel.labels" . | nindent 2 }}
 {{- end -}}
 {{- end }}
 
-{{/* Whose objects are whose: every namespace of a project and every object of a launch says it. */}}
+{{/* Name of the installation: a label of every project's namespace and of every object of a launch. */}}
 {{- define "windtunnel.installation" -}}
 {{- printf "%s-%s" .Release.Namespace (include "windtunnel.fullname" .) | trunc 63 | trimSuffix "-" -}}
 {{- end }}
@@ -57,7 +57,7 @@ labels: {{- include "windtunnel.labels" . | nindent 2 }}
 {{- replace "{project}" .project .root.Values.projects.namespace -}}
 {{- end }}
 
-{{/* The front of the cache, for those who do not hash by themselves. */}}
+{{/* URL of the cache for clients without consistent hashing of their own. */}}
 {{- define "windtunnel.scsFront" -}}
 {{- if .Values.scs.envoy.enabled -}}
 http://{{ include "windtunnel.fullname" . }}-envoy.{{ .Release.Namespace }}.svc:{{ .Values.scs.envoy.port }}
@@ -66,7 +66,7 @@ http://{{ include "windtunnel.fullname" . }}-scs.{{ .Release.Namespace }}.svc:{{
 {{- end -}}
 {{- end }}
 
-{{/* How a Service says: by an endpoint of the own zone, if there is one. */}}
+{{/* trafficDistribution of Services that prefer endpoints of the client's zone. */}}
 {{- define "windtunnel.nearby" -}}
 {{- $named := semverCompare ">=1.34.0-0" .Capabilities.KubeVersion.Version | ternary "PreferSameZone" "PreferClose" -}}
 {{- .Values.scs.trafficDistribution | default $named -}}

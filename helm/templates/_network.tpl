@@ -1,6 +1,6 @@
 {{/* Parts of NetworkPolicies. */}}
 
-{{/* Our own pods of some components, seen from any namespace. Call with root and components. */}}
+{{/* Peers: pods of the platform's components, from any namespace. Call with root and components. */}}
 {{- define "windtunnel.oursFrom" -}}
 - namespaceSelector:
     matchLabels: {kubernetes.io/metadata.name: {{ .root.Release.Namespace }}}
@@ -10,7 +10,7 @@
       - {key: app.kubernetes.io/component, operator: In, values: {{ toJson .components }}}
 {{- end }}
 
-{{/* Pods in the namespaces of this installation's projects. */}}
+{{/* Peers: pods in the namespaces of this installation's projects. */}}
 {{- define "windtunnel.tenants" -}}
 - namespaceSelector:
     matchLabels: {windtunnel/installation: {{ include "windtunnel.installation" . }}}
@@ -25,7 +25,7 @@
     {{- end }}
 {{- end }}
 
-{{/* The cache: through Envoy where there is one, for a node is then nobody else's business. */}}
+{{/* Egress to the cache: to Envoy where it is enabled, since only Envoy may then reach cache nodes. */}}
 {{- define "windtunnel.toCache" -}}
 {{- $front := .Values.scs.envoy.enabled | ternary "envoy" "scs" -}}
 - to: {{- include "windtunnel.oursFrom" (dict "root" . "components" (list $front)) | nindent 4 }}
@@ -40,7 +40,7 @@
     {{- end }}
 {{- end }}
 
-{{/* PostgreSQL, Redis and S3: the bundled ones, or wherever the values say they may lie. */}}
+{{/* Egress to PostgreSQL, Redis and S3: the bundled ones, and the peers of network.stores. */}}
 {{- define "windtunnel.toStores" -}}
 {{- if .Values.trial }}
 {{- range $part := list "postgresql" "valkey" "minio" }}

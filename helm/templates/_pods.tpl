@@ -1,13 +1,13 @@
-{{/* The parts that pods have in common. */}}
+{{/* Templates that pods share. */}}
 
-{{/* What restricted pod security asks of a container. */}}
+{{/* A container's security context, as restricted pod security requires. */}}
 {{- define "windtunnel.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Of a pod; call with a dict of `user` and perhaps `group`. */}}
+{{/* A pod's security context; call with a dict of `user`. */}}
 {{- define "windtunnel.podConfined" -}}
 runAsNonRoot: true
 runAsUser: {{ .user }}
@@ -17,7 +17,7 @@ fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* Spread over zones and nodes, as far as there are any. Call with root, component and perhaps zone. */}}
+{{/* Spread pods over zones and nodes where possible. Call with root, component and optionally zone. */}}
 {{- define "windtunnel.spread" -}}
 {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
 - maxSkew: 1
@@ -28,7 +28,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* Where a pod may go. Call with the part's values. */}}
+{{/* Node selector and tolerations. Call with the component's values. */}}
 {{- define "windtunnel.placed" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -47,7 +47,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* How a role learns its settings. The pod's own address is a name it answers to: probes and Prometheus ask by it. */}}
+{{/* Environment of a role: its settings. */}}
 {{- define "windtunnel.environment" -}}
 envFrom:
   - configMapRef: {name: {{ include "windtunnel.fullname" . }}-settings}
@@ -57,15 +57,15 @@ envFrom:
 {{- end }}
 {{- end }}
 
-{{/* A probe of a role without HTTP: its loop has turned within a minute. */}}
+{{/* Probe of a role without HTTP: its loop ran within the last minute. */}}
 {{- define "windtunnel.heart" -}}
 exec: {command: [{{ .root.Values.image.python | quote }}, -m, workers.liveness, {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}/run/{{ .role }}.beat, "60"]}
 {{- end }}
 
 {{/*
-A role's Deployment, service account and disruption budget. Call with a dict: root, component, role (of `workers`),
-values, port (a setting's name, or none), probe (path, or none), metrics (a port, or none), account (whether it speaks to the API server),
-env and mounts and volumes (YAML, or none).
+A role's Deployment, service account and disruption budget. Call with a dict: root, component, role (of `python -m server`),
+values, port (name of a setting, or none), probe (path, or none), metrics (port, or none), account (whether it calls the API
+server), env, mounts and volumes (YAML, or none).
 */}}
 {{- define "windtunnel.role" -}}
 {{- $v := .values -}}
@@ -106,7 +106,7 @@ spec:
       {{- include "windtunnel.placed" $v | nindent 6 }}
       {{- if .root.Values.trial }}
       initContainers:
-        # A trial's database comes up beside us: whoever comes first brings its schema, the others find it there.
+        # A trial's database starts at the same time: retry until it answers; the first pod migrates the schema.
         - name: migrate
           image: {{ include "windtunnel.image" .root }}
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
@@ -133,6 +133,7 @@ spec:
           command: [{{ .root.Values.image.python | quote }}, -m, server, {{ .role }}]
           {{- include "windtunnel.environment" .root | nindent 10 }}
           env:
+            # Probes and Prometheus send requests to the pod's address, so it is among the accepted host names.
             - name: POD_IP
               valueFrom: {fieldRef: {fieldPath: status.podIP}}
             - name: WINDTUNNEL_NAMES
@@ -157,7 +158,7 @@ spec:
             timeoutSeconds: 5
             failureThreshold: 4
           lifecycle:
-            # Those who still send here learn that this pod is leaving before it is gone.
+            # Clients learn that this pod is terminating before it stops serving.
             preStop: {sleep: {seconds: 5}}
           {{- else }}
           {{- with .metrics }}
@@ -193,7 +194,7 @@ spec:
         - {name: tmp, emptyDir: {sizeLimit: 4Gi}}
         - {name: executors, configMap: {name: {{ $full }}-executors}}
         {{- with .root.Values.connectionsSecret }}
-        # Readable by its owner alone, as the file has to be.
+        # The platform requires that only the owner can read this file.
         - {name: connections, secret: {secretName: {{ . }}, defaultMode: 0400}}
         {{- end }}
         {{- with .volumes }}
@@ -232,7 +233,7 @@ spec:
     - type: Resource
       resource: {name: cpu, target: {type: Utilization, averageUtilization: {{ .cpuPercent }}}}
   behavior:
-    # A stream may last for hours, and is broken by leaving early.
+    # Streams can last for hours, and removing a pod interrupts them.
     scaleDown: {stabilizationWindowSeconds: 600}
 {{- end }}
 {{- end }}

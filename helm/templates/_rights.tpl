@@ -1,4 +1,4 @@
-{{/* In a project's namespace. */}}
+{{/* Permissions of dispatch in a project's namespace. */}}
 {{- define "windtunnel.launchRights" -}}
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [create, delete, get, list, patch, watch]}
 - {apiGroups: [batch], resources: [jobs], verbs: [create, delete, get, list, patch, watch]}
@@ -12,7 +12,7 @@
 - {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list]}
 {{- end }}
 
-{{/* In the whole cluster: all projects are looked after by one list call, and what is free is on nodes. */}}
+{{/* Permissions of dispatch in the whole cluster: one list call serves all projects, and nodes give the free capacity. */}}
 {{- define "windtunnel.clusterRights" -}}
 - {apiGroups: [""], resources: [nodes], verbs: [list]}
 {{- if contains "{project}" .Values.projects.namespace }}

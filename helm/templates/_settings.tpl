@@ -1,11 +1,11 @@
-{{/* Settings: what this chart gives, overlaid by what the values say, as variables. */}}
+{{/* Settings: the chart's defaults, overridden by values, as environment variables. */}}
 
-{{/* The setting's variable: leaseTtl -> WINDTUNNEL_LEASE_TTL */}}
+{{/* The environment variable of a setting: leaseTtl -> WINDTUNNEL_LEASE_TTL */}}
 {{- define "windtunnel.variable" -}}
 WINDTUNNEL_{{ snakecase . | upper }}
 {{- end }}
 
-{{/* A value as its variable has it: lists by commas, whole numbers without an exponent. */}}
+{{/* A value as text: lists joined by commas, whole numbers without an exponent. */}}
 {{- define "windtunnel.text" -}}
 {{- if kindIs "slice" . -}}
 {{- join "," . -}}
@@ -16,7 +16,7 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- end -}}
 {{- end }}
 
-{{/* All settings but the secret ones, as YAML. */}}
+{{/* All settings except secrets, as YAML. */}}
 {{- define "windtunnel.settings" -}}
 {{- $full := include "windtunnel.fullname" . -}}
 {{- $names := list }}
@@ -26,34 +26,34 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- end -}}
 {{- end -}}
 {{- range .Values.ingress.hosts }}{{ $names = append $names . }}{{ end -}}
-{{- $given := omit .Values.settings "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
-{{- $names = concat $names ($given.names | default list) | uniq -}}
-{{- $ours := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "runnerApiHost" "0.0.0.0" "runnerApiPort" 5001
+{{- $values := omit .Values.settings "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
+{{- $names = concat $names ($values.names | default list) | uniq -}}
+{{- $defaults := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "runnerApiHost" "0.0.0.0" "runnerApiPort" 5001
     "executors" "/etc/windtunnel/executors/executors.json" "scsPort" 0 "metricsPort" 9464 -}}
-{{- $_ := set $ours "runnerApiUrl" (printf "http://%s-runner-api.%s.svc:%v" $full .Release.Namespace (default 5001 $given.runnerApiPort)) -}}
+{{- $_ := set $defaults "runnerApiUrl" (printf "http://%s-runner-api.%s.svc:%v" $full .Release.Namespace (default 5001 $values.runnerApiPort)) -}}
 {{- if .Values.trial -}}
-{{- $_ := set $ours "objectStoreUrl" (printf "s3://windtunnel/objects?endpoint=http://%s-minio:%v" $full .Values.bundled.minio.port) -}}
+{{- $_ := set $defaults "objectStoreUrl" (printf "s3://windtunnel/objects?endpoint=http://%s-minio:%v" $full .Values.bundled.minio.port) -}}
 {{- end -}}
 {{- if .Values.connectionsSecret -}}
-{{- $_ := set $ours "connections" "/etc/windtunnel/connections/connections.json" -}}
+{{- $_ := set $defaults "connections" "/etc/windtunnel/connections/connections.json" -}}
 {{- end -}}
-{{- $all := mergeOverwrite $ours (deepCopy $given) -}}
+{{- $all := mergeOverwrite $defaults (deepCopy $values) -}}
 {{- $_ := set $all "names" $names -}}
 {{- toYaml $all -}}
 {{- end }}
 
-{{/* One setting as it is in force. Call with a dict of `root` and `name`. */}}
+{{/* The effective value of a setting. Call with a dict of `root` and `name`. */}}
 {{- define "windtunnel.setting" -}}
 {{- include "windtunnel.text" (get (include "windtunnel.settings" .root | fromYaml) .name) -}}
 {{- end }}
 
-{{/* The secret settings given by values, or drawn, as YAML of variables. */}}
+{{/* Secret settings, from values or generated, as YAML of variables. */}}
 {{- define "windtunnel.secrets" -}}
 {{- $full := include "windtunnel.fullname" . -}}
-{{- $found := dict -}}
+{{- $secrets := dict -}}
 {{- $kept := (lookup "v1" "Secret" .Release.Namespace (printf "%s-settings" $full)).data | default dict -}}
 {{- range $name := list "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
-{{- with get $.Values.settings $name }}{{ $_ := set $found (include "windtunnel.variable" $name) . }}{{ end -}}
+{{- with get $.Values.settings $name }}{{ $_ := set $secrets (include "windtunnel.variable" $name) . }}{{ end -}}
 {{- end -}}
 {{- if .Values.trial -}}
 {{- $password := include "windtunnel.password" . -}}
@@ -63,19 +63,19 @@ WINDTUNNEL_{{ snakecase . | upper }}
     "WINDTUNNEL_REDIS_URL" (printf "redis://:%s@%s-valkey:%v/0" $password $full $b.valkey.port)
     "WINDTUNNEL_OBJECT_STORE_ACCESS_KEY" "windtunnel"
     "WINDTUNNEL_OBJECT_STORE_SECRET_KEY" $password -}}
-{{- $found = mergeOverwrite $trial $found -}}
+{{- $secrets = mergeOverwrite $trial $secrets -}}
 {{- end -}}
 {{- $open := has (toString .Values.settings.anonymous) (list "true" "yes") -}}
-{{- if not (or $open .Values.existingSecret (hasKey $found "WINDTUNNEL_TOKEN")) -}}
+{{- if not (or $open .Values.existingSecret (hasKey $secrets "WINDTUNNEL_TOKEN")) -}}
 {{- if not (hasKey .Release "drawnToken") -}}
 {{- $_ := set .Release "drawnToken" (get $kept "WINDTUNNEL_TOKEN" | b64dec | default (randAlphaNum 40)) -}}
 {{- end -}}
-{{- $_ := set $found "WINDTUNNEL_TOKEN" .Release.drawnToken -}}
+{{- $_ := set $secrets "WINDTUNNEL_TOKEN" .Release.drawnToken -}}
 {{- end -}}
-{{- toYaml $found -}}
+{{- toYaml $secrets -}}
 {{- end }}
 
-{{/* The bundled parts' password: given, kept from an earlier version of the release, or drawn once for this rendering. */}}
+{{/* Password of the bundled components: from values, from the existing Secret, or generated once per rendering. */}}
 {{- define "windtunnel.password" -}}
 {{- if .Values.bundled.password -}}
 {{- .Values.bundled.password -}}
@@ -88,48 +88,48 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- end -}}
 {{- end }}
 
-{{/* Refuse a Secret that is not there, or lacks what is given nowhere else. `helm template` cannot look. */}}
+{{/* Reject a missing or incomplete existingSecret. `helm template` cannot look it up. */}}
 {{- define "windtunnel.checkSecret" -}}
 {{- if and .Values.existingSecret (lookup "v1" "Namespace" "" .Release.Namespace) -}}
-{{- $found := lookup "v1" "Secret" .Release.Namespace .Values.existingSecret -}}
-{{- if not $found -}}
-{{- fail (printf "existingSecret: there is no Secret %s in %s; make it first" .Values.existingSecret .Release.Namespace) -}}
+{{- $secrets := lookup "v1" "Secret" .Release.Namespace .Values.existingSecret -}}
+{{- if not $secrets -}}
+{{- fail (printf "existingSecret: Secret %s does not exist in namespace %s; create it first" .Values.existingSecret .Release.Namespace) -}}
 {{- end -}}
 {{- $needed := .Values.trial | ternary (list) (list "databaseUrl" "redisUrl" "objectStoreUrl") -}}
 {{- $open := has (toString .Values.settings.anonymous) (list "true" "yes") -}}
 {{- range $name := $open | ternary $needed (append $needed "token") -}}
 {{- $variable := include "windtunnel.variable" $name -}}
-{{- if not (or (get $.Values.settings $name) (hasKey ($found.data | default dict) $variable)) -}}
-{{- fail (printf "existingSecret: %s has no %s, and settings.%s is not given" $.Values.existingSecret $variable $name) -}}
+{{- if not (or (get $.Values.settings $name) (hasKey ($secrets.data | default dict) $variable)) -}}
+{{- fail (printf "existingSecret: Secret %s has no key %s, and settings.%s is not set" $.Values.existingSecret $variable $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
 
-{{/* Refuse what could not work, in words. */}}
+{{/* Reject values that cannot work. */}}
 {{- define "windtunnel.check" -}}
 {{- $s := .Values.settings -}}
 {{- include "windtunnel.checkSecret" . -}}
 {{- if not (or .Values.trial .Values.existingSecret) -}}
 {{- range $name := list "databaseUrl" "redisUrl" -}}
 {{- if not (get $s $name) -}}
-{{- fail (printf "settings.%s is missing: give it, or a Secret with %s as existingSecret, or try out with trial=true" $name (include "windtunnel.variable" $name)) -}}
+{{- fail (printf "settings.%s is missing: set it, or set existingSecret to a Secret with the key %s, or install a trial with trial=true" $name (include "windtunnel.variable" $name)) -}}
 {{- end -}}
 {{- end -}}
 {{- if not $s.objectStoreUrl -}}
-{{- fail "settings.objectStoreUrl is missing: s3://bucket/prefix?endpoint=https://host, or try out with trial=true" -}}
+{{- fail "settings.objectStoreUrl is missing: s3://bucket/prefix?endpoint=https://host, or install a trial with trial=true" -}}
 {{- end -}}
 {{- end -}}
 {{- if hasPrefix "sqlite" ($s.databaseUrl | default "") -}}
-{{- fail "settings.databaseUrl: several pods share the database, so it is postgresql+psycopg://..., not SQLite" -}}
+{{- fail "settings.databaseUrl: several pods share the database; use postgresql+psycopg://... instead of SQLite" -}}
 {{- end -}}
 {{- if hasPrefix "file:" ($s.objectStoreUrl | default "") -}}
-{{- fail "settings.objectStoreUrl: several pods share the object store, so it is s3://..., not a folder" -}}
+{{- fail "settings.objectStoreUrl: several pods share the object store; use s3://... instead of a folder" -}}
 {{- end -}}
 {{- if not (or .Values.executors.cluster.enabled .Values.executors.others) -}}
-{{- fail "executors: name at least one place where launches run, or enable executors.cluster" -}}
+{{- fail "executors: enable executors.cluster, or add at least one executor to executors.others" -}}
 {{- end -}}
 {{- if and .Values.scs.zones (not .Values.scs.enabled) -}}
-{{- fail "scs.zones is given, but scs.enabled is false" -}}
+{{- fail "scs.zones is set, but scs.enabled is false" -}}
 {{- end -}}
 {{- end }}

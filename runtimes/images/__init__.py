@@ -1,1 +1,1 @@
-"""Images: what runs in a cluster, made from the same locks as the environments of a laptop, with Docker or without."""
+"""Container images, built from the same lock files as local environments, with or without Docker."""

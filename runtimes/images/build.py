@@ -1,4 +1,4 @@
-"""Images without a daemon: parts made by ``scripts/install``, in layers that are kept by what went into them."""
+"""Image build without a container daemon: parts from ``scripts/install``, in layers cached by their inputs."""
 
 import contextlib
 import fcntl
@@ -22,10 +22,10 @@ from runtimes.images.facts import Facts
 from runtimes.images.layers import Layer
 from runtimes.images.names import Image
 
-#: What Go, and so every registry, calls machines.
+#: Machine architectures by the names that Go and the OCI specification use.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 PYTHON = "/opt/windtunnel/python/bin/python"
-#: Of every image. Bytecode is in it already; nothing may be written, and nothing is imported from where one stands.
+#: Environment of every image: bytecode is precompiled, so none is written; the working directory is not imported from.
 ENVIRON = {
     "PATH": "/opt/windtunnel/python/bin",
     "PYTHONPATH": "/opt/windtunnel/src:/opt/windtunnel/site",
@@ -36,27 +36,27 @@ ENVIRON = {
     "LANG": "C.UTF-8",
     "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt",
 }
-#: Of the server's.
+#: Additional environment of the server's images.
 HOME = {"WINDTUNNEL_HOME": "/var/lib/windtunnel"}
 USER = "10001:10001"
-#: How often an image is made anew because our code was changed meanwhile.
+#: How often a build is repeated because the code changed during it.
 TRIES = 5
 DRAFT = ".draft-"
-#: Seconds after which a layer that no image uses is removed.
+#: Seconds after which an unused layer is removed.
 UNUSED = 14 * 86400
-#: What decides what a layer holds, beside what it is made of.
+#: Build code whose digest is part of every layer's key.
 MADE_BY = tuple(
     f"{names.RECIPE}/{name}.py" for name in ("facts", "interpreter", "layers", "libraries", "packages", "parts", "sbom")
 )
 
 
 class CannotBuild(Exception):
-    """An image was not made."""
+    """The build of an image failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """An image that lies there. ``fresh``: made just now, not found."""
+    """A built image; ``size`` in bytes. ``fresh`` is False if the archive existed already."""
 
     reference: str
     digest: str
@@ -67,7 +67,7 @@ class Built:
 
 
 def config(image: Image, tag: str) -> dict[str, Any]:
-    """Return how an image is run when nobody says otherwise, and what its labels say."""
+    """Return the image configuration: default user, environment, entry point and labels."""
     server = image.environment is None
     environ = ENVIRON | (HOME if server else {})
     return {
@@ -85,117 +85,118 @@ def config(image: Image, tag: str) -> dict[str, Any]:
 def build(
     image: Image, out: Path, *, kept: Path | None = None, prefix: str = names.PREFIX, packed: bool = False
 ) -> Built:
-    """Make an image's archive in ``out`` unless it lies there; several may ask at once.
+    """Build an image's archive in ``out`` unless it exists; a file lock serialises concurrent builds.
 
-    ``kept`` is the folder of layers, named by what went into them; several checkouts may share it.
+    ``kept`` is the folder of cached layers, keyed by their inputs; several checkouts may share it. With ``packed``
+    layers are gzip-compressed. Raises CannotBuild.
     """
     out = out.resolve()
     kept = (kept or out / "layers").resolve()
-    with _alone(out), _alone(kept):
+    with _locked(out), _locked(kept):
         lock = parts.lock(image)
-        tag, made = _still(image, lock, kept, packed)
-        manifest, configured = layers.manifest(made, config(image, tag), MACHINES[platform.machine()])
+        tag, built = _consistent_layers(image, lock, kept, packed)
+        manifest, configured = layers.manifest(built, config(image, tag), MACHINES[platform.machine()])
         reference = f"{prefix}{image.name}:{tag}"
         path = out / f"{names.PREFIX}{image.name}.tar"
         digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-        told = {"reference": reference, "digest": digest, "layers": [one.digest for one in made]}
+        record = {"reference": reference, "digest": digest, "layers": [layer.digest for layer in built]}
         note = path.with_suffix(".json")
-        fresh = not (path.exists() and note.exists() and json.loads(note.read_text()) == told)
+        fresh = not (path.exists() and note.exists() and json.loads(note.read_text()) == record)
         if fresh:
             note.unlink(missing_ok=True)
-            layers.archive(path, reference, made, manifest, configured)
-            _bill(path, made[-1])
-            note.write_text(json.dumps(told, indent=1) + "\n")
-            _sweep(kept)
-        sizes = tuple(f"{one.path.name.split('-')[0]} {one.size / 1e6:.0f}" for one in made)
+            layers.archive(path, reference, built, manifest, configured)
+            _copy_bill(path, built[-1])
+            note.write_text(json.dumps(record, indent=1) + "\n")
+            _remove_unused_layers(kept)
+        sizes = tuple(f"{layer.path.name.split('-')[0]} {layer.size / 1e6:.0f}" for layer in built)
         size = path.stat().st_size
     return Built(reference=reference, digest=digest, archive=path, size=size, layers=sizes, fresh=fresh)
 
 
 @contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _locked(out: Path) -> Iterator[None]:
     out.mkdir(parents=True, exist_ok=True)
     with open(out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in out.glob(f"{DRAFT}*"):  # by whoever was killed
+        for left in out.glob(f"{DRAFT}*"):  # drafts of killed builds
             shutil.rmtree(left)
         yield
 
 
-def _still(image: Image, lock: str, kept: Path, packed: bool) -> tuple[str, list[Layer]]:
-    """Return the layers of a moment at which nobody was changing our code, and the tag it had."""
+def _consistent_layers(image: Image, lock: str, kept: Path, packed: bool) -> tuple[str, list[Layer]]:
+    """Return the tag and the layers of a consistent state of the code: the tag is equal before and after."""
     for _ in range(TRIES):
         tag = names.tag(image, lock)
-        made = _layers(image, lock, kept, packed)
+        built = _layers(image, lock, kept, packed)
         if names.tag(image, lock) == tag:
-            return tag, made
-        made[-1].path.with_suffix(".json").unlink()
-    raise CannotBuild("Our code is being changed while it is packed.")
+            return tag, built
+        built[-1].path.with_suffix(".json").unlink()
+    raise CannotBuild(f"The code changed during each of {TRIES} builds. Build again when no file changes.")
 
 
 def _layers(image: Image, lock: str, kept: Path, packed: bool) -> list[Layer]:
-    made: list[Layer] = []
+    built: list[Layer] = []
     beneath = names.digest(MADE_BY)
     with tempfile.TemporaryDirectory(prefix=DRAFT, dir=kept) as draft:
         for part in parts.PARTS:
             if part == "environments" and not image.brings:
                 Facts().write(Path(draft) / f"{part}.json")
                 continue
-            told = [part, packed, _of(image, part, lock), beneath]
-            beneath = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+            key = [part, packed, _inputs(image, part, lock), beneath]
+            beneath = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
             layer, facts = _layer(image, part, kept / f"{part}-{beneath}.tar", Path(draft), packed)
             facts.write(Path(draft) / f"{part}.json")
-            made.append(layer)
-    return made
+            built.append(layer)
+    return built
 
 
-def _of(image: Image, part: str, lock: str) -> Any:
-    """Return what a part is made of, beside the parts beneath it."""
+def _inputs(image: Image, part: str, lock: str) -> Any:
+    """Return a part's inputs, besides the parts beneath it."""
     match part:
         case "python":
-            return _machine()
+            return _interpreter_inputs()
         case "site":
             return lock
         case "environments":
-            return [one.digest for one in image.brings]
+            return [environment.digest for environment in image.brings]
         case _:
             return [image.name, names.digest(image.sources)]
 
 
-def _machine() -> list[Any]:
-    found = interpreter.needed()
-    paths = sorted({interpreter.executable(), *found.libraries.values()})
+def _interpreter_inputs() -> list[Any]:
+    linked = interpreter.needed()
+    paths = sorted({interpreter.executable(), *linked.libraries.values()})
     trusted = hashlib.sha256(Path(certifi.where()).read_bytes()).hexdigest()
-    looks = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return [*looks, trusted, shutil.which("strip")]
+    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return [*states, trusted, shutil.which("strip")]
 
 
 def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tuple[Layer, Facts]:
     note, facts = path.with_suffix(".json"), path.with_suffix(".facts.json")
     if note.exists():
         os.utime(note)
-        told = json.loads(note.read_text())
-        return Layer(**told | {"path": path}), Facts.read(facts)
+        record = json.loads(note.read_text())
+        return Layer(**record | {"path": path}), Facts.read(facts)
     try:
         subprocess.run([names.ROOT / "scripts/install", image.name, part, str(draft)], check=True, cwd=names.ROOT)
     except subprocess.CalledProcessError:
         raise CannotBuild(
-            f"{names.PREFIX}{image.name} was not made: what was missing for its {part} is said above."
+            f"{names.PREFIX}{image.name} was not built: the output above says what its part {part!r} lacks."
         ) from None
-    made = layers.write(draft / part, path, packed=packed)
+    built = layers.write(draft / part, path, packed=packed)
     if part == "code":
         shutil.copyfile(draft / part / parts.HOME / "sbom.json", path.with_suffix(".sbom.json"))
     shutil.rmtree(draft / part)
     shutil.copyfile(draft / f"{part}.json", facts)
-    # Last: whoever finds it finds the rest as well.
-    rough = path.with_suffix(".rough")
-    rough.write_text(json.dumps(asdict(made) | {"path": path.name}))
-    os.replace(rough, note)
-    return made, Facts.read(facts)
+    # The note is written last: a layer with a note is complete.
+    temporary = path.with_suffix(".temporary")
+    temporary.write_text(json.dumps(asdict(built) | {"path": path.name}))
+    os.replace(temporary, note)
+    return built, Facts.read(facts)
 
 
-def _sweep(kept: Path) -> None:
-    """Remove layers without a note, left by a killed build, and those that no image has used for a while."""
+def _remove_unused_layers(kept: Path) -> None:
+    """Remove layers without a note, left by a killed build, and layers that no build has used for two weeks."""
     for layer in list(kept.glob("*.tar")):
         note = layer.with_suffix(".json")
         if not note.exists() or note.stat().st_mtime < time.time() - UNUSED:
@@ -203,10 +204,10 @@ def _sweep(kept: Path) -> None:
                 layer.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _bill(path: Path, code: Layer) -> None:
+def _copy_bill(path: Path, code: Layer) -> None:
     shutil.copyfile(code.path.with_suffix(".sbom.json"), path.with_suffix(".sbom.json"))
 
 
 def tags(images: Sequence[Image]) -> dict[str, str]:
-    """Return the tags that images have now, made or not."""
+    """Return the tags of images, built or not."""
     return {image.name: names.tag(image, parts.lock(image)) for image in images}

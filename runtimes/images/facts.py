@@ -1,4 +1,4 @@
-"""What is known of a part that was made: what is in it, for the bill of materials and for the parts above it."""
+"""Facts of a built image part: its components and libraries, for the bill of materials and for the parts above it."""
 
 import json
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, order=True, slots=True)
 class Component:
-    """One thing that somebody else made; ``purl`` is its package URL, ``licence`` what it says of itself."""
+    """A third-party component; ``purl`` is its package URL, ``licence`` its declared licence expression."""
 
     kind: str
     name: str
@@ -19,31 +19,31 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Components, and the names of the machine's libraries that are in a part."""
+    """A part's components, and the names of the build machine's libraries in it."""
 
     components: tuple[Component, ...] = ()
     libraries: tuple[str, ...] = ()
 
     def with_all(self, other: "Facts") -> "Facts":
-        """Return the facts of both."""
+        """Return the union of both facts."""
         return Facts(
             tuple(sorted({*self.components, *other.components})), tuple(sorted({*self.libraries, *other.libraries}))
         )
 
     def write(self, path: Path) -> None:
-        """Keep them beside the part."""
+        """Write the facts as JSON."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Facts":
-        """Read what ``write`` wrote."""
-        told = json.loads(path.read_text())
-        return cls(tuple(Component(**one) for one in told["components"]), tuple(told["libraries"]))
+        """Read facts that ``write`` wrote."""
+        document = json.loads(path.read_text())
+        return cls(tuple(Component(**component) for component in document["components"]), tuple(document["libraries"]))
 
 
-def gathered(all_facts: Iterable[Facts]) -> Facts:
-    """Return the facts of several parts as one."""
-    whole = Facts()
-    for one in all_facts:
-        whole = whole.with_all(one)
-    return whole
+def merged(all_facts: Iterable[Facts]) -> Facts:
+    """Return the union of the facts of several parts."""
+    union = Facts()
+    for facts in all_facts:
+        union = union.with_all(facts)
+    return union

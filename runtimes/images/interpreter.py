@@ -1,7 +1,7 @@
-"""The interpreter as a part of an image: this machine's Python, the libraries it needs, and a user to run as.
+"""Interpreter part of an image: this machine's Python, the shared libraries it needs, and the user accounts.
 
-Whoever built the interpreter (pyenv, uv, Debian), it finds its standard library from where its own file lies, so it
-works anywhere; its libraries go where the loader looks by itself. There is no shell and no other program.
+Python finds its standard library relative to its executable whether pyenv, uv or Debian built it, so it is
+relocatable; its libraries are copied to the loader's default folder. There is no shell and no other program.
 """
 
 import os
@@ -18,61 +18,61 @@ from runtimes.images import libraries, packages
 from runtimes.images.facts import Component, Facts
 
 PREFIX = "opt/windtunnel/python"
-#: Of the standard library, what no server and no model needs.
+#: Modules of the standard library that neither the server nor models need.
 UNNEEDED = ("test", "idlelib", "tkinter", "turtledemo", "turtle.py", "ensurepip", "lib2to3", "pydoc_data", "venv")
 UNNEEDED_PATTERNS = ("config-*", "site-packages", "dist-packages", "__pycache__", "*.a", "EXTERNALLY-MANAGED")
-#: Extension modules that are tests, or that draw in libraries for what a container has not: terminals, NIS, Tk, dbm.
+#: Extension modules that are tests, or that need libraries useless in a container: terminals, NIS, Tk, dbm.
 UNNEEDED_MODULES = ("_test", "_ctypes_test", "_xxtest", "xx", "_tkinter", "_curses", "nis", "readline", "_gdbm", "_dbm")
 USERS = {"root": 0, "runner": 10001, "evaluator": 10002, "model_server": 10003}
 GROUPS = {"root": 0, "windtunnel": 10000, "runner": 10001, "evaluator": 10002, "model_server": 10003}
-#: Folders to mount something on.
+#: Empty folders for mounts.
 FOLDERS = ("dev", "proc", "run/windtunnel", "sys", "tmp", "var/lib/windtunnel")
 
 
 def executable() -> Path:
-    """Return the interpreter's own file, whatever environment it was started in."""
+    """Return the interpreter's real executable, also from within a venv."""
     return Path(os.path.realpath(sys.executable))
 
 
 def modules() -> list[Path]:
-    """Return the standard library's extension modules that go along."""
+    """Return the standard library's extension modules to include."""
     shared = sysconfig.get_config_var("DESTSHARED") or Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
     return [path for path in sorted(Path(shared).glob("*.so")) if not path.name.startswith(UNNEEDED_MODULES)]
 
 
 def needed() -> libraries.Needs:
-    """Return what the interpreter and its modules are linked to; raise MissingLibrary."""
-    found = libraries.needs([executable(), *modules()])
-    if found.missing or found.loader is None:
-        raise libraries.MissingLibrary(f"Python itself needs {', '.join(sorted(found.missing)) or 'a loader'}")
-    return found
+    """Return the libraries that the interpreter and its modules are linked to; raise MissingLibrary."""
+    linked = libraries.needs([executable(), *modules()])
+    if linked.missing or linked.loader is None:
+        raise libraries.MissingLibrary(f"Python itself needs {', '.join(sorted(linked.missing)) or 'a loader'}")
+    return linked
 
 
 def install(root: Path) -> Facts:
-    """Lay the interpreter, its libraries and the files of /etc under ``root``."""
-    found = needed()
+    """Install the interpreter, its libraries and the files of /etc under ``root``."""
+    linked = needed()
     _interpreter(root)
-    assert found.loader is not None
-    for name, path in found.libraries.items():
-        _copy(path, root / home_of(found) / name)
-    for extra in ("libresolv.so.2", "libnss_dns.so.2", "libnss_files.so.2"):  # what resolving names may load later
-        if (there := Path("/", home_of(found), extra)).exists():
-            _copy(there, root / home_of(found) / extra)
-    _copy(found.loader, root / str(found.loader).lstrip("/"))
+    assert linked.loader is not None
+    for name, path in linked.libraries.items():
+        _copy(path, root / library_folder(linked) / name)
+    for extra in ("libresolv.so.2", "libnss_dns.so.2", "libnss_files.so.2"):  # name resolution loads these at run time
+        if (there := Path("/", library_folder(linked), extra)).exists():
+            _copy(there, root / library_folder(linked) / extra)
+    _copy(linked.loader, root / str(linked.loader).lstrip("/"))
     _strip(root)
     _etc(root)
     stdlib = root / PREFIX / "lib" / f"python{sysconfig.get_python_version()}"
     packages.compile_all(stdlib, root)
     version = platform.python_version()
     python = Component("platform", "cpython", version, f"pkg:generic/cpython@{version}", "PSF-2.0")
-    owners = libraries.packages([*found.libraries.values(), found.loader])
-    carried = tuple(sorted(path.name for path in (root / home_of(found)).iterdir()))
+    owners = libraries.packages([*linked.libraries.values(), linked.loader])
+    carried = tuple(sorted(path.name for path in (root / library_folder(linked)).iterdir()))
     return Facts((python, *packages.debian(owners)), carried)
 
 
-def home_of(found: libraries.Needs) -> str:
-    """Return the folder where the loader looks by itself: that of the C library."""
-    return str(found.libraries["libc.so.6"].parent).lstrip("/")
+def library_folder(linked: libraries.Needs) -> str:
+    """Return the loader's default folder, which has the C library, relative to the root."""
+    return str(linked.libraries["libc.so.6"].parent).lstrip("/")
 
 
 def _interpreter(root: Path) -> None:
@@ -101,7 +101,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _strip(root: Path) -> None:
-    """Take the symbols out of what this machine compiled itself; a machine without binutils leaves them in."""
+    """Strip symbols from Python's own libraries; without binutils, do nothing."""
     if (strip := shutil.which("strip")) is None:
         return
     stdlib = root / PREFIX / "lib"
@@ -116,7 +116,7 @@ def _etc(root: Path) -> None:
     (etc / "passwd").write_text("".join(users))
     (etc / "group").write_text("".join(f"{name}:x:{number}:\n" for name, number in GROUPS.items()))
     (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
-    # Pinned by a hash in our lock, where the building machine's own might hold anything.
+    # certifi is pinned by a hash in the lock; the build machine's own certificates are not trusted.
     shutil.copyfile(certifi.where(), etc / "ssl/certs/ca-certificates.crt")
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""OCI images as plain files: layers from folders, archives from layers, and folders from archives again.
+"""OCI image files: build layers from folders and archives from layers, and unpack archives.
 
-The same folder gives the same bytes: sorted, owned by root, of no time.
-Archives are of the OCI image layout 1.0, with Docker's own table of contents beside it.
+The same folder gives the same bytes: entries are sorted, owned by root, with modification time 0.
+Archives follow OCI image layout 1.0 and also contain Docker's manifest.json.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import IO, Any
 
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
-#: Bytes of a file from which it is looked for among those before it.
+#: Files of at least this size (bytes) are deduplicated within a layer by hard links.
 LARGE = 1 << 16
 OCI = "application/vnd.oci.image"
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer's file. ``diff`` is the digest of its tar, ``digest`` that of the file as it lies, perhaps packed."""
+    """A layer's file. ``diff`` is the SHA-256 of its tar, ``digest`` of the file, gzip-compressed if ``packed``."""
 
     path: Path
     diff: str
@@ -33,11 +33,11 @@ class Layer:
 
 
 class _Sink:
-    """Counts and hashes what goes by, and packs it on the way if told so."""
+    """Writes to a file, counts and hashes the bytes, and compresses them if ``pack``."""
 
     def __init__(self, file: IO[bytes], pack: bool) -> None:
         self._file = file
-        # gzip's header has a time in it; zlib's gzip has none
+        # the gzip module writes a time into the header; zlib's gzip format does not
         self._pack = zlib.compressobj(6, zlib.DEFLATED, 31) if pack else None
         self.diff, self.digest, self.size = hashlib.sha256(), hashlib.sha256(), 0
 
@@ -57,7 +57,7 @@ class _Sink:
 
 
 def write(folder: Path, path: Path, *, packed: bool) -> Layer:
-    """Make a layer of everything in a folder."""
+    """Write a layer with the whole content of a folder."""
     with open(path, "wb") as file:
         sink = _Sink(file, packed)
         with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
@@ -66,63 +66,75 @@ def write(folder: Path, path: Path, *, packed: bool) -> Layer:
     return Layer(path, sink.diff.hexdigest(), sink.digest.hexdigest(), sink.size, packed)
 
 
-def _add(tar: tarfile.TarFile, folder: Path, prefix: str, seen: dict[tuple[int, str], str]) -> None:
+def _add(tar: tarfile.TarFile, folder: Path, prefix: str, names_by_digest: dict[tuple[int, str], str]) -> None:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        told = tarfile.TarInfo(prefix + entry.name)
+        header = tarfile.TarInfo(prefix + entry.name)
         mode = entry.stat(follow_symlinks=False).st_mode
         if entry.is_symlink():
-            told.type, told.linkname = tarfile.SYMTYPE, os.readlink(entry.path)
-            tar.addfile(told)
+            header.type, header.linkname = tarfile.SYMTYPE, os.readlink(entry.path)
+            tar.addfile(header)
         elif entry.is_dir():
-            told.type, told.mode = tarfile.DIRTYPE, 0o755 | (mode & 0o1022)
-            tar.addfile(told)
-            _add(tar, Path(entry.path), f"{told.name}/", seen)
+            header.type, header.mode = tarfile.DIRTYPE, 0o755 | (mode & 0o1022)
+            tar.addfile(header)
+            _add(tar, Path(entry.path), f"{header.name}/", names_by_digest)
         else:
-            told.mode, told.size = 0o755 if mode & 0o111 else 0o644, entry.stat().st_size
+            header.mode, header.size = 0o755 if mode & 0o111 else 0o644, entry.stat().st_size
             with open(entry.path, "rb") as file:
-                if told.size >= LARGE:  # several environments in one layer bring the same libraries
-                    same = (told.mode, hashlib.file_digest(file, "sha256").hexdigest())
-                    told.linkname = seen.setdefault(same, told.name)
-                    if told.linkname != told.name:
-                        told.type, told.size = tarfile.LNKTYPE, 0
+                if header.size >= LARGE:  # several environments in a layer contain the same libraries
+                    same = (header.mode, hashlib.file_digest(file, "sha256").hexdigest())
+                    header.linkname = names_by_digest.setdefault(same, header.name)
+                    if header.linkname != header.name:
+                        header.type, header.size = tarfile.LNKTYPE, 0
                     else:
-                        told.linkname = ""
+                        header.linkname = ""
                     file.seek(0)
-                tar.addfile(told, None if told.islnk() else file)
+                tar.addfile(header, None if header.islnk() else file)
 
 
 def manifest(layers: Sequence[Layer], config: Mapping[str, Any], machine: str) -> tuple[bytes, bytes]:
-    """Return an image's manifest and its configuration."""
-    whole = {
+    """Return an image's manifest and its configuration, as JSON."""
+    document = {
         "architecture": machine,
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one.diff}" for one in layers]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.diff}" for layer in layers]},
     }
-    told = _json(whole)
+    configuration = _json(document)
     listed = [
-        {"mediaType": f"{OCI}.layer.v1.tar{'+gzip' * one.packed}", "digest": f"sha256:{one.digest}", "size": one.size}
-        for one in layers
+        {
+            "mediaType": f"{OCI}.layer.v1.tar{'+gzip' * layer.packed}",
+            "digest": f"sha256:{layer.digest}",
+            "size": layer.size,
+        }
+        for layer in layers
     ]
-    described = {"mediaType": f"{OCI}.config.v1+json", "digest": f"sha256:{_sha(told)}", "size": len(told)}
-    kind = {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json"}
-    return _json({**kind, "config": described, "layers": listed}), told
+    descriptor = {
+        "mediaType": f"{OCI}.config.v1+json",
+        "digest": f"sha256:{_sha(configuration)}",
+        "size": len(configuration),
+    }
+    header_fields = {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json"}
+    return _json({**header_fields, "config": descriptor, "layers": listed}), configuration
 
 
 def archive(path: Path, reference: str, layers: Sequence[Layer], manifest: bytes, config: bytes) -> None:
-    """Write an archive that ``ctr images import``, ``docker load`` and skopeo take; ``reference`` is ``name:tag``.
+    """Write an archive for ``ctr images import``, ``docker load`` and skopeo; ``reference`` is ``name:tag``.
 
-    Kubernetes looks for a name without a registry under docker.io/library, where Docker itself puts it.
+    Kubernetes resolves a name without a registry under docker.io/library, as Docker does.
     """
     name, _, tag = reference.rpartition(":")
     full = reference if "/" in name else f"docker.io/library/{reference}"
-    noted = {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": tag}
+    annotations = {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": tag}
     entry = {"mediaType": f"{OCI}.manifest.v1+json", "digest": f"sha256:{_sha(manifest)}", "size": len(manifest)}
     index = _json(
-        {"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [{**entry, "annotations": noted}]}
+        {"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [{**entry, "annotations": annotations}]}
     )
-    docker = {"Config": _blob(_sha(config)), "RepoTags": [reference], "Layers": [_blob(one.digest) for one in layers]}
+    docker = {
+        "Config": _blob(_sha(config)),
+        "RepoTags": [reference],
+        "Layers": [_blob(layer.digest) for layer in layers],
+    }
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with tarfile.open(draft, "w") as tar:
         _put(tar, "oci-layout", LAYOUT)
@@ -130,29 +142,29 @@ def archive(path: Path, reference: str, layers: Sequence[Layer], manifest: bytes
         _put(tar, "manifest.json", _json([docker]))
         _put(tar, _blob(_sha(manifest)), manifest)
         _put(tar, _blob(_sha(config)), config)
-        for one in {one.digest: one for one in layers}.values():
-            told = tarfile.TarInfo(_blob(one.digest))
-            told.size = one.size
-            with open(one.path, "rb") as file:
-                tar.addfile(told, file)
+        for layer in {layer.digest: layer for layer in layers}.values():
+            header = tarfile.TarInfo(_blob(layer.digest))
+            header.size = layer.size
+            with open(layer.path, "rb") as file:
+                tar.addfile(header, file)
     draft.rename(path)
 
 
 def unpack(path: Path, folder: Path) -> dict[str, Any]:
-    """Lay an archive's image under a folder, as a runtime would; return its configuration."""
+    """Unpack an archive's image into a folder, as a container runtime does; return its configuration."""
     with tarfile.open(path) as outer:
 
         def blob(digest: str) -> IO[bytes]:
-            found = outer.extractfile(_blob(digest.removeprefix("sha256:")))
-            assert found is not None
-            return found
+            file = outer.extractfile(_blob(digest.removeprefix("sha256:")))
+            assert file is not None
+            return file
 
         index = outer.extractfile("index.json")
         assert index is not None
         listed = json.load(blob(json.load(index)["manifests"][0]["digest"]))
-        for one in listed["layers"]:
-            with tarfile.open(fileobj=blob(one["digest"]), mode="r|*") as inner:
-                # By this name, because Python 3.11.2 has neither the filter nor the argument.
+        for layer in listed["layers"]:
+            with tarfile.open(fileobj=blob(layer["digest"]), mode="r|*") as inner:
+                # Set as an attribute, because Python 3.11.2 has neither the filter nor the `filter` argument.
                 inner.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _: member)
                 inner.extractall(folder)
         config: dict[str, Any] = json.load(blob(listed["config"]["digest"]))["config"]
@@ -164,9 +176,9 @@ def _blob(digest: str) -> str:
 
 
 def _put(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    told = tarfile.TarInfo(name)
-    told.size = len(content)
-    tar.addfile(told, io.BytesIO(content))
+    header = tarfile.TarInfo(name)
+    header.size = len(content)
+    tar.addfile(header, io.BytesIO(content))
 
 
 def _json(value: Any) -> bytes:

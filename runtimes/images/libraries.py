@@ -1,4 +1,4 @@
-"""The machine's shared libraries that some files need, found by the loader itself, and the packages they came from."""
+"""Shared libraries of the build machine that files are linked to, as ldd resolves them, and their Debian packages."""
 
 import os
 import re
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Files told to one ldd.
+#: Files per call of ldd.
 BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What files are linked to: libraries by name, the loader itself, and names that nobody knew."""
+    """What files are linked to: libraries by name, the loader, and names that were not match."""
 
     libraries: Mapping[str, Path]
     loader: Path | None
@@ -21,11 +21,11 @@ class Needs:
 
 
 class MissingLibrary(Exception):
-    """A shared library that something needs is not on this machine."""
+    """A required shared library is not installed on this machine."""
 
 
 def is_elf(path: Path) -> bool:
-    """Tell whether a file is a program or a shared library."""
+    """Whether a file is an ELF program or shared library."""
     if path.is_symlink() or not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -33,34 +33,34 @@ def is_elf(path: Path) -> bool:
 
 
 def needs(paths: Iterable[Path]) -> Needs:
-    """Ask the loader what files would be given."""
+    """Resolve the shared libraries of files with ldd."""
     libraries: dict[str, Path] = {}
     missing: set[str] = set()
     loader = None
     for line in _ldd(sorted(paths)):
-        if found := re.match(r"\t(\S+) => (/\S+) \(", line):
-            libraries.setdefault(os.path.basename(found[1]), Path(found[2]))
-        elif found := re.match(r"\t(\S+) => not found", line):
-            missing.add(found[1])
-        elif found := re.match(r"\t(/\S+) \(", line):
-            loader = Path(found[1])
+        if match := re.match(r"\t(\S+) => (/\S+) \(", line):
+            libraries.setdefault(os.path.basename(match[1]), Path(match[2]))
+        elif match := re.match(r"\t(\S+) => not match", line):
+            missing.add(match[1])
+        elif match := re.match(r"\t(/\S+) \(", line):
+            loader = Path(match[1])
     return Needs(libraries, loader, frozenset(missing - set(libraries)))
 
 
 def _ldd(paths: list[Path]) -> Iterator[str]:
     for start in range(0, len(paths), BATCH):
         command = ["ldd", *map(str, paths[start : start + BATCH])]
-        # It ends with 1 as soon as one of them is static, which is no fault.
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_PLAIN)
-        yield from done.stdout.splitlines()
+        # ldd exits with 1 if any file is static, which is not an error.
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_PLAIN)
+        yield from result.stdout.splitlines()
 
 
-#: Libraries of whoever builds are none of an image's.
+#: Without LD_LIBRARY_PATH: private libraries of the building user do not belong in an image.
 _PLAIN = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
 def packages(paths: Iterable[Path]) -> Mapping[str, str]:
-    """Return the Debian packages (name: version) that files came from; none where there is no dpkg."""
+    """Return the Debian packages (name: version) that own files; empty without dpkg."""
     patterns = sorted({f"*{os.path.realpath(path).removeprefix('/usr')}" for path in paths})
     try:
         owners = subprocess.run(["dpkg-query", "-S", *patterns], capture_output=True, text=True, env=_PLAIN).stdout

@@ -1,4 +1,4 @@
-"""Which images there are, what of ours each holds, and what each is called; see docs/images.md."""
+"""Image names: the list of images, the project files in each, and their tags; see docs/images.md."""
 
 import functools
 import hashlib
@@ -12,22 +12,22 @@ from pathlib import Path
 from runtimes import catalogue
 from runtimes.environments import Environment
 
-#: Where our code lies: a checkout, or /opt/windtunnel/src in an image.
+#: Root of the project's code: a checkout, or /opt/windtunnel/src in an image.
 ROOT = Path(__file__).parents[2]
-#: What every role of the server needs of ours.
+#: Project files that every role of the server needs.
 SERVER = ("app.py", "api", "cli", "core", "datasets", "errors.py", "runtimes", "server", "workers")
-#: What an evaluator and a model server need of ours.
+#: Project files that evaluators and model servers need.
 HARNESS = ("runtimes/__init__.py", "runtimes/harness")
 DATASETS = "datasets/catalogue"
-#: How images are made; what was made in another way has another tag.
+#: The code that builds images; a change of it changes every tag.
 RECIPE = "runtimes/images"
-#: How an environment's image is called unless told otherwise.
+#: Default prefix of image names.
 PREFIX = "windtunnel-"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """One image. ``environment`` is None where packages are the server's; ``brings``: environments laid beside them."""
+    """An image. ``environment`` is None for the server's packages; ``brings`` are environments beside them."""
 
     name: str
     description: str
@@ -38,9 +38,9 @@ class Image:
 
 @functools.cache
 def images() -> dict[str, Image]:
-    """Return every image by its name, without any prefix."""
+    """Return every image by its name without prefix."""
     simulators = catalogue.simulators()
-    found = [
+    entries = [
         Image(name="server", description="Windtunnel's server: every role, and the runner", sources=SERVER),
         Image(
             name="jobs",
@@ -50,17 +50,19 @@ def images() -> dict[str, Image]:
         ),
     ]
     model_servers = {
-        one.environment.name: one.environment for each in catalogue.runtimes().values() for one in each.formats.values()
+        format.environment.name: format.environment
+        for runtime in catalogue.runtimes().values()
+        for format in runtime.formats.values()
     }
     for name, environment in sorted(model_servers.items()):
-        words = f"Model servers models of Windtunnel's environment {name}"
-        found.append(Image(name=name, description=words, sources=HARNESS, environment=environment))
+        description = f"Model servers of Windtunnel's environment {name}"
+        entries.append(Image(name=name, description=description, sources=HARNESS, environment=environment))
     for name, environment in simulators.items():
-        words = f"Plays Windtunnel's datasets of the simulator {name}"
+        description = f"Evaluators of Windtunnel's simulator {name}, with its datasets"
         sources = (*HARNESS, *_datasets(name))
-        found.append(Image(name=name, description=words, sources=sources, environment=environment))
-    named = {image.name: image for image in found}
-    assert len(named) == len(found), "a format's environment and a simulator share a name"
+        entries.append(Image(name=name, description=description, sources=sources, environment=environment))
+    named = {image.name: image for image in entries}
+    assert len(named) == len(entries), "a format's environment and a simulator share a name"
     return named
 
 
@@ -71,7 +73,7 @@ def _datasets(simulator: str) -> Iterator[str]:
 
 
 def files(sources: tuple[str, ...], root: Path = ROOT) -> Iterator[str]:
-    """Yield the files of some sources, relative to ``root``, in order; no bytecode, nothing hidden."""
+    """Yield the files of sources, relative to ``root``, in order; no bytecode, no hidden files."""
     for source in sorted(sources):
         if (root / source).is_file():
             yield source
@@ -83,7 +85,7 @@ def files(sources: tuple[str, ...], root: Path = ROOT) -> Iterator[str]:
 
 
 def digest(sources: tuple[str, ...], root: Path = ROOT) -> str:
-    """Name the content of some sources."""
+    """Return the SHA-256 of the names and contents of the sources' files."""
     whole = hashlib.sha256()
     for name in files(sources, root):
         content = (root / name).read_bytes()
@@ -92,18 +94,18 @@ def digest(sources: tuple[str, ...], root: Path = ROOT) -> str:
 
 
 def tag(image: Image, lock: str) -> str:
-    """Return an image's tag: what of ours and of its lock is inside, for which Python, and how it was put together.
+    """Return an image's tag: a digest of its project files, its lock, the Python version and the build code.
 
-    A server that holds the same code computes the same, so it needs no list of the images that go with it.
-    The machine's own libraries beneath are not in it; they are in the manifest's digest.
+    A server with the same code computes the same tag, so it needs no list of matching images.
+    The build machine's libraries are not part of the tag, but of the manifest's digest.
     """
-    told = [sys.implementation.cache_tag or "", platform.machine(), lock, digest(image.sources), digest((RECIPE,))]
-    told += [one.digest for one in image.brings]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:12]
+    inputs = [sys.implementation.cache_tag or "", platform.machine(), lock, digest(image.sources), digest((RECIPE,))]
+    inputs += [environment.digest for environment in image.brings]
+    return hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:12]
 
 
 def image_of(environment: Environment | str, prefix: str = PREFIX, tag: str = "") -> str:
-    """Return what a pod calls the image of an environment; without a tag, the one made from the code at hand."""
+    """Return the image reference of an environment; without a tag, that of the image built from this code."""
     name = environment if isinstance(environment, str) else environment.name
     return f"{prefix}{name}:{tag or _tag(name)}"
 

@@ -1,4 +1,4 @@
-"""Packages as a part of an image: installed by uv from a hashed lock, pruned, compiled, with libraries they need."""
+"""Packages part of an image: installed by uv from a lock with hashes, pruned, compiled, with needed libraries."""
 
 import email
 import fnmatch
@@ -13,9 +13,9 @@ from urllib.parse import quote
 import uv
 
 from runtimes.images import libraries
-from runtimes.images.facts import Component, Facts, gathered
+from runtimes.images.facts import Component, Facts, merged
 
-#: What running needs no more, relative to the packages' folder. An image's test imports what is left.
+#: Patterns of files not needed at run time, relative to the packages' folder. The images' tests import the rest.
 UNNEEDED = (
     "bin",  # programs, uv's own among them: nothing is installed in a cluster, and environments are images
     ".lock",
@@ -38,7 +38,7 @@ UNNEEDED = (
     "pyarrow/libarrow_flight*",
     "pyarrow/libarrow_python_flight*",
     "pyarrow/_flight*",
-    "pyarrow/libarrow_s3*",  # our stores are read by our own clients
+    "pyarrow/libarrow_s3*",  # object stores are read by this project's own clients
     "pyarrow/_s3fs*",
     "pyarrow/_pyarrow_cpp_tests*",
     "tensorflow/include",
@@ -53,12 +53,12 @@ UNNEEDED = (
     "sumo_data/data/locale",
     "sumo_data/data/po",
 )
-#: numpy.testing imports this one at its head.
+#: Exceptions from the patterns above: numpy.testing imports them.
 NEEDED = ("numpy/_core/tests/__init__.py", "numpy/_core/tests/_natype.py")
 
 
 def install(lock: str, root: Path, site: str, before: Sequence[Facts]) -> Facts:
-    """Lay a lock's packages under ``root / site``, and the libraries of this machine that those before do not bring."""
+    """Install a lock's packages under ``root / site``, with libraries of this machine that earlier parts lack."""
     target = root / site
     target.mkdir(parents=True)
     command = [uv.find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(target)]
@@ -66,20 +66,20 @@ def install(lock: str, root: Path, site: str, before: Sequence[Facts]) -> Facts:
     command += ["--no-config", "--quiet", "-r", "-"]
     subprocess.run(command, input=lock, text=True, check=True)
     prune(target)
-    owners = _bring_libraries(root, target, set(gathered(before).libraries))
+    owners = _copy_libraries(root, target, set(merged(before).libraries))
     compile_all(target, root)
     components = (*debian(libraries.packages(owners.values())), *_distributions(target))
     return Facts(tuple(sorted(components)), tuple(sorted(owners)))
 
 
 def prune(site: Path) -> None:
-    """Take away what running needs no more."""
+    """Remove the files that are not needed at run time."""
     kept = {name: (site / name).read_bytes() for name in NEEDED if (site / name).exists()}
     for folder, folders, files in os.walk(site):
         for name in [*folders, *files]:
             path = Path(folder, name)
-            told = str(path.relative_to(site))
-            if not any(fnmatch.fnmatchcase(told, pattern) for pattern in UNNEEDED):
+            relative = str(path.relative_to(site))
+            if not any(fnmatch.fnmatchcase(relative, pattern) for pattern in UNNEEDED):
                 continue
             if name in folders:
                 shutil.rmtree(path)
@@ -91,34 +91,36 @@ def prune(site: Path) -> None:
         (site / name).write_bytes(content)
 
 
-def _bring_libraries(root: Path, site: Path, there: set[str]) -> Mapping[str, Path]:
+def _copy_libraries(root: Path, site: Path, there: set[str]) -> Mapping[str, Path]:
     own = {path.name for path in site.rglob("*.so*")}
-    found = libraries.needs(path for path in site.rglob("*.so*") if libraries.is_elf(path))
-    # A package may load its own before anything asks for them, where the loader alone would not find them.
-    if missing := found.missing - own:
-        raise libraries.MissingLibrary(f"{site} needs {', '.join(sorted(missing))}, which this machine has not")
-    brought = {
+    needed = libraries.needs(path for path in site.rglob("*.so*") if libraries.is_elf(path))
+    # A package may load its own libraries itself from paths that the loader does not search.
+    if missing := needed.missing - own:
+        raise libraries.MissingLibrary(
+            f"{site} needs {', '.join(sorted(missing))}, which are not installed on this machine"
+        )
+    copied = {
         name: path
-        for name, path in found.libraries.items()
+        for name, path in needed.libraries.items()
         if name not in there and name not in own and site not in path.parents
     }
-    for name, path in brought.items():
-        target = root / str(found.libraries["libc.so.6"].parent).lstrip("/") / name
+    for name, path in copied.items():
+        target = root / str(needed.libraries["libc.so.6"].parent).lstrip("/") / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    return brought
+    return copied
 
 
 def compile_all(folder: Path, root: Path) -> None:
-    """Compile for good: one after the other, in one process without chance, so that equal sources give equal bytes."""
+    """Compile bytecode sequentially in a process with PYTHONHASHSEED=0, so that equal sources give equal bytes."""
     command = [sys.executable, "-m", "compileall", "-qq", "-f", "--invalidation-mode", "unchecked-hash"]
     command += ["-s", str(root), "-p", "/", str(folder)]
-    # Packages carry files that are no Python of this version, so that one which does not compile is no fault.
+    # Packages contain files for other Python versions, so a file that does not compile is not an error.
     subprocess.run(command, cwd="/", env={"PYTHONHASHSEED": "0", "PATH": os.defpath})
 
 
 def debian(owners: Mapping[str, str]) -> tuple[Component, ...]:
-    """Return Debian's packages as components."""
+    """Return Debian packages (name: version) as components."""
     return tuple(
         Component("library", name, version, f"pkg:deb/debian/{name}@{quote(version, safe='')}")
         for name, version in sorted(owners.items())
@@ -127,7 +129,7 @@ def debian(owners: Mapping[str, str]) -> tuple[Component, ...]:
 
 def _distributions(site: Path) -> Iterator[Component]:
     for path in sorted(site.glob("*.dist-info/METADATA")):
-        told = email.message_from_string(path.read_text(errors="replace"))
-        name, version = told["Name"].lower().replace("_", "-"), told["Version"]
-        licence = told["License-Expression"] or ""
+        metadata = email.message_from_string(path.read_text(errors="replace"))
+        name, version = metadata["Name"].lower().replace("_", "-"), metadata["Version"]
+        licence = metadata["License-Expression"] or ""
         yield Component("library", name, version, f"pkg:pypi/{name}@{quote(version, safe='')}", licence)

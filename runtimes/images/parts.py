@@ -1,6 +1,6 @@
-"""The parts of an image as folders: ``scripts/install IMAGE PART FOLDER`` makes FOLDER/PART, and FOLDER/PART.json.
+"""Image parts: ``scripts/install IMAGE PART FOLDER`` builds the folder FOLDER/PART, and FOLDER/PART.json.
 
-A Dockerfile and the build without one both call this, and nothing else, to find out what an image holds.
+The Dockerfile and the build without Docker both call this script; it alone determines an image's content.
 """
 
 import json
@@ -17,19 +17,19 @@ from runtimes.images.facts import Facts
 from runtimes.images.libraries import MissingLibrary
 from runtimes.images.names import Image
 
-#: In the order in which they are laid over each other: what changes most often comes last.
+#: In the order of the layers: the part that changes most often is last.
 PARTS = ("python", "site", "environments", "code")
-#: Where we lie in an image.
+#: The project's folder in an image.
 HOME = "opt/windtunnel"
 SITE = f"{HOME}/site"
 
 
 def install(image: Image, part: str, folder: Path) -> Facts:
-    """Make one part; those before it were made already, or at least their facts lie in ``folder``."""
+    """Build a part; the facts of all earlier parts must be in ``folder``."""
     root = folder / part
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    before = [Facts.read(folder / f"{one}.json") for one in PARTS[: PARTS.index(part)]]
+    before = [Facts.read(folder / f"{name}.json") for name in PARTS[: PARTS.index(part)]]
     match part:
         case "python":
             facts = interpreter.install(root)
@@ -37,15 +37,17 @@ def install(image: Image, part: str, folder: Path) -> Facts:
             facts = packages.install(lock(image), root, SITE, before)
         case "environments":
             facts = Facts()
-            for one in image.brings:
-                facts = facts.with_all(packages.install(one.lock, root, _home_of(one.digest), [*before, facts]))
+            for environment in image.brings:
+                facts = facts.with_all(
+                    packages.install(environment.lock, root, _site_of(environment.digest), [*before, facts])
+                )
         case _:
             facts = _code(image, root, before)
     facts.write(folder / f"{part}.json")
     return facts
 
 
-def _home_of(digest: str) -> str:
+def _site_of(digest: str) -> str:
     return f"{HOME}/environments/{digest}/site"
 
 
@@ -62,7 +64,7 @@ def _code(image: Image, root: Path, before: list[Facts]) -> Facts:
 
 
 def lock(image: Image) -> str:
-    """Return the requirements of an image's packages, with hashes."""
+    """Return the requirements file of an image's packages, with hashes."""
     if image.environment is not None:
         return image.environment.lock
     command = [uv.find_uv_bin(), "export", "--frozen", "--no-dev", "--all-extras", "--no-emit-project", "--no-header"]
@@ -71,7 +73,7 @@ def lock(image: Image) -> str:
 
 
 def main() -> int:
-    """Make one part of one image."""
+    """Build a part of an image."""
     images = names.images()
     if len(sys.argv) != 4 or sys.argv[1] not in images or sys.argv[2] not in PARTS:
         print(f"usage: scripts/install {{{'|'.join(images)}}} {{{'|'.join(PARTS)}}} FOLDER", file=sys.stderr)

@@ -1,20 +1,20 @@
-"""The bill of materials of an image: CycloneDX 1.6, and the same for the same content."""
+"""Bill of materials of an image: CycloneDX 1.6, reproducible from the same content."""
 
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from runtimes.images.facts import Component, Facts, gathered
+from runtimes.images.facts import Component, Facts, merged
 
-#: A serial number of ours follows from what is listed.
+#: Namespace of the serial numbers, which are derived from the listed components.
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/windtunnel")
 
 
 def bill(name: str, version: str, description: str, parts: Iterable[Facts]) -> dict[str, Any]:
-    """Return what an image holds that others made. No date: it would be another bill every day."""
-    components = [_component(one) for one in gathered(parts).components]
+    """Return the bill of an image's third-party components, without a date: equal content gives an equal bill."""
+    components = [_component(component) for component in merged(parts).components]
     subject = {"type": "container", "bom-ref": name, "name": name, "version": version, "description": description}
-    listed = [name, version, *(one["bom-ref"] for one in components)]
+    listed = [name, version, *(component["bom-ref"] for component in components)]
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -23,13 +23,18 @@ def bill(name: str, version: str, description: str, parts: Iterable[Facts]) -> d
         "version": 1,
         "metadata": {"component": subject},
         "components": components,
-        "dependencies": [{"ref": name, "dependsOn": [one["bom-ref"] for one in components]}],
+        "dependencies": [{"ref": name, "dependsOn": [component["bom-ref"] for component in components]}],
     }
 
 
-def _component(one: Component) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": one.kind, "bom-ref": one.purl, "name": one.name, "version": one.version}
-    told["purl"] = one.purl
-    if one.licence:
-        told["licenses"] = [{"expression": one.licence}]
-    return told
+def _component(component: Component) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "type": component.kind,
+        "bom-ref": component.purl,
+        "name": component.name,
+        "version": component.version,
+    }
+    entry["purl"] = component.purl
+    if component.licence:
+        entry["licenses"] = [{"expression": component.licence}]
+    return entry

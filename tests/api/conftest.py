@@ -16,8 +16,8 @@ from core.domain.states import State
 from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
 from core.services.scheduling.dispatch import Dispatch
-from core.services.scheduling.leases import Known
-from core.services.scheduling.reports import Report
+from core.services.scheduling.leases import CachedLaunch
+from core.services.scheduling.reports import TaskReport
 from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL, line
@@ -63,7 +63,7 @@ class LeasingWorker:
             self.platform.database, self.platform.notifier, executor_configs=[HERE], runner_api_url="http://127.0.0.1:1"
         )
 
-    def launch(self, id: str) -> Known:
+    def launch(self, id: str) -> CachedLaunch:
         """Bring a queued simulation to where runner_api may lease."""
         dispatch = self.dispatch
         busy = next(one for one in dispatch.snapshot().busy if one.id == id)
@@ -72,13 +72,13 @@ class LeasingWorker:
         assert launch is not None
         return self.platform.leases.authenticate(launch.id, launch.token)
 
-    def report(self, launch: Known, lease: Lease, since: int, to: int, **extra: Any) -> None:
+    def report(self, launch: CachedLaunch, lease: Lease, since: int, to: int, **extra: Any) -> None:
         """Report made-up results of the tasks [since, to); every seventh fails."""
         lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
-        report = Report("d", lease.stage, lease.start, lease.fencing_token, since, to, lines, **extra)
-        assert self.platform.leases.report(launch, report).taken
+        report = TaskReport("d", lease.stage, lease.start, lease.fencing_token, since, to, lines, **extra)
+        assert self.platform.leases.report(launch, report).accepted
 
-    def lease(self, launch: Known) -> Lease:
+    def lease(self, launch: CachedLaunch) -> Lease:
         """Take whatever is there to lease."""
         found = self.platform.leases.lease(launch, "d", None)
         assert isinstance(found, Lease)
@@ -88,12 +88,14 @@ class LeasingWorker:
         """Play a simulation to its end."""
         self.finish(self.launch(id), artifacts=artifacts)
 
-    def finish(self, launch: Known, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
+    def finish(self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
         """Play the rest of a launch's simulation to its end, and see that it succeeded."""
         self.finish_unseen(launch, artifacts=artifacts)
         assert self.platform.simulations.get(launch.simulation).state is State.SUCCEEDED
 
-    def finish_unseen(self, launch: Known, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
+    def finish_unseen(
+        self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None
+    ) -> None:
         """Play the rest of a launch's simulation; the artifacts come with the first report.
 
         A dry run is deleted as soon as it has ended, so its state cannot be read afterwards.

@@ -15,7 +15,7 @@ from api.downloads import attachment
 from api.escaping import escaped
 from core.domain.states import State
 from core.services.platform import Platform
-from core.services.simulations.finalization import Collecting
+from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
@@ -129,7 +129,7 @@ def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
             return found
 
     read = Widened(platform.database, platform.store, platform.changes)
-    collecting = Collecting(platform.database, platform.store, platform.notifier, read)
+    collecting = Finalization(platform.database, platform.store, platform.notifier, read)
     LeasingWorker(replace(platform, collecting=collecting)).play(id)
     assert read.widened
     whole = client.get(f"/v1/simulations/{id}/archive")

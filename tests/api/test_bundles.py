@@ -39,10 +39,10 @@ def test_a_bundle_of_two_months_ago_goes_and_younger_ones_stay(platform: Platfor
         assert made["key"] in kept(platform) and made["size"] == platform.store.size(made["key"])
     assert [key.split("/")[1] for key in kept(platform)] == ["2026-10", "2026-12", "2027-02"]
     clock.now = DECEMBER
-    assert bundles.comb() == 1
+    assert bundles.remove_orphans() == 1
     assert [key.split("/")[1] for key in kept(platform)] == ["2026-12", "2027-02"], "whose clock is ahead loses nothing"
     clock.now = FEBRUARY
-    assert bundles.comb() == 1
+    assert bundles.remove_orphans() == 1
     assert [key.split("/")[1] for key in kept(platform)] == ["2027-02"]
 
 
@@ -56,6 +56,6 @@ def test_a_bundle_stays_for_as_long_as_a_simulation_may_ask_for_it(
     made, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     platform.database.write(lambda c: simulations.set_bundle(c, made.id, {"play": packed, "model_size": 1}))
     clock.now = FEBRUARY
-    assert bundles.comb() == 0 and kept(platform) == [packed["key"]]
+    assert bundles.remove_orphans() == 0 and kept(platform) == [packed["key"]]
     platform.database.write(lambda c: simulations.move(c, made.id, State.QUEUED, State.CANCELLED, 0.0))
-    assert bundles.comb() == 1 and kept(platform) == []
+    assert bundles.remove_orphans() == 1 and kept(platform) == []

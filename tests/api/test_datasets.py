@@ -234,7 +234,7 @@ def test_a_manifest_of_what_is_not_here_is_refused(client: FlaskClient, work: An
         (tar({"x" * 300: b""}), "too long"),
         (zipped({"..\\x": b""}), "backslash"),
         (b"not an archive at all", "neither"),
-        (tar(PLAIN)[:60], "cut off"),
+        (tar(PLAIN)[:60], "truncated"),
         (tar({}), "not one file"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -323,9 +323,9 @@ def test_an_archive_is_played_again_on_what_it_was_played_on(
     assert sent["dataset"]["digest"] in gone.json["detail"]
     problem(client.get(replay), 404, "unknown-dataset")
     register("again", PLAYED)
-    anew = client.post("/v1/simulations", json=archived)
-    assert anew.status_code == 201, anew.data
-    assert anew.json["dataset"]["digest"] == sent["dataset"]["digest"]
+    again = client.post("/v1/simulations", json=archived)
+    assert again.status_code == 201, again.data
+    assert again.json["dataset"]["digest"] == sent["dataset"]["digest"]
     assert client.get(replay).status_code == 202
 
 

@@ -4,11 +4,11 @@ from flask.testing import FlaskClient
 
 from core.domain.launches import Placement
 from core.services.platform import Platform
-from core.services.scheduling.snapshots import Busy
+from core.services.scheduling.snapshots import ActiveSimulation
 from tests.api.conftest import LeasingWorker, Submit
 
 
-def busy(driver: LeasingWorker, id: str) -> Busy:
+def busy(driver: LeasingWorker, id: str) -> ActiveSimulation:
     return next(one for one in driver.dispatch.snapshot().busy if one.id == id)
 
 

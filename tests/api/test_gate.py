@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from api.request_guard import AnnouncedBody, Gate, host_of, judge
+from api.request_guard import AnnouncedBody, RequestGuard, check_head, host_of
 from errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
 
@@ -54,7 +54,7 @@ def test_a_rebound_name_is_misdirected_even_for_reading(client: FlaskClient, hos
 
 
 def test_a_configured_name_is_answered() -> None:
-    assert judge(environ(HTTP_HOST="lab.example:5000"), {"lab.example"}, "") is None
+    assert check_head(environ(HTTP_HOST="lab.example:5000"), {"lab.example"}, "") is None
 
 
 @pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
@@ -84,9 +84,9 @@ def test_the_same_origin_is_let_in(client: FlaskClient) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_page_under_a_name_of_ours_is_let_in_also_where_its_ingress_ends_tls(scheme: str) -> None:
     page = environ(HTTP_HOST="lab.example", HTTP_ORIGIN=f"{scheme}://lab.example", HTTP_SEC_FETCH_SITE="same-origin")
-    assert judge(page, {"lab.example"}, "") is None
+    assert check_head(page, {"lab.example"}, "") is None
     strange = page | {"HTTP_ORIGIN": f"{scheme}://lab.example.evil"}
-    assert isinstance(judge(strange, {"lab.example"}, ""), Forbidden)
+    assert isinstance(check_head(strange, {"lab.example"}, ""), Forbidden)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -108,7 +108,7 @@ def test_every_answer_carries_the_security_headers(client: FlaskClient) -> None:
 
 
 def test_a_token_is_needed_for_everything_but_probes(application: Flask) -> None:
-    guarded = Gate(application.wsgi_app, token="correct horse")
+    guarded = RequestGuard(application.wsgi_app, token="correct horse")
     application.wsgi_app = guarded  # type: ignore[method-assign]
     client = application.test_client()
     assert client.get("/healthz").status_code == 200
@@ -126,7 +126,7 @@ def test_a_compressed_body_is_refused(client: FlaskClient) -> None:
 
 
 def test_a_body_with_two_lengths_is_refused() -> None:
-    refusal = judge(environ(CONTENT_LENGTH="3", HTTP_TRANSFER_ENCODING="chunked"), {"localhost"}, "")
+    refusal = check_head(environ(CONTENT_LENGTH="3", HTTP_TRANSFER_ENCODING="chunked"), {"localhost"}, "")
     assert refusal is not None and refusal.slug == "bad-request"
 
 

@@ -33,7 +33,7 @@ def test_a_database_that_does_not_answer_makes_it_unready(client: FlaskClient, p
     platform.database.read = broken  # type: ignore[method-assign, assignment]
     answer = client.get("/readyz")
     assert answer.status_code == 503 and answer.json["ready"] is False
-    assert answer.json["checks"]["database"] == "the database does not answer (OSError)"
+    assert answer.json["checks"]["database"] == "the database (DATABASE_URL) does not answer (OSError)"
 
 
 def test_metrics_count_by_templates_and_never_by_ids(client: FlaskClient, submit: Submit) -> None:

@@ -113,7 +113,7 @@ def test_a_full_disk_is_no_bug(application: Flask) -> None:
         return "written"
 
     application.add_url_rule("/full", "full", full)
-    assert "make room" in problem(application.test_client().get("/full"), 507, "storage-full")["detail"]
+    assert "free some space" in problem(application.test_client().get("/full"), 507, "storage-full")["detail"]
 
 
 def test_an_error_keeps_its_members_and_its_pause(application: Flask) -> None:

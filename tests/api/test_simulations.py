@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 
 from core.domain.states import State
 from core.services.platform import Platform
-from core.services.scheduling.leases import Known
-from core.services.simulations.finalization import Collecting
+from core.services.scheduling.leases import CachedLaunch
+from core.services.simulations.finalization import Finalization
 from core.services.simulations.retries import Inheritance, inherit
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
@@ -309,7 +309,7 @@ def test_cancelling_twice_is_harmless(client: FlaskClient, submit: Submit) -> No
         assert answer.status_code == 202 and answer.json["state"] == "cancelled"
 
 
-def played_and_ticked(driver: LeasingWorker, launch: Known) -> tuple[int, int]:
+def played_and_ticked(driver: LeasingWorker, launch: CachedLaunch) -> tuple[int, int]:
     """Play one lease, and let the dispatcher sum up; return how many tasks that were, and how many of them failed."""
     lease = driver.lease(launch)
     driver.report(launch, lease, lease.cursor, lease.stop)
@@ -334,7 +334,7 @@ def test_a_running_simulation_ends_as_soon_as_more_has_failed_than_may(
     platform.collecting.collect(id)
     seen = client.get(f"/v1/simulations/{id}").json
     assert seen["state"] == "failed" and seen["tasks"] == {"total": 100, "done": done, "failed": failed}
-    assert seen["reason"] == f"{failed} tasks did not go well; at most {most} were allowed"
+    assert seen["reason"] == f"{failed} tasks failed; max_failures is {most}"
 
 
 @pytest.mark.parametrize("asked", [{}, {"max_failures": 2}])
@@ -394,7 +394,7 @@ def test_a_retry_finds_what_was_moved_while_it_looked(
         found = inherit(database, store, id)
         if not moved:  # as another retry of it does at its end
             moved.extend(dict.fromkeys(segment.object for segment in found.kept))
-            gathering = Collecting(
+            gathering = Finalization(
                 platform.database, platform.store, platform.notifier, platform.results, compact_above=1
             )
             gathering.compact(f"{id}.0")

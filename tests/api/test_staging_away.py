@@ -15,7 +15,7 @@ from core.services.platform import Platform
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
 from core.store import simulations
-from datasets.download.downloads import Patience
+from datasets.download.downloads import RetryLimits
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
@@ -33,8 +33,8 @@ def away(platform: Platform, settings: Settings) -> Staging:
     home = settings.home
     share_environments(home)
     nowhere = Connection(name="own", endpoint=f"http://127.0.0.1:{free_ports(1)[0]}", access_key="a", secret_key="b")
-    patience = Patience(connect=1.0, tries=1, first=0.01)
-    cache = NodeCache(home / "elsewhere", S3Store(nowhere, "objects"), patience=patience)
+    retry_limits = RetryLimits(connect=1.0, tries=1, first=0.01)
+    cache = NodeCache(home / "elsewhere", S3Store(nowhere, "objects"), retry_limits=retry_limits)
     return Staging(
         platform.database,
         platform.notifier,

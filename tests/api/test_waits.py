@@ -20,7 +20,7 @@ from core.services.scheduling.leases import Leases
 from errors import TooManyWaits
 from tests.api.conftest import HERE, LeasingWorker
 from tests.waiting import until
-from workers.executors.base import Waiting
+from workers.executors.base import WarmLaunch
 
 ID, TOKEN = "warm0123456789abcdef", "minted before"
 Ask = Callable[..., tuple[int, dict[str, str], Any]]
@@ -61,7 +61,7 @@ def submitted(client: Any, model: str) -> str:
     return id
 
 
-def launched(driver: LeasingWorker, offered: Waiting | None = None) -> Launch:
+def launched(driver: LeasingWorker, offered: WarmLaunch | None = None) -> Launch:
     dispatch = driver.dispatch
     (busy,) = dispatch.snapshot().busy
     launch = dispatch.launch(busy, lambda _: offered)
@@ -85,7 +85,7 @@ def test_a_runner_that_waits_is_told_of_its_launch_as_all_are(
     platform: Platform, ask: Ask, driver: LeasingWorker, queued: str
 ) -> None:
     with waiting(platform.leases, ask) as told:
-        launch = launched(driver, Waiting(ID, hashed(TOKEN)))
+        launch = launched(driver, WarmLaunch(ID, hashed(TOKEN)))
     assert launch.id == ID and not launch.token, "nobody but its runners knows that"
     ((status, _, said),) = told
     assert status == 200 and said == ask(f"/v1/launches/{ID}")[2]
@@ -97,19 +97,19 @@ def test_a_launch_with_another_token_is_not_told_of(
     platform: Platform, ask: Ask, driver: LeasingWorker, queued: str
 ) -> None:
     with waiting(platform.leases, ask, token="guessed") as told:
-        launched(driver, Waiting(ID, hashed(TOKEN)))
+        launched(driver, WarmLaunch(ID, hashed(TOKEN)))
     assert told[0][0] == 401 and ask(token="guessed")[0] == 401
 
 
 def test_what_is_offered_twice_is_refused_and_a_launch_of_its_own_made(
     platform: Platform, ask: Ask, driver: LeasingWorker, queued: str
 ) -> None:
-    launched(driver, Waiting(ID, hashed(TOKEN)))
+    launched(driver, WarmLaunch(ID, hashed(TOKEN)))
     (lent,) = driver.dispatch.snapshot().launches
-    driver.dispatch.again(lent, "it was not to be", counted=False)
+    driver.dispatch.requeue(lent, "it was not to be", counted=False)
     (busy,) = driver.dispatch.snapshot().busy
     assert driver.dispatch.admit(busy, HERE.name, ready=True)
-    again = launched(driver, Waiting(ID, hashed(TOKEN)))
+    again = launched(driver, WarmLaunch(ID, hashed(TOKEN)))
     assert again.id != ID and again.token
     assert driver.platform.leases.authenticate(again.id, again.token).simulation == queued
     assert ask()[0] == 410, "the first one is over"
@@ -126,7 +126,7 @@ def test_only_so_many_wait_at_once_and_the_rest_are_told_when_to_come_back(platf
     ask = asking(leases, wait=5.0)
     with waiting(leases, ask) as told:
         status, headers, said = ask(f"/v1/launches/{ID}0/wait")
-        assert status == 429 and headers["Retry-After"] == "2" and "Ask again" in said["detail"]
+        assert status == 429 and headers["Retry-After"] == "2" and "Try again" in said["detail"]
     assert told[0][2] == {"retry_after": 0.0}
     assert launch_waiters.wait(ID, 0.01) is False, "its place is free again"
 
@@ -136,7 +136,7 @@ def test_without_a_notifier_the_clock_wakes(platform: Platform, driver: LeasingW
     woken: list[bool] = []
     thread = threading.Thread(target=lambda: woken.append(launch_waiters.wait(ID, 30.0)), daemon=True)
     thread.start()
-    launched(driver, Waiting(ID, hashed(TOKEN)))
+    launched(driver, WarmLaunch(ID, hashed(TOKEN)))
     thread.join(30.0)
     assert woken == [True]
 
@@ -181,7 +181,7 @@ def test_slots_are_given_back_however_a_wait_ends(platform: Platform) -> None:
 
 
 def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driver: LeasingWorker, queued: str) -> None:
-    launched(driver, Waiting(ID, hashed(TOKEN)))
+    launched(driver, WarmLaunch(ID, hashed(TOKEN)))
     with platform.database.read() as c:
         row = c.execute(text("SELECT simulation_id, token_hash, state FROM launches")).one()
     assert tuple(row) == (queued, hashed(TOKEN), "live")
@@ -189,5 +189,5 @@ def test_the_rows_of_what_waits_are_those_of_any_launch(platform: Platform, driv
 
 def test_a_process_that_ends_sends_everybody_away(ask: Ask, platform: Platform) -> None:
     with waiting(platform.leases, ask) as told:
-        platform.leases.dismiss()
+        platform.leases.stop_waiting()
     assert told[0][0] == 429 and ask()[0] == 429

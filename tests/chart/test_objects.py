@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a project with capitals": ({"trial": True, "projects": {"list": [{"name": "Red"}]}}, "/projects/list/0/name"),
     "nowhere to run": (
         {"trial": True, "executors": {"cluster": {"enabled": False}}},
-        "name at least one place where launches run",
+        "add at least one executor to executors.others",
     ),
     "a place of unknown size": (
         {"trial": True, "executors": {"others": [{"name": "west", "kind": "kubernetes"}]}},
@@ -127,8 +127,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"settings": {"databaseUrl": "postgresql+psycopg://db/w", "redisUrl": "redis://r"}},
         "settings.objectStoreUrl is missing",
     ),
-    "a database that pods cannot share": ({"trial": True, "settings": {"databaseUrl": "sqlite:///w.db"}}, "not SQLite"),
-    "objects that pods cannot share": ({"trial": True, "settings": {"objectStoreUrl": "file:///w"}}, "not a folder"),
+    "a database that pods cannot share": (
+        {"trial": True, "settings": {"databaseUrl": "sqlite:///w.db"}},
+        "instead of SQLite",
+    ),
+    "objects that pods cannot share": (
+        {"trial": True, "settings": {"objectStoreUrl": "file:///w"}},
+        "instead of a folder",
+    ),
 }
 
 
@@ -237,7 +243,7 @@ def test_the_cache_can_read_its_configuration(said: str) -> None:
     for one in found:
         config = scs_config.parse(json.loads(one["data"]["scs.json"]))
         bucket = config.buckets["private"]
-        assert (config.port, config.reviewer["Kind"], bucket.public) == (5080, "kubernetes", False)
+        assert (config.port, config.authenticator["Kind"], bucket.public) == (5080, "kubernetes", False)
         assert bucket.allows("sim")
 
 

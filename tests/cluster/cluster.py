@@ -133,7 +133,7 @@ class Cluster(Client):
         self.until(lambda: self._takes(operators.training_runtime("asked")), "the trainer's webhooks answer")
 
     def mpi_operator(self) -> None:
-        """See to it that the MPI operator runs; it has no webhooks, and begins anew where it lost its election."""
+        """See to it that the MPI operator runs; it has no webhooks, and begins again where it lost its election."""
         self.install("mpi-operator", self._install_mpi_operator)
         self.rolled_out("mpi-operator", "mpi-operator")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datasets.scs_client.membership import EndpointSlices, Node
+from datasets.scs_client.membership import CacheNode, EndpointSlices
 from tests.cluster.conftest import Account
 from tests.cluster.control_plane import ControlPlane
 from tests.conftest import Clock
@@ -93,9 +93,9 @@ def test_ready_endpoints_are_nodes_with_their_zones(
     publish("scs-2", "scs", [endpoint("fd00::5", "zone-b", ready=True)], kind="IPv6")
     publish("other", "another", [endpoint("10.0.0.9", ready=True)])
     assert nodes_of("scs").nodes() == (
-        Node("http://10.0.0.1:5080", "zone-a"),
-        Node("http://10.0.0.3:5080"),
-        Node("http://[fd00::5]:5080", "zone-b"),
+        CacheNode("http://10.0.0.1:5080", "zone-a"),
+        CacheNode("http://10.0.0.3:5080"),
+        CacheNode("http://[fd00::5]:5080", "zone-b"),
     )
     assert nodes_of("nobody").nodes() == ()
 
@@ -105,7 +105,7 @@ def test_the_port_of_the_name_that_was_asked_for_is_taken(
 ) -> None:
     ports = [{"name": "metrics", "port": 9090}, {"name": "http", "port": 5080}]
     publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)], ports=ports)
-    assert nodes_of("scs", port="http").nodes() == (Node("http://10.0.0.1:5080"),)
+    assert nodes_of("scs", port="http").nodes() == (CacheNode("http://10.0.0.1:5080"),)
     assert nodes_of("scs", port="none").nodes() == ()
 
 
@@ -114,11 +114,11 @@ def test_who_comes_and_goes_is_seen_at_the_next_look_and_not_before(
 ) -> None:
     publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
     membership = nodes_of("scs", pause=5.0)
-    assert membership.nodes() == (Node("http://10.0.0.1:5080"),)
+    assert membership.nodes() == (CacheNode("http://10.0.0.1:5080"),)
     publish("scs-1", "scs", [endpoint("10.0.0.2", ready=True)])
-    assert membership.nodes() == (Node("http://10.0.0.1:5080"),)
+    assert membership.nodes() == (CacheNode("http://10.0.0.1:5080"),)
     clock.now += 5
-    assert membership.nodes() == (Node("http://10.0.0.2:5080"),)
+    assert membership.nodes() == (CacheNode("http://10.0.0.2:5080"),)
 
 
 def test_more_slices_than_a_page_holds_are_all_read(

@@ -21,7 +21,7 @@ from tests.cluster.operators import training_runtime
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
 from workers.executors.kubernetes import manifests
-from workers.executors.kubernetes.options import Cache, Options
+from workers.executors.kubernetes.options import CacheOptions, KubernetesOptions
 
 ROOT = Path(__file__).parents[2]
 #: What the samples name and a cluster has to have before it takes them.
@@ -141,11 +141,11 @@ def mpi(folder: Path) -> str:
     return reference
 
 
-def options(namespace: str, server: str = "none:0", program: str = "") -> Options:
+def options(namespace: str, server: str = "none:0", program: str = "") -> KubernetesOptions:
     """Return options that name the images that were imported, whatever became of the code meanwhile."""
     images = dataclasses.replace(OPTIONS.images, runner=server, tag=program.rpartition(":")[2])
     return dataclasses.replace(
-        OPTIONS, namespace=namespace, images=images, pull_policy="Never", runner_api_url="", scs=Cache()
+        OPTIONS, namespace=namespace, images=images, pull_policy="Never", runner_api_url="", scs=CacheOptions()
     )
 
 
@@ -180,7 +180,7 @@ def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_pa
         made = gang(size, communication, placement, command=command, **changes)
         launch = dataclasses.replace(made, id=LAUNCH, url=runner_api.url, token=TOKEN)
         program = tag("mpi" if communication == "mpi" else "python")
-        objects = manifests.of(launch, options(namespace, server, program), ALL)
+        objects = manifests.launch_objects(launch, options(namespace, server, program), ALL)
         return followed(own_cluster, namespace, objects, runner_api)
 
     yield played
@@ -255,7 +255,7 @@ def served(cluster: Client) -> Iterator[None]:
 @pytest.mark.usefixtures("served")
 def test_a_real_api_server_takes_every_object_as_it_is(cluster: Client, namespace: str) -> None:
     for name, (launch, serves) in SAMPLES.items():
-        objects = manifests.of(launch, options(namespace), serves)
+        objects = manifests.launch_objects(launch, options(namespace), serves)
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", given=document)
         assert said.count("created (server dry run)") == len(objects), (name, said)

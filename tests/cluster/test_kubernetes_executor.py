@@ -33,9 +33,9 @@ from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
 from workers.executors import kubernetes
 from workers.executors.kubernetes import KubernetesExecutor
-from workers.executors.kubernetes.objects import JOBSET, Kind
+from workers.executors.kubernetes.objects import JOBSET, ResourceKind
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
-from workers.executors.registry import Here
+from workers.executors.registry import LocalPaths
 
 #: The port's contract: the very functions that every other executor is held to.
 CONTRACT = (
@@ -64,17 +64,19 @@ def images(own_cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.fixture
-def owner(own_cluster: Cluster) -> Kind:
+def owner(own_cluster: Cluster) -> ResourceKind:
     """What a launch is on this cluster."""
     own_cluster.jobset()
     return JOBSET
 
 
 @pytest.fixture
-def opened(own_cluster: Cluster, owner: Kind, images: dict[str, str], namespace: str, tmp_path: Path) -> Iterator[Open]:
+def opened(
+    own_cluster: Cluster, owner: ResourceKind, images: dict[str, str], namespace: str, tmp_path: Path
+) -> Iterator[Open]:
     """Open an executor whose pods run in this test's namespace."""
     made: list[KubernetesExecutor] = []
-    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
+    here = LocalPaths(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
 
     def make(**options: Any) -> KubernetesExecutor:
         given = {
@@ -147,7 +149,7 @@ def left(cluster: Cluster, namespace: str) -> str:
 
 
 def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
-    own_cluster: Cluster, bench: Bench, owner: Kind, namespace: str
+    own_cluster: Cluster, bench: Bench, owner: ResourceKind, namespace: str
 ) -> None:
     bench.executor.submit(bench.launch)
     until(lambda: bench.phase() is Phase.RUNNING)
@@ -160,18 +162,20 @@ def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
 
 
 def test_what_another_left_is_found_and_taken_away(
-    own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
+    own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     opened().submit(unplaced())
     own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all")  # half of it
     next_one = opened()
-    assert next_one.strays([]) == [LAUNCH] and next_one.strays([LAUNCH]) == []
+    assert next_one.orphans([]) == [LAUNCH] and next_one.orphans([LAUNCH]) == []
     next_one.cancel(LAUNCH)
-    assert next_one.strays([]) == []
+    assert next_one.orphans([]) == []
     own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
 
 
-def test_width_changes_while_it_runs_and_no_pod_begins_anew(own_cluster: Cluster, bench: Bench, namespace: str) -> None:
+def test_width_changes_while_it_runs_and_no_pod_begins_again(
+    own_cluster: Cluster, bench: Bench, namespace: str
+) -> None:
     def pods() -> dict[str, str]:
         found = json.loads(own_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
         return {pod["metadata"]["uid"]: pod["status"]["phase"] for pod in found}
@@ -203,7 +207,7 @@ def test_the_log_of_a_runner_is_followed_from_its_start(bench: Bench, runner_api
 
 
 def test_a_missing_image_is_told_and_becomes_hopeless(opened: Open) -> None:
-    executor = opened(images={"runner": "windtunnel.local/none:1", "tag": "none"}, patience=3)
+    executor = opened(images={"runner": "windtunnel.local/none:1"}, patience=3)
     executor.submit(idle())
     found = seen(executor, lambda one: one.hopeless)
     assert found.phase is Phase.STARTING and "has no image windtunnel.local/none:1 for the runner" in str(found.reason)
@@ -219,15 +223,15 @@ def test_what_no_node_has_is_told_and_may_come(opened: Open) -> None:
 
 
 def test_a_container_that_takes_too_much_memory_is_named(opened: Open) -> None:
-    executor = opened(host={"cpu": "10m", "memory": "6Mi"})
+    executor = opened(model_server={"cpu": "10m", "memory": "6Mi"})
     executor.submit(idle())
-    found = seen(executor, lambda one: any(note.key == "OOMKilled:host" for note in one.notes))
+    found = seen(executor, lambda one: any(note.key == "OOMKilled:model-server" for note in one.notes))
     assert any("more than its 6Mi of memory" in note.words for note in found.notes)
     executor.cancel(LAUNCH)
 
 
 def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
-    own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
+    own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     def limit(name: str, what: str) -> None:
         own_cluster.kubectl("create", "quota", name, f"--hard={what}", "-n", namespace)
@@ -280,7 +284,7 @@ def taken(executor: KubernetesExecutor, launch: Launch) -> bool:
 
 
 def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
-    own_cluster: Cluster, opened: Open, owner: Kind, namespace: str
+    own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     own_cluster.apply(failing(namespace, owner))
     try:
@@ -293,7 +297,7 @@ def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
         own_cluster.kubectl("delete", "--ignore-not-found", "validatingwebhookconfiguration", namespace)
         own_cluster.kubectl("delete", "--ignore-not-found", "validatingadmissionpolicybinding", namespace)
     last = opened()
-    for stray in last.strays([]):
+    for stray in last.orphans([]):
         last.cancel(stray)
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing of it stays")
 
@@ -306,7 +310,7 @@ def refusal(opened: Open) -> BaseException | None:
     return None
 
 
-def failing(namespace: str, owner: Kind) -> dict[str, Any]:
+def failing(namespace: str, owner: ResourceKind) -> dict[str, Any]:
     """A webhook that nobody serves."""
     webhook = {
         "name": "nobody.example.com",
@@ -323,7 +327,7 @@ def failing(namespace: str, owner: Kind) -> dict[str, Any]:
     return {"apiVersion": api, "kind": "ValidatingWebhookConfiguration", "metadata": metadata, "webhooks": [webhook]}
 
 
-def refusing(namespace: str, owner: Kind) -> list[dict[str, Any]]:
+def refusing(namespace: str, owner: ResourceKind) -> list[dict[str, Any]]:
     """A rule of the cluster's against us."""
     api, metadata = "admissionregistration.k8s.io/v1", {"name": namespace}
     words = {"expression": "false", "message": "no simulations on Sundays"}
@@ -336,7 +340,7 @@ def refusing(namespace: str, owner: Kind) -> list[dict[str, Any]]:
     ]
 
 
-def creating(owner: Kind) -> dict[str, list[str]]:
+def creating(owner: ResourceKind) -> dict[str, list[str]]:
     groups, operations = [owner.api.partition("/")[0]], ["CREATE"]
     return {"apiGroups": groups, "apiVersions": ["*"], "operations": operations, "resources": [owner.plural]}
 
@@ -351,7 +355,7 @@ def entitled(cluster: Cluster, account: Account, folder: Path) -> Path:
 
 
 def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant(
-    own_cluster: Cluster, opened: Open, owner: Kind, account: Any, namespace: str, tmp_path: Path
+    own_cluster: Cluster, opened: Open, owner: ResourceKind, account: Any, namespace: str, tmp_path: Path
 ) -> None:
     ours: Account = account("windtunnel-rights", namespace)
     path = entitled(own_cluster, ours, tmp_path)
@@ -379,7 +383,7 @@ def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_gra
     executor.resize(LAUNCH, 1)
     log = iter(executor.logs(LAUNCH, 0))
     executor.cancel(LAUNCH)
-    assert executor.strays([]) == [] and list(log) is not None
+    assert executor.orphans([]) == [] and list(log) is not None
     own_cluster.kubectl("delete", "namespace", project.format(project="p"), "--wait=false")
 
 
@@ -391,7 +395,7 @@ def test_while_the_api_server_is_away_nothing_is_known_and_then_all_is_as_it_was
     plane = own_cluster.control_plane
     plane.stop("kube-apiserver", kindly=False)
     try:
-        for ask in (bench.phase, bench.executor.capacity, lambda: bench.executor.strays([])):
+        for ask in (bench.phase, bench.executor.capacity, lambda: bench.executor.orphans([])):
             until(lambda ask=ask: unanswered(ask))  # what took long to list is believed for a while
         with pytest.raises(OSError):
             bench.executor.submit(replace(bench.launch, id="s1x1x1"))

@@ -26,7 +26,7 @@ from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import gang
 from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor, manifests
-from workers.executors.kubernetes.manifests import Served
+from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.rbac import RIGHTS, rules
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
@@ -162,7 +162,9 @@ def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jo
     if jobset:
         executor.submit(launch)
     else:
-        cluster.apply(*reversed(manifests.of(launch, executor.options, Served(jobset=False, kueue=True))))
+        cluster.apply(
+            *reversed(manifests.launch_objects(launch, executor.options, ServedApis(jobset=False, kueue=True)))
+        )
 
 
 def test_the_queues_that_the_documentation_shows_are_taken(own_cluster: Cluster, queues: Queues) -> None:
@@ -235,10 +237,10 @@ def test_a_queue_that_is_not_there_is_named_with_no_more_rights_than_the_table_g
     executor.submit(queued(runner_api, LAUNCH, "nowhere"))
     told = seen(executor, LAUNCH, waits("LocalQueue nowhere doesn't exist"))
     assert not told.hopeless, "somebody may make it"
-    assert executor.strays([]) == [LAUNCH] and executor.strays([LAUNCH]) == []
+    assert executor.orphans([]) == [LAUNCH] and executor.orphans([LAUNCH]) == []
     executor.cancel(LAUNCH)
     own_cluster.until(lambda: not queues.left(), "nothing of it is left")
-    assert executor.strays([]) == []
+    assert executor.orphans([]) == []
 
 
 def allowed(executor: KubernetesExecutor) -> bool:
@@ -337,12 +339,12 @@ def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_onl
     runner_api = simulated(LAUNCH, 10)
     warm = {"project": "default", "runtime": "python", "dataset": "noop"}
     executor, narrow = opened(warm=[warm], runner_api_url=runner_api.url), launch_of(runner_api.url, workers=1)
-    until(lambda: executor.keep({}), PATIENCE)
+    until(lambda: executor.maintain_warm_pool({}), PATIENCE)
     queues.open(pods=1, name="default", stopPolicy="HoldAndDrain")
-    until(lambda: not executor.keep({}), PATIENCE)
-    assert executor.waiting(narrow) is None and executor.strays([]) == []
+    until(lambda: not executor.maintain_warm_pool({}), PATIENCE)
+    assert executor.take_warm_launch(narrow) is None and executor.orphans([]) == []
     queues.open(pods=1, name="default", stopPolicy="None")
-    until(lambda: executor.keep({}), PATIENCE)
-    assert executor.waiting(replace(narrow, workers=2)) is None, "the queue let in one"
-    assert executor.waiting(narrow) is not None
-    assert opened(runner_api_url=runner_api.url).keep({}) is True, "none is wanted any more"
+    until(lambda: executor.maintain_warm_pool({}), PATIENCE)
+    assert executor.take_warm_launch(replace(narrow, workers=2)) is None, "the queue let in one"
+    assert executor.take_warm_launch(narrow) is not None
+    assert opened(runner_api_url=runner_api.url).maintain_warm_pool({}) is True, "none is wanted any more"

@@ -14,7 +14,7 @@ from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import LAUNCH
 from workers.executors import kubernetes
 from workers.executors.kubernetes import KubernetesExecutor
-from workers.executors.registry import Here
+from workers.executors.registry import LocalPaths
 
 #: Everything that is made of such a launch; of configuration, all but what every namespace has.
 MADE = "mpijobs,jobs,pods,secrets,services,networkpolicies"
@@ -59,7 +59,7 @@ def opened(own_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Ope
     own_cluster.mpi_operator()
     own_cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     made: list[KubernetesExecutor] = []
-    here = Here(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
+    here = LocalPaths(home=tmp_path, run_dir=tmp_path, environments=tmp_path, runner_api_url="")
 
     def make(**options: Any) -> KubernetesExecutor:
         given = {"namespace": namespace, "installation": namespace, "pull_policy": "Never", "cores": 2, **options}

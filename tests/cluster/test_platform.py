@@ -49,7 +49,7 @@ def test_the_oldest_promise_is_kept_to_its_end(platform: Installed) -> None:
 
 def test_where_nobody_needs_a_token_the_notes_name_none(platform: Installed) -> None:
     notes = platform.helm("get", "notes", RELEASE)
-    assert "asks for no token" in notes and "WINDTUNNEL_TOKEN" not in notes
+    assert "need no token" in notes and "WINDTUNNEL_TOKEN" not in notes
 
 
 RING = """

@@ -131,8 +131,8 @@ def production(operator: Production, refused: dict[str, str]) -> Installed:
 
 
 def test_what_is_missing_is_said_before_anything_is_made(refused: dict[str, str]) -> None:
-    assert f"there is no Secret {SECRET} in {NAMESPACE}; make it first" in refused["secret"]
-    assert f"{SECRET} has no WINDTUNNEL_TOKEN, and settings.token is not given" in refused["token"]
+    assert f"Secret {SECRET} does not exist in namespace {NAMESPACE}; create it first" in refused["secret"]
+    assert f"{SECRET} has no key WINDTUNNEL_TOKEN, and settings.token is not set" in refused["token"]
 
 
 def test_a_database_that_is_not_there_is_named_by_helm_itself(operator: Production, refused: dict[str, str]) -> None:

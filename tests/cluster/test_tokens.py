@@ -13,10 +13,10 @@ from pathlib import Path
 import jwt
 import pytest
 
-from datasets.scs.authenticators import Identity, open_reviewer
-from datasets.scs.authenticators.base import TokenReviewer, Unavailable
+from datasets.scs.authenticators import Identity, open_authenticator
+from datasets.scs.authenticators.base import Authenticator, Unavailable
 from datasets.scs_client.client import SimpleCache
-from datasets.scs_client.membership import Fixed, Node
+from datasets.scs_client.membership import CacheNode, StaticMembership
 from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
 from tests.ports import free_ports
@@ -27,12 +27,12 @@ MakeAccount = Callable[[str, str], Account]
 
 
 @pytest.fixture(scope="module")
-def reviewer(control_plane: ControlPlane, server_token: Path) -> TokenReviewer:
-    return open_reviewer(told(control_plane, server_token))
+def authenticator(control_plane: ControlPlane, server_token: Path) -> Authenticator:
+    return open_authenticator(told(control_plane, server_token))
 
 
 def told(control_plane: ControlPlane, token: Path) -> dict[str, object]:
-    """Return the cache service's configuration of its reviewer."""
+    """Return the cache service's authenticator configuration."""
     return {
         "Kind": "kubernetes",
         "Audience": AUDIENCE,
@@ -47,25 +47,25 @@ def team(account: MakeAccount) -> Account:
     return account("team-a", "trainer")
 
 
-def test_a_token_for_the_cache_tells_its_namespace_and_account(reviewer: TokenReviewer, team: Account) -> None:
-    found = reviewer.review(team.token(AUDIENCE))
+def test_a_token_for_the_cache_tells_its_namespace_and_account(authenticator: Authenticator, team: Account) -> None:
+    found = authenticator.authenticate(team.token(AUDIENCE))
     assert found is not None
     assert (found.namespace, found.account) == ("team-a", "trainer")
 
 
 def test_a_token_for_several_audiences_is_good_if_the_cache_is_among_them(
-    reviewer: TokenReviewer, team: Account
+    authenticator: Authenticator, team: Account
 ) -> None:
-    assert reviewer.review(team.token("another", AUDIENCE)) is not None
+    assert authenticator.authenticate(team.token("another", AUDIENCE)) is not None
 
 
 @pytest.mark.parametrize("audience", ["another", "SCS", "scs2"])
-def test_a_token_for_another_audience_is_not_good(reviewer: TokenReviewer, team: Account, audience: str) -> None:
-    assert reviewer.review(team.token(audience)) is None
+def test_a_token_for_another_audience_is_not_good(authenticator: Authenticator, team: Account, audience: str) -> None:
+    assert authenticator.authenticate(team.token(audience)) is None
 
 
-def test_a_token_for_the_api_server_itself_is_not_good(reviewer: TokenReviewer, team: Account) -> None:
-    assert reviewer.review(team.token()) is None
+def test_a_token_for_the_api_server_itself_is_not_good(authenticator: Authenticator, team: Account) -> None:
+    assert authenticator.authenticate(team.token()) is None
 
 
 def signed(control_plane: ControlPlane, token: str, **changed: object) -> str:
@@ -74,73 +74,79 @@ def signed(control_plane: ControlPlane, token: str, **changed: object) -> str:
     return jwt.encode(claims_of(token) | changed, control_plane.signing, algorithm="RS256", headers={"kid": kid})
 
 
-def test_a_token_past_its_end_is_not_good(control_plane: ControlPlane, reviewer: TokenReviewer, team: Account) -> None:
+def test_a_token_past_its_end_is_not_good(
+    control_plane: ControlPlane, authenticator: Authenticator, team: Account
+) -> None:
     token, now = team.token(AUDIENCE), int(time.time())
-    assert reviewer.review(signed(control_plane, token, exp=now + 300)) is not None
-    assert reviewer.review(signed(control_plane, token, iat=now - 900, nbf=now - 900, exp=now - 300)) is None
+    assert authenticator.authenticate(signed(control_plane, token, exp=now + 300)) is not None
+    assert authenticator.authenticate(signed(control_plane, token, iat=now - 900, nbf=now - 900, exp=now - 300)) is None
 
 
 def test_a_token_that_is_not_good_yet_is_not_good(
-    control_plane: ControlPlane, reviewer: TokenReviewer, team: Account
+    control_plane: ControlPlane, authenticator: Authenticator, team: Account
 ) -> None:
     now = int(time.time())
-    assert reviewer.review(signed(control_plane, team.token(AUDIENCE), nbf=now + 600, exp=now + 1200)) is None
+    assert (
+        authenticator.authenticate(signed(control_plane, team.token(AUDIENCE), nbf=now + 600, exp=now + 1200)) is None
+    )
 
 
 def test_a_token_of_a_pod_is_good_until_the_pod_is_gone(
-    control_plane: ControlPlane, reviewer: TokenReviewer, team: Account
+    control_plane: ControlPlane, authenticator: Authenticator, team: Account
 ) -> None:
     pod = team.pod("short-lived")
     token = team.token(AUDIENCE, pod=pod)
-    assert reviewer.review(token) is not None
+    assert authenticator.authenticate(token) is not None
     control_plane.request("DELETE", f"{team.path}/pods/short-lived?gracePeriodSeconds=0")
-    until(lambda: reviewer.review(token) is None)  # an API server believes for some seconds what it has just seen
+    until(lambda: authenticator.authenticate(token) is None)  # API servers cache results for seconds
     team.pod("short-lived")
-    assert reviewer.review(token) is None, "another pod of the same name is another pod"
+    assert authenticator.authenticate(token) is None, "another pod of the same name is another pod"
 
 
 def test_a_token_of_an_account_that_is_gone_is_not_good(
-    control_plane: ControlPlane, reviewer: TokenReviewer, account: MakeAccount
+    control_plane: ControlPlane, authenticator: Authenticator, account: MakeAccount
 ) -> None:
     leaver = account("team-a", "leaver")
     token = leaver.token(AUDIENCE)
     control_plane.request("DELETE", f"{leaver.path}/serviceaccounts/leaver")
-    until(lambda: reviewer.review(token) is None)  # an API server believes for some seconds what it has just seen
+    until(lambda: authenticator.authenticate(token) is None)  # API servers cache results for seconds
 
 
 def test_a_token_signed_by_someone_else_is_not_good(
-    reviewer: TokenReviewer, team: Account, control_plane: ControlPlane
+    authenticator: Authenticator, team: Account, control_plane: ControlPlane
 ) -> None:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     token = team.token(AUDIENCE)
     kid = jwt.get_unverified_header(token)["kid"]
     other = rsa.generate_private_key(65537, 2048)
-    assert reviewer.review(jwt.encode(claims_of(token), other, algorithm="RS256", headers={"kid": kid})) is None
-    assert reviewer.review(jwt.encode(claims_of(token), "", algorithm="none", headers={"kid": kid})) is None
+    assert (
+        authenticator.authenticate(jwt.encode(claims_of(token), other, algorithm="RS256", headers={"kid": kid})) is None
+    )
+    assert authenticator.authenticate(jwt.encode(claims_of(token), "", algorithm="none", headers={"kid": kid})) is None
 
 
 @pytest.mark.parametrize("garbage", ["", "x", "a.b.c", "\N{SNOWMAN}", "A" * 100_000, '{"token": 1}'])
-def test_garbage_is_not_good(reviewer: TokenReviewer, garbage: str) -> None:
-    assert reviewer.review(garbage) is None
+def test_garbage_is_not_good(authenticator: Authenticator, garbage: str) -> None:
+    assert authenticator.authenticate(garbage) is None
 
 
 def test_nobody_can_say_without_leave_to_ask(control_plane: ControlPlane, team: Account, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(team.token())
-    powerless = open_reviewer(told(control_plane, tmp_path / "token"))
+    powerless = open_authenticator(told(control_plane, tmp_path / "token"))
     token = team.token(AUDIENCE)
     with pytest.raises(Unavailable) as caught:
-        powerless.review(token)
+        powerless.authenticate(token)
     assert token not in str(caught.value)
 
 
 def test_the_issuers_published_keys_tell_the_same(
-    control_plane: ControlPlane, reviewer: TokenReviewer, server_token: Path, account: MakeAccount, team: Account
+    control_plane: ControlPlane, authenticator: Authenticator, server_token: Path, account: MakeAccount, team: Account
 ) -> None:
     account("scs", "key-reader").bind("system:service-account-issuer-discovery")
     reader = server_token.parent / "key-reader"
     reader.write_text(Account(control_plane, "scs", "key-reader").token())
-    published = open_reviewer(
+    published = open_authenticator(
         {
             "Kind": "jwt",
             "Audience": AUDIENCE,
@@ -150,10 +156,10 @@ def test_the_issuers_published_keys_tell_the_same(
         }
     )
     token = team.token(AUDIENCE)
-    found = published.review(token)
+    found = published.authenticate(token)
     assert found is not None
-    assert Identity(found.namespace, found.account) == reviewer.review(token)
-    assert published.review(team.token("another")) is None
+    assert Identity(found.namespace, found.account) == authenticator.authenticate(token)
+    assert published.authenticate(team.token("another")) is None
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +208,7 @@ def test_the_cache_serves_the_namespaces_it_was_told_and_no_others(
         "other namespace": account("team-b", "trainer").token(AUDIENCE),
     }.items():
         (tmp_path / name).write_text(token)
-        cache = SimpleCache(Fixed([Node(service)]), token=tmp_path / name, time_out=30)
+        cache = SimpleCache(StaticMembership([CacheNode(service)]), token=tmp_path / name, time_out=30)
         cache.put(digest, file)
         cache.get(digest, 7, io.BytesIO())
         counts[name] = cache.counts

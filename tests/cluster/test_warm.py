@@ -18,9 +18,9 @@ from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import SIMULATION, RunnerApi
 from tests.waiting import until
-from workers.executors.base import Missed, Taken, Waiting
+from workers.executors.base import ActiveLaunch, Missed, WarmLaunch
 from workers.executors.kubernetes import KubernetesExecutor
-from workers.executors.kubernetes.objects import Kind
+from workers.executors.kubernetes.objects import ResourceKind
 
 NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}
 
@@ -34,7 +34,7 @@ def runner_api(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
 
 
 @pytest.fixture
-def owners(own_cluster: Cluster, owner: Kind, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
+def owners(own_cluster: Cluster, owner: ResourceKind, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
     """The labels of what there is, by launch."""
 
     def look() -> dict[str, dict[str, str]]:
@@ -44,15 +44,15 @@ def owners(own_cluster: Cluster, owner: Kind, namespace: str) -> Callable[[], di
     return look
 
 
-def whole(executor: KubernetesExecutor, taken: dict[str, Taken] | None = None) -> None:
+def whole(executor: KubernetesExecutor, taken: dict[str, ActiveLaunch] | None = None) -> None:
     """Look after what waits until all of it does."""
-    until(lambda: executor.keep(taken or {}), 120)
+    until(lambda: executor.maintain_warm_pool(taken or {}), 120)
 
 
-def take(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, Waiting]:
+def take(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, WarmLaunch]:
     """Do what a dispatcher does: write the launch down under the id of one that waits."""
     asked = launch_of(runner_api.url, simulation_id=SIMULATION, workers=1)
-    waiting = executor.waiting(asked)
+    waiting = executor.take_warm_launch(asked)
     assert waiting is not None
     runner_api.launch(id=waiting.id, token_hash=waiting.token_hash)
     return replace(asked, id=waiting.id, token=""), waiting
@@ -63,15 +63,15 @@ def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
 ) -> None:
     executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     before = executor.capacity()["cpu"]
-    assert executor.keep({}) is False and executor.strays([]) == []
+    assert executor.maintain_warm_pool({}) is False and executor.orphans([]) == []
     assert executor.capacity()["cpu"] == before - 1, "what waits holds its cores"
-    assert executor.waiting(launch_of(runner_api.url)) is None, "it is not ready yet"
+    assert executor.take_warm_launch(launch_of(runner_api.url)) is None, "it is not ready yet"
     whole(executor)
     until(lambda: "wait" in runner_api.asked)
     (first,) = owners()
 
     launch, waiting = take(executor, runner_api)
-    assert waiting.id == first and executor.waiting(launch_of(runner_api.url)) is None
+    assert waiting.id == first and executor.take_warm_launch(launch_of(runner_api.url)) is None
     began = time.monotonic()
     until(lambda: "report" in runner_api.asked)
     print(f"first results {time.monotonic() - began:.3f} s after the row")
@@ -82,12 +82,12 @@ def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
     assert (labels["windtunnel/simulation"], labels["windtunnel/attempt"]) == (SIMULATION, "1")
     assert "windtunnel/warm" not in labels
 
-    whole(executor, {first: Taken(SIMULATION, 1, 1)})
-    assert len(owners()) == 2 and executor.strays([first]) == [] and executor.strays([]) == [first]
+    whole(executor, {first: ActiveLaunch(SIMULATION, 1, 1)})
+    assert len(owners()) == 2 and executor.orphans([first]) == [] and executor.orphans([]) == [first]
     runner_api.cancel()
     until(lambda: executor.observe([first])[first].phase is Phase.ENDED)
     executor.cancel(first)
-    assert opened(runner_api_url=runner_api.url).keep({}) is True
+    assert opened(runner_api_url=runner_api.url).maintain_warm_pool({}) is True
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing waits where nobody asks for it")
 
 
@@ -100,12 +100,12 @@ def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
     until(lambda: "report" in runner_api.asked)
 
     successor = opened(warm=[NOOP], runner_api_url=runner_api.url)
-    taken = {launch.id: Taken(SIMULATION, 1, 2)}
-    assert successor.strays(list(taken)) == []
+    taken = {launch.id: ActiveLaunch(SIMULATION, 1, 2)}
+    assert successor.orphans(list(taken)) == []
     whole(successor, taken)
     assert successor.observe([launch.id])[launch.id].phase is not Phase.ENDED
     assert owners()[launch.id]["windtunnel/simulation"] == SIMULATION
-    other = successor.waiting(launch_of(runner_api.url))
+    other = successor.take_warm_launch(launch_of(runner_api.url))
     assert other is not None and other.id != launch.id
 
     def at_work() -> int:
@@ -115,14 +115,14 @@ def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
 
     until(lambda: at_work() == 2)
     runner_api.cancel()
-    for id in successor.strays([]):
+    for id in successor.orphans([]):
         successor.cancel(id)
-    assert opened(runner_api_url=runner_api.url).keep({}) is True
+    assert opened(runner_api_url=runner_api.url).maintain_warm_pool({}) is True
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
 
 
 def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
-    own_cluster: Cluster, opened: Open, owner: Kind, runner_api: RunnerApi, owners: Any, namespace: str
+    own_cluster: Cluster, opened: Open, owner: ResourceKind, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
     executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     whole(executor)
@@ -135,9 +135,9 @@ def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
     whole(executor)
     assert first not in owners() and len(owners()) == 1
     # Other images are other pods.
-    changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=runner_api.url, patience=60, seats=2)
+    changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=runner_api.url, patience=60, workers_per_pod=2)
     kept = set(owners())
-    changed.keep({})
+    changed.maintain_warm_pool({})
     assert kept.isdisjoint(owners()) and len(owners()) == 2
-    opened(runner_api_url=runner_api.url).keep({})
+    opened(runner_api_url=runner_api.url).maintain_warm_pool({})
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")

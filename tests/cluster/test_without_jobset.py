@@ -29,7 +29,7 @@ from tests.cluster.test_kubernetes_executor import (
     test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
     test_what_another_left_is_found_and_taken_away,
-    test_width_changes_while_it_runs_and_no_pod_begins_anew,
+    test_width_changes_while_it_runs_and_no_pod_begins_again,
 )
 from tests.cluster.test_kubernetes_executor import bench as bench  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
@@ -43,7 +43,7 @@ from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
 from workers.executors.kubernetes import KubernetesExecutor
-from workers.executors.kubernetes.objects import JOB, Kind
+from workers.executors.kubernetes.objects import JOB, ResourceKind
 
 (
     test_a_launch_is_seen_until_it_has_ended,
@@ -63,7 +63,7 @@ SHARED = (
     test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
     test_what_another_left_is_found_and_taken_away,
-    test_width_changes_while_it_runs_and_no_pod_begins_anew,
+    test_width_changes_while_it_runs_and_no_pod_begins_again,
 )
 
 
@@ -81,7 +81,7 @@ def images(brought: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def owner(own_cluster: Cluster) -> Kind:
+def owner(own_cluster: Cluster) -> ResourceKind:
     """What a launch is on this cluster."""
     assert not own_cluster.serves("jobset.x-k8s.io"), "these tests come first, in a session of their own"
     return JOB
@@ -104,7 +104,7 @@ def platform(
         yield found
 
 
-def test_a_simulation_is_played_to_its_end_and_leaves_nothing(owner: Kind, platform: Installed) -> None:
+def test_a_simulation_is_played_to_its_end_and_leaves_nothing(owner: ResourceKind, platform: Installed) -> None:
     ended = platform.ended(platform.submit(**LOAD))
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
     results = platform.results(ended["id"])
@@ -112,7 +112,7 @@ def test_a_simulation_is_played_to_its_end_and_leaves_nothing(owner: Kind, platf
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
-def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: Kind, platform: Installed) -> None:
+def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: ResourceKind, platform: Installed) -> None:
     ended = platform.ended(ring(platform))
     assert ended["state"] == "failed" and "does not serve JobSets, which this gang needs" in ended["reason"]
     assert not platform.left()
@@ -148,7 +148,7 @@ def test_jobset_may_come_and_go_while_launches_run(
     assert jobsets() == ["jobset.jobset.x-k8s.io/wt-s1x1x1", "jobset.jobset.x-k8s.io/wt-s1x1x2"]
     for one in (executor, opened()):
         assert one.observe([LAUNCH, "s1x1x1", "s1x1x2"]).keys() == {LAUNCH, "s1x1x1", "s1x1x2"}
-        assert one.strays([LAUNCH]) == ["s1x1x1", "s1x1x2"]
+        assert one.orphans([LAUNCH]) == ["s1x1x1", "s1x1x2"]
     executor.cancel("s1x1x1")
     executor.cancel("s1x1x2")
     executor.resize(LAUNCH, 3)
@@ -163,9 +163,9 @@ def test_jobset_may_come_and_go_while_launches_run(
     a_gang(platform)
 
     last = opened()
-    assert last.strays([]) == [], "it knows of JobSet by now"
+    assert last.orphans([]) == [], "it knows of JobSet by now"
     own_cluster.kubectl("delete", "crd", "jobsets.jobset.x-k8s.io")
-    with pytest.raises(OSError, match="serves no jobsets any more"):
+    with pytest.raises(OSError, match="does not serve jobsets any more"):
         last.submit(idle())
     until(lambda: submitted(last))
     assert "job.batch/wt-s1x1x0" in left(own_cluster, namespace)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from datasets.scs_client.client import SimpleCache
-from datasets.scs_client.membership import Fixed, Node
+from datasets.scs_client.membership import CacheNode, StaticMembership
 from tests.conftest import Clock
 from tests.ports import free_ports
 from tests.system.house import die_with
@@ -162,9 +162,9 @@ def token(tmp_path: Path) -> Path:
 def cache_of(token: Path, clock: Clock) -> Iterator[Callable[..., SimpleCache]]:
     made: list[SimpleCache] = []
 
-    def make(*nodes: Node | str, **options: object) -> SimpleCache:
+    def make(*nodes: CacheNode | str, **options: object) -> SimpleCache:
         given: dict[str, object] = {"token": token, "clock": clock, "time_out": 30.0} | options
-        members = Fixed(Node(node) if isinstance(node, str) else node for node in nodes)
+        members = StaticMembership(CacheNode(node) if isinstance(node, str) else node for node in nodes)
         made.append(SimpleCache(members, **given))  # type: ignore[arg-type]
         return made[-1]
 

@@ -13,7 +13,7 @@ from typing import Any
 from datasets.catalogue import datasets
 from runtimes import harness
 from runtimes.harness.runner import framed_socket, processes
-from runtimes.harness.runner.processes import EvaluatorProcess, Kit, ModelServerProcess
+from runtimes.harness.runner.processes import EvaluatorProcess, ModelServerProcess, WorkerSpec
 
 HARNESS = Path(harness.__file__).parent
 #: The server's own packages have all that the python format and the noop world need.
@@ -21,8 +21,8 @@ SITE = sysconfig.get_paths()["purelib"]
 PYTHON = os.path.realpath(sys.executable)
 
 
-def kit(dataset: str = "noop", **changes: Any) -> Kit:
-    """Return how to start a crew for a dataset, unconfined unless told."""
+def kit(dataset: str = "noop", **changes: Any) -> WorkerSpec:
+    """Return how to start an evaluator and a model server for a dataset, unconfined unless told."""
     values: dict[str, Any] = {
         "python": PYTHON,
         "harness": str(HARNESS),
@@ -33,7 +33,7 @@ def kit(dataset: str = "noop", **changes: Any) -> Kit:
         "isolation": "launch",
         "sandbox": None,
     }
-    return Kit(**(values | changes))
+    return WorkerSpec(**(values | changes))
 
 
 def play_of(dataset: str = "noop", **changes: Any) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def play_of(dataset: str = "noop", **changes: Any) -> dict[str, Any]:
     return play | changes
 
 
-class Crew:
+class EvaluatorPair:
     """One evaluator, and model servers as it needs them."""
 
-    def __init__(self, kit: Kit, model: bytes) -> None:
+    def __init__(self, kit: WorkerSpec, model: bytes) -> None:
         self.kit = kit
         self.evaluator: EvaluatorProcess = processes.spawn_evaluator(kit, "evaluator-0")
         self.model_servers: list[ModelServerProcess] = []
@@ -113,7 +113,7 @@ class Crew:
                     at += size
             elif isinstance(message, framed_socket.NeedModelServer):
                 self.needs.append(message.reason)
-                assert isinstance(self.give_model_server(), framed_socket.Loaded)
+                assert isinstance(self.give_model_server(), framed_socket.ModelLoaded)
             else:
                 raise AssertionError(message)
         return lines
@@ -139,16 +139,16 @@ class Crew:
 
 
 @contextmanager
-def crew(kit: Kit, model: bytes | str, play: Mapping[str, Any]) -> Iterator[Crew]:
-    """Start a crew that is ready to play."""
-    made = Crew(kit, model.encode() if isinstance(model, str) else model)
+def evaluator_pair(kit: WorkerSpec, model: bytes | str, play: Mapping[str, Any]) -> Iterator[EvaluatorPair]:
+    """Start an evaluator and a model server that are ready to play."""
+    made = EvaluatorPair(kit, model.encode() if isinstance(model, str) else model)
     try:
         ready = made.set_up(play)
         assert isinstance(ready, framed_socket.Ready), ready
         loaded = made.give_model_server()
-        assert isinstance(loaded, framed_socket.Loaded), loaded
+        assert isinstance(loaded, framed_socket.ModelLoaded), loaded
         yield made
-    except (AssertionError, framed_socket.Closed) as error:
+    except (AssertionError, framed_socket.PeerClosed) as error:
         error.add_note(made.output())
         raise
     finally:

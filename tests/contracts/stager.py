@@ -9,7 +9,7 @@ from pathlib import Path
 
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.filesystem import FilesystemStore
-from datasets.versions.manifest import Entry, digest_of
+from datasets.versions.manifest import ManifestEntry, digest_of
 from errors import NodeFull
 
 VERSIONS, FILES = 6, 25
@@ -20,13 +20,13 @@ def content(version: int, number: int) -> bytes:
     return random.Random(version * 1000 + number).randbytes(1000 + number)
 
 
-def manifest(version: int) -> list[Entry]:
+def manifest(version: int) -> list[ManifestEntry]:
     """Return a version's manifest; each of its files is an object."""
     found = []
     for number in range(FILES):
         held = content(version, number)
         digest = "sha256:" + hashlib.sha256(held).hexdigest()
-        found.append(Entry(f"d{number // 10}/{number:03d}", len(held), digest, f"store:p/{version}-{number}"))
+        found.append(ManifestEntry(f"d{number // 10}/{number:03d}", len(held), digest, f"store:p/{version}-{number}"))
     return found
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from datasets.scs_client.client import LONGEST, Illness, SimpleCache
+from datasets.scs_client.client import LONGEST, NodeBackoff, SimpleCache
 from datasets.scs_client.consistent_hashing import Maglev
-from datasets.scs_client.membership import Node
+from datasets.scs_client.membership import CacheNode
 from tests.conftest import Clock
 from tests.contracts.caches import TOKEN, Liar, Server, cache_of, server, servers, token
 from tests.ports import free_ports
@@ -253,7 +253,7 @@ def test_an_answer_of_unclear_length_is_not_taken_nor_is_a_redirect(
 def test_nodes_of_ones_own_zone_are_asked_if_there_are_any(
     servers: list[Server], cache_of: Callable[..., SimpleCache], things: dict[str, Path]
 ) -> None:
-    nodes = [Node(servers[0].url, "a"), Node(servers[1].url, "b"), Node(servers[2].url, "b")]
+    nodes = [CacheNode(servers[0].url, "a"), CacheNode(servers[1].url, "b"), CacheNode(servers[2].url, "b")]
     near, far, nowhere = (cache_of(*nodes, zone=zone) for zone in ("a", "b", "c"))
     for digest, path in things.items():
         near.put(digest, path)
@@ -266,10 +266,10 @@ def test_nodes_of_ones_own_zone_are_asked_if_there_are_any(
 
 
 def test_a_node_that_goes_on_failing_is_asked_less_and_less() -> None:
-    pauses, illness, now = [], Illness(), 100.0
+    pauses, backoff, now = [], NodeBackoff(), 100.0
     for _ in range(9):
-        illness = illness.worse(now, 0.999999)
-        pauses.append(round(illness.until - now))
-        now = illness.until
+        backoff = backoff.after_failure(now, 0.999999)
+        pauses.append(round(backoff.until - now))
+        now = backoff.until
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert Illness().worse(0, 0.0).until == 0.5, "chance halves it at most"
+    assert NodeBackoff().after_failure(0, 0.0).until == 0.5, "chance halves it at most"

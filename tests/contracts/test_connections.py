@@ -158,7 +158,7 @@ def test_addresses_where_clouds_tell_secrets_are_not_asked(host: str) -> None:
 
 
 def test_a_host_that_does_not_exist_is_said_to_be_unknown() -> None:
-    with pytest.raises(Invalid, match="not known"):
+    with pytest.raises(Invalid, match="cannot be resolved"):
         connections.check(Connection(name="lake", endpoint="http://nothing.invalid"), "these")
 
 

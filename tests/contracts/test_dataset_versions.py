@@ -20,7 +20,7 @@ from benchmarks import registering as many
 from core.domain.states import State
 from core.notifications.notifier import LocalNotifier
 from core.services.datasets import dataset_registration, dataset_sources
-from core.services.datasets.dataset_registration import Registering
+from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.datasets.datasets import GRACE
 from core.services.datasets.file_sources import Sources
 from core.services.platform import Platform, build
@@ -29,7 +29,7 @@ from core.store import simulations
 from core.store.database import Database
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
-from datasets.objectstore.s3 import Reader
+from datasets.objectstore.s3 import BucketReader
 from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
 from tests.conftest import Clock
 from tests.databases import sqlite_database
@@ -101,7 +101,7 @@ def test_two_that_hold_one_claim_after_the_other_leave_one_version(platform: Pla
     assert b"".join(platform.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
     clock.now += GRACE * 2
     platform.datasets.collect_garbage()
-    platform.datasets.comb()
+    platform.datasets.remove_orphans()
     with platform.database.read() as c:
         assert objects(platform) == set(store.objects_of(c, id))
 
@@ -306,7 +306,7 @@ class Life:
         self.clock.now += self.chance.choice([1.0, GRACE * 2])
         self.platform.datasets.collect_garbage()
         if self.chance.random() < 0.3:
-            self.platform.datasets.comb()
+            self.platform.datasets.remove_orphans()
 
     def check(self) -> None:
         alive = {one["digest"] for one in self.versions()} | {digest for _, digest in self.running.values()}
@@ -345,7 +345,7 @@ def test_an_object_without_a_reference_is_combed_out(platform: Platform, clock: 
     platform.store.put(f"packs/{kept['id']}/stray", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
     clock.now += GRACE * 2
-    assert platform.datasets.comb() == 2 and platform.datasets.comb() == 0
+    assert platform.datasets.remove_orphans() == 2 and platform.datasets.remove_orphans() == 0
     assert b"".join(platform.datasets.file("d", "a").read(0, 1)) == b"1"
 
 
@@ -418,13 +418,13 @@ def test_the_next_version_reads_only_what_changed(
     client.put_object(name, "drives/9", BytesIO(b"nine"), 4)
     client.remove_object(name, "drives/2/002.bin")
     read: list[str] = []
-    original = Reader.read
+    original = BucketReader.read
 
-    def watched(self: Reader, bucket: str, key: str, *rest: Any) -> Iterator[bytes]:
+    def watched(self: BucketReader, bucket: str, key: str, *rest: Any) -> Iterator[bytes]:
         read.append(key)
         return original(self, bucket, key, *rest)
 
-    monkeypatch.setattr(Reader, "read", watched)
+    monkeypatch.setattr(BucketReader, "read", watched)
     found = noted(connected, name)
     assert (found["version"], found["file_count"]) == ("2", 40)
     assert sorted(read) == ["drives/1/001.bin", "drives/9"]
@@ -586,7 +586,7 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path: Path, clock: Clock
         database, objects, LocalNotifier(), home=tmp_path, executor_configs=[HERE], sandbox={}, connections={"lab": lab}
     )
     sources = Many(objects, {"lab": lab})
-    job = Registering(
+    job = DatasetRegistration(
         database, objects, made.uploads, sources, made.datasets, tmp_path / "sorting", sort_memory=1 << 20
     )
     id = made.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]

@@ -11,7 +11,7 @@ import pytest
 
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
-from runtimes.harness.runner.runner_api_client import Credentials, Over
+from runtimes.harness.runner.runner_api_client import Credentials, LaunchOver
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from workers.launch_inputs import Damaged, Deliveries
 
@@ -124,9 +124,9 @@ def test_a_cache_that_has_it_not_or_wrong_is_passed_by_and_filled(
 def test_a_launch_that_is_over_has_no_files(runner_api: RunnerApi, deliveries: Callable[..., Deliveries]) -> None:
     files = announced(runner_api)
     runner_api.cancel()
-    with pytest.raises(Over, match="410"):
+    with pytest.raises(LaunchOver, match="410"):
         deliveries().bring(files, model=None, dataset="/a/folder")
-    with pytest.raises(Over, match="401"):
+    with pytest.raises(LaunchOver, match="401"):
         deliveries(token="guessed").bring(files, model=None, dataset="/a/folder")
 
 

@@ -17,8 +17,8 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, build
-from core.services.scheduling.dispatch import HOPELESS, Dispatch
-from core.services.scheduling.reports import Report
+from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
+from core.services.scheduling.reports import TaskReport
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
@@ -73,9 +73,9 @@ class Wilful(FakeExecutor):
             raise Unsupported("It keeps its width.")
         super().resize(launch_id, workers)
 
-    def strays(self, known: Collection[str]) -> Sequence[str]:
+    def orphans(self, known: Collection[str]) -> Sequence[str]:
         self._answer()
-        return super().strays(known)
+        return super().orphans(known)
 
 
 @dataclass
@@ -159,8 +159,8 @@ class House:
                 return
             stop = lease.stop if tasks is None else min(lease.stop, lease.cursor + tasks - played)
             lines = b"".join(line(task) for task in range(lease.cursor, stop))
-            report = Report("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, stop, lines)
-            assert leases.report(known, report).taken
+            report = TaskReport("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, stop, lines)
+            assert leases.report(known, report).accepted
             played += stop - lease.cursor
 
     def results(self, id: str) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ class House:
         with self.platform.database.read() as c:
             from core.store import simulations
 
-            return [body["message"] for body in simulations.said(c, id, "launch")]
+            return [body["message"] for body in simulations.event_bodies(c, id, "launch")]
 
     def state(self, id: str) -> State:
         return self.platform.simulations.get(id).state
@@ -263,8 +263,8 @@ def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_no
     place.away = False
     house.until(lambda: beaten(site.healthy))
     lines = b"".join(line(task) for task in range(lease.cursor, lease.stop))
-    report = Report("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, lines)
-    assert house.platform.leases.report(known, report).taken
+    report = TaskReport("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, lines)
+    assert house.platform.leases.report(known, report).accepted
     house.play(launch)
     house.end(id)
     assert house.platform.simulations.get(id).attempt == 1
@@ -318,8 +318,10 @@ def test_a_place_that_answers_and_takes_nothing_is_waited_for_however_often_it_r
 
         place.submit = counting  # type: ignore[method-assign]
     for site in house.sites.values():
-        site.took()
-    house.until(lambda: [site.took() for site in house.sites.values()] and len(refused) > HOPELESS + 2)
+        site.launch_accepted()
+    house.until(
+        lambda: [site.launch_accepted() for site in house.sites.values()] and len(refused) > MAX_BARREN_ATTEMPTS + 2
+    )
     assert house.state(id) not in {State.ERRORED, State.FAILED}
     house.until(lambda: house.state(id) is State.QUEUED)
     house.until(lambda: "failed calling webhook" in (house.platform.simulations.get(id).reason or ""))
@@ -396,6 +398,6 @@ def test_what_nobody_knows_of_is_removed(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     place.submit(replace(launch, id="forgotten"))
-    house.sites[place.name].comb_soon()
+    house.sites[place.name].search_orphans_soon()
     house.until(lambda: "forgotten" not in place.launches)
     assert launch.id in place.launches

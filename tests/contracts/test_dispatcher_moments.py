@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.domain.launches import Launch
 from core.domain.states import State
-from core.services.scheduling.snapshots import Lent
+from core.services.scheduling.snapshots import LiveLaunch
 from core.store import launches
 from errors import PlatformError, Unsupported
 from tests.contracts.test_dispatcher import House
@@ -16,7 +16,7 @@ from tests.contracts.test_dispatcher import house as house  # a fixture is found
 from workers.executors.base import Missed
 
 
-def lent(house: House, id: str) -> Lent:
+def lent(house: House, id: str) -> LiveLaunch:
     """Return a simulation's launch as a dispatcher's look has it."""
     return next(one for one in house.dispatch.snapshot().launches if one.simulation == id)
 
@@ -40,7 +40,7 @@ def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(house: Ho
     refusal = "BEFORE UPDATE ON simulations WHEN NEW.state='queued' BEGIN SELECT RAISE(ABORT, 'refused'); END"
     house.platform.database.write(lambda c: c.execute(text(f"CREATE TRIGGER refusal {refusal}")))
     with pytest.raises(IntegrityError, match="refused"):
-        house.dispatch.again(lent(house, id), "its processes vanished")
+        house.dispatch.requeue(lent(house, id), "its processes vanished")
     assert house.living == {launch.id}
     house.platform.database.write(lambda c: c.execute(text("DROP TRIGGER refusal")))
     house.play(launch)
@@ -57,7 +57,7 @@ def test_who_looked_long_ago_ends_nothing_that_has_begun_since(house: House) -> 
     house.until(lambda: launch.id not in house.living)
     _, other = house.launch(id)
     house.play(other, 10)
-    house.dispatch.again(stale, "it was slow to answer")
+    house.dispatch.requeue(stale, "it was slow to answer")
     assert (house.living, house.state(id)) == ({other.id}, State.RUNNING)
     assert house.platform.simulations.get(id).attempt == 2
 
@@ -107,7 +107,7 @@ def test_one_thing_that_may_not_be_removed_closes_a_place_to_nobody(house: House
     place.cancel = forbidden  # type: ignore[method-assign]
     house.platform.simulations.cancel(kept)
     house.until(lambda: house.state(kept) is State.CANCELLED)
-    house.sites["east"].comb_soon()
+    house.sites["east"].search_orphans_soon()
     for _ in range(3):
         id = house.submit(placement={"executor": "east"})
         _, other = house.launch(id)

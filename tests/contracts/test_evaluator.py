@@ -16,7 +16,7 @@ from runtimes.harness.evaluator.tasks import Plan
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
 from tests.contracts import graphs
-from tests.contracts.harness_processes import Crew, crew, kit, play_of
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, kit, play_of
 
 ZERO = Path("runtimes/baselines/zero.py").read_bytes()
 
@@ -51,7 +51,7 @@ DEEDS = {
     "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
     "answers infinity": ("return [0, 0, 0, float('inf')]", "invalid", "the action is not finite"),
     "answers too little": ("return np.zeros(3)", "invalid", "the model answered an array of shape (3,), not (4,)"),
-    "answers too much": ("return [10**400, 0, 0, 0]", "invalid", "the model answered list, which is no array"),
+    "answers too much": ("return [10**400, 0, 0, 0]", "invalid", "the model answered list, which is not an array"),
     "answers words": ("return 'left'", "invalid", "the model answered str"),
     "answers nothing": ("return None", "invalid", "the model answered nothing (None)"),
     "eats memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
@@ -76,7 +76,7 @@ def test_a_model_that_misbehaves_gets_a_named_result_and_the_sweep_goes_on(deed:
     _, status, words = DEEDS[deed]
     # All other tasks are answered in time, however busy the machine is.
     play = play_of(deadline=3.0 if status == "timed_out" else 60.0, isolation=isolation)
-    with crew(kit(isolation=isolation), naughty(deed, play), play) as played:
+    with evaluator_pair(kit(isolation=isolation), naughty(deed, play), play) as played:
         results = played.play(0, 6)
     statuses = [result["status"] for result in results]
     assert statuses == ["ok", "ok", status, "ok", "ok", "ok"]
@@ -86,7 +86,7 @@ def test_a_model_that_misbehaves_gets_a_named_result_and_the_sweep_goes_on(deed:
 
 
 def test_a_range_is_played_to_its_end_one_line_a_task() -> None:
-    with crew(kit(), ZERO, play_of()) as played:
+    with evaluator_pair(kit(), ZERO, play_of()) as played:
         results = played.play(10, 40)
     assert [result["task"] for result in results] == list(range(10, 40))
     assert {result["status"] for result in results} == {"ok"}
@@ -96,7 +96,7 @@ def test_a_range_is_played_to_its_end_one_line_a_task() -> None:
 
 
 def test_sketches_sum_up_the_tasks_that_went_well() -> None:
-    with crew(kit(), ZERO, play_of()) as played:
+    with evaluator_pair(kit(), ZERO, play_of()) as played:
         results = played.play(0, 30)
     echoes = [result["metrics"]["echo"] for result in results]
     counts, sums, squares, lows, highs = np.array([sketch["echo"] for sketch in played.sketches]).T
@@ -126,9 +126,9 @@ class Model:
 def test_equal_seeds_give_equal_bytes_in_any_order_and_process(isolation: str) -> None:
     play = play_of(isolation=isolation)
     model = RANDOM if isolation == "scenario" else RANDOM.replace("DRAWN += random", "DRAWN = random")
-    with crew(kit(isolation=isolation), model, play) as first:
+    with evaluator_pair(kit(isolation=isolation), model, play) as first:
         forwards = untimed(first.play_raw(0, 20))
-    with crew(kit(isolation=isolation), model, play) as second:
+    with evaluator_pair(kit(isolation=isolation), model, play) as second:
         backwards = [line for at in range(19, -1, -1) for line in untimed(second.play_raw(at, at + 1))]
     assert forwards == backwards[::-1]
     assert len(set(line.partition(b'"metrics"')[2] for line in forwards)) == 20
@@ -143,9 +143,9 @@ def test_nothing_but_the_models_file_carries_over_from_one_scenario_to_the_next(
             builtins.seen = np.seen = 1
             return np.full(4, seen, np.float32)
     """.replace("\n    ", "\n")
-    with crew(kit(isolation="scenario"), model, play_of(isolation="scenario")) as played:
+    with evaluator_pair(kit(isolation="scenario"), model, play_of(isolation="scenario")) as played:
         assert {result["metrics"]["value"] for result in played.play(0, 5)} == {0.0}
-    with crew(kit(isolation="launch"), model, play_of()) as played:
+    with evaluator_pair(kit(isolation="launch"), model, play_of()) as played:
         assert {result["metrics"]["value"] for result in played.play(0, 5)} == {0.0, 8.0}
 
 
@@ -160,7 +160,7 @@ def test_groups_are_cut_by_task_numbers_alone(batch: int) -> None:
             return np.full((len(observations), 4), len(observations) + observations[:, :1], np.float32)
     """.replace("\n    ", "\n")
     play = play_of(params={"batch": batch}, sweep={"work_us": [0, 1]}, select={"range": [0, 50]})
-    with crew(kit(), shapes, play) as played:
+    with evaluator_pair(kit(), shapes, play) as played:
         whole = untimed(played.play_raw(0, 100))
         parts = [line for start in range(0, 100, 10) for line in untimed(played.play_raw(start, start + 10))]
     assert whole == parts
@@ -177,13 +177,13 @@ def test_one_row_that_is_not_finite_is_that_tasks_own_fault() -> None:
             answer[5, 1] = np.nan
             return answer
     """.replace("\n    ", "\n")
-    with crew(kit(), model, play_of(params={"batch": 16})) as played:
+    with evaluator_pair(kit(), model, play_of(params={"batch": 16})) as played:
         statuses = [result["status"] for result in played.play(0, 16)]
     assert statuses == ["ok"] * 5 + ["invalid"] + ["ok"] * 10
 
 
 def test_a_stop_that_moves_is_heeded_before_the_next_task() -> None:
-    with crew(kit(), ZERO, play_of(params={"sleep_ms": 20})) as played:
+    with evaluator_pair(kit(), ZERO, play_of(params={"sleep_ms": 20})) as played:
         page, link = played.evaluator.page, played.evaluator.channel
         page.stop = 1000
         link.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
@@ -199,7 +199,7 @@ def test_a_stop_that_moves_is_heeded_before_the_next_task() -> None:
 
 
 def test_careful_is_one_result_a_batch() -> None:
-    with crew(kit(), ZERO, play_of()) as played:
+    with evaluator_pair(kit(), ZERO, play_of()) as played:
         played.play(0, 20, careful_until=9)
         sizes = [sketch["value"][0] for sketch in played.sketches]
     assert sizes[:10] == [1] * 10
@@ -208,16 +208,16 @@ def test_careful_is_one_result_a_batch() -> None:
 
 def test_the_page_tells_which_task_is_at_work() -> None:
     play = play_of(params={"crash_at": 7})
-    with crew(kit(), ZERO, play) as played:
+    with evaluator_pair(kit(), ZERO, play) as played:
         assert played.evaluator.page.task == -1
-        with pytest.raises(framed_socket.Closed):
+        with pytest.raises(framed_socket.PeerClosed):
             played.play(0, 20, careful_until=20)
         assert played.evaluator.page.task == 7
         assert "code 1" in played.evaluator.process.reap()
 
 
 def test_a_simulator_that_fails_is_named_and_the_sweep_goes_on() -> None:
-    with crew(kit(), ZERO, play_of(params={"raise_at": 3})) as played:
+    with evaluator_pair(kit(), ZERO, play_of(params={"raise_at": 3})) as played:
         results = played.play(0, 6)
     assert [result["status"] for result in results] == ["ok"] * 3 + ["failed"] + ["ok"] * 2
     assert results[3]["error"] == "simulator: RuntimeError: the world was told to fail here"
@@ -226,7 +226,7 @@ def test_a_simulator_that_fails_is_named_and_the_sweep_goes_on() -> None:
 
 def test_sweeps_and_repeats_are_told_in_the_line() -> None:
     play = play_of(sweep={"work_us": [0, 5]}, repeat=2, select={"range": [4, 6]})
-    with crew(kit(), ZERO, play) as played:
+    with evaluator_pair(kit(), ZERO, play) as played:
         scenarios = [result["scenario"] for result in played.play(0, 8)]
     seen = [(one["params"]["work_us"], one["repeat"], one["index"]) for one in scenarios]
     assert seen == [(0, 0, 4), (0, 0, 5), (0, 1, 4), (0, 1, 5), (5, 0, 4), (5, 0, 5), (5, 1, 4), (5, 1, 5)]
@@ -235,26 +235,26 @@ def test_sweeps_and_repeats_are_told_in_the_line() -> None:
 
 def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
     reasons = {
-        "x = 1": "the file has no class `Model` (its classes: none)",
+        "x = 1": "the file has no class `Model` (its classes: none); name your class `Model`",
         "class Model:\n    pass": "the class `Model` has no method `act(self, observation)`",
-        "class Model:\n  def act(": "the file is no Python in line 2: '(' was never closed",
+        "class Model:\n  def act(": "the file is not valid Python in line 2: '(' was never closed",
         "import nosuchthing": "ModuleNotFoundError: No module named 'nosuchthing' (model.py, line 1)",
         "import os; os._exit(3)": "the model's process ended",
     }
     for isolation in ("launch", "scenario"):
         for source, reason in reasons.items():
-            made = Crew(kit(isolation=isolation), source.encode())
+            made = EvaluatorPair(kit(isolation=isolation), source.encode())
             try:
                 made.set_up(play_of(isolation=isolation))
                 refused = made.give_model_server()
             finally:
                 made.end()
-            assert isinstance(refused, framed_socket.Refused)
+            assert isinstance(refused, framed_socket.ModelRefused)
             assert refused.reason == reason
 
 
 def test_a_model_server_that_is_gone_before_it_is_spoken_to_is_replaced() -> None:
-    with crew(kit(), ZERO, play_of()) as played:
+    with evaluator_pair(kit(), ZERO, play_of()) as played:
         played.play(0, 3)
         os.kill(played.model_servers[0].process.pid, 9)
         results = played.play(3, 6)
@@ -264,15 +264,17 @@ def test_a_model_server_that_is_gone_before_it_is_spoken_to_is_replaced() -> Non
 
 def test_traces_are_kept_by_rule_and_hold_what_was_applied() -> None:
     definition = dict(play_of()["definition"]) | {"record": True}
-    with crew(kit(), graphs.python(), play_of(definition=definition, record="all")) as played:
+    with evaluator_pair(kit(), graphs.python(), play_of(definition=definition, record="all")) as played:
         results = played.play(0, 3)
     assert [result["artifacts"][0]["bytes"] for result in results] == [len(played.artifacts[task]) for task in range(3)]
     applied = np.frombuffer(zlib.decompress(played.artifacts[0]), np.float32)
     assert applied.sum() == pytest.approx(results[0]["metrics"]["value"])
-    with crew(kit(), ZERO, play_of(definition=definition, record="failures", params={"raise_at": 1})) as played:
+    with evaluator_pair(
+        kit(), ZERO, play_of(definition=definition, record="failures", params={"raise_at": 1})
+    ) as played:
         played.play(0, 3)
     assert list(played.artifacts) == [1]
-    with crew(kit(), ZERO, play_of(definition=definition, record="none")) as played:
+    with evaluator_pair(kit(), ZERO, play_of(definition=definition, record="none")) as played:
         played.play(0, 3)
     assert not played.artifacts
 
@@ -310,7 +312,7 @@ def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(co
     best = level().number if confined else None
     how = kit(isolation="scenario", sandbox=best)
     before = set(os.listdir(tempfile.gettempdir()))
-    with crew(how, zipped(ZIPPED), play_of(isolation="scenario")) as played:
+    with evaluator_pair(how, zipped(ZIPPED), play_of(isolation="scenario")) as played:
         assert [result["metrics"]["value"] for result in played.play(0, 4)] == [10.0] * 4
         played.evaluator.channel.close()
         played.model_servers[0].process.reap()
@@ -328,20 +330,22 @@ def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(co
     ],
 )
 def test_a_zip_that_is_no_model_is_refused_by_its_model_server(files: dict[str, str], words: str) -> None:
-    made = Crew(kit(isolation="scenario", sandbox=level().number), zipped(files).replace(b"DAMAGED", b"damaged"))
+    made = EvaluatorPair(
+        kit(isolation="scenario", sandbox=level().number), zipped(files).replace(b"DAMAGED", b"damaged")
+    )
     try:
         made.set_up(play_of(isolation="scenario"))
         refused = made.give_model_server()
     finally:
         made.end()
-    assert isinstance(refused, framed_socket.Refused)
+    assert isinstance(refused, framed_socket.ModelRefused)
     assert words in refused.reason
 
 
 def test_a_evaluator_that_cannot_be_set_up_says_why() -> None:
     play = play_of()
     play["tasks"]["select"] = {"range": [0, 10**9]}
-    made = Crew(kit(), ZERO)
+    made = EvaluatorPair(kit(), ZERO)
     try:
         broken = made.set_up(play)
     finally:
@@ -351,28 +355,28 @@ def test_a_evaluator_that_cannot_be_set_up_says_why() -> None:
 
 
 def test_a_world_without_pictures_says_so_when_asked_for_a_replay() -> None:
-    with crew(kit(), ZERO, play_of()) as played:
+    with evaluator_pair(kit(), ZERO, play_of()) as played:
         link = played.evaluator.channel
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
         answer = link.receive(30)
-    assert isinstance(answer, framed_socket.Replay)
+    assert isinstance(answer, framed_socket.ReplayDone)
     assert answer.error == "simulator: ValueError: the noop world has nothing to show"
 
 
 def test_what_a_model_prints_goes_to_the_log() -> None:
-    with crew(kit(), b"print('loading')\n" + ZERO, play_of()) as played:
+    with evaluator_pair(kit(), b"print('loading')\n" + ZERO, play_of()) as played:
         played.play(0, 1)
         assert "loading" in played.output()
 
 
 def test_a_dry_run_takes_one_real_step() -> None:
-    with crew(kit(), ZERO, play_of(dry_run=True)) as played:
+    with evaluator_pair(kit(), ZERO, play_of(dry_run=True)) as played:
         (result,) = played.play(0, 1)
     assert result["status"] == "ok"
 
 
-def test_a_crew_ends_with_its_runner() -> None:
-    with crew(kit(isolation="scenario"), ZERO, play_of(isolation="scenario")) as played:
+def test_an_evaluator_and_its_model_server_end_with_their_runner() -> None:
+    with evaluator_pair(kit(isolation="scenario"), ZERO, play_of(isolation="scenario")) as played:
         played.play(0, 2)
         played.evaluator.channel.close()
         assert played.evaluator.process.reap() == "it exited with code 0"

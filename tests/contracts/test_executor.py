@@ -168,10 +168,10 @@ def test_a_launch_holds_its_cores_until_it_ends(bench: Bench) -> None:
 
 def test_launches_that_nobody_knows_are_strays(bench: Bench) -> None:
     bench.executor.submit(bench.launch)
-    assert list(bench.executor.strays([])) == [bench.launch.id]
-    assert list(bench.executor.strays([bench.launch.id])) == []
+    assert list(bench.executor.orphans([])) == [bench.launch.id]
+    assert list(bench.executor.orphans([bench.launch.id])) == []
     bench.executor.cancel(bench.launch.id)
-    assert list(bench.executor.strays([])) == []
+    assert list(bench.executor.orphans([])) == []
 
 
 def test_logs_end_with_the_launch(bench: Bench) -> None:
@@ -240,7 +240,7 @@ def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, runner
 
 
 def test_a_model_with_another_digest_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
-    with pytest.raises(PlatformError, match="not those"):
+    with pytest.raises(PlatformError, match="do not match"):
         agent.executor.submit(launch_of(runner_api.url, model_digest=digest_of(b"other")))
 
 

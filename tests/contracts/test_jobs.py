@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.domain.states import State
-from core.services.simulations.finalization import Collecting
+from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.contracts.test_dispatcher import House
@@ -38,7 +38,7 @@ def test_summing_a_large_simulation_up_holds_up_no_other(house: House, tmp_path:
     platform = house.platform
     store = Held(tmp_path / "objects", large)
     reading = Results(platform.database, store, platform.changes)
-    collecting = Collecting(platform.database, store, platform.notifier, reading)
+    collecting = Finalization(platform.database, store, platform.notifier, reading)
     jobs = Jobs(replace(platform, collecting=collecting), environments_folder=tmp_path, sandbox=None)
     try:
         jobs.table["collect"](large)

@@ -14,13 +14,13 @@ from core.domain.launches import Phase
 from errors import ClusterFull, PlatformError
 from tests.contracts.kubernetes_server import Server, hangs_up, says
 from tests.contracts.test_executor import launch_of
-from workers.executors.kubernetes.access import of_kubeconfig
-from workers.executors.kubernetes.api_queries import Look
-from workers.executors.kubernetes.client import Client
+from workers.executors.kubernetes.access import kubeconfig_access
+from workers.executors.kubernetes.api_queries import ApiQueries
+from workers.executors.kubernetes.client import KubernetesClient
 from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.metrics import Measures
+from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.options import parse
-from workers.executors.kubernetes.watch import Watch
+from workers.executors.kubernetes.watch import ApiWatch
 
 VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1", "kueue.x-k8s.io": "v1beta1"}
 VERSIONS |= {"kubeflow.org": "v2beta1"}
@@ -44,8 +44,8 @@ class Cluster:
         (folder / "kubeconfig").write_text(
             yaml.safe_dump({"current-context": "x", "contexts": [context], "clusters": [cluster]})
         )
-        self.client = Client(of_kubeconfig(folder / "kubeconfig"), time_out=10)
-        self.executor = KubernetesExecutor("west", self.client, parse({"cores": 8}), Measures("west"))
+        self.client = KubernetesClient(kubeconfig_access(folder / "kubeconfig"), time_out=10)
+        self.executor = KubernetesExecutor("west", self.client, parse({"cores": 8}), ClusterMetrics("west"))
 
     def answer(self, asked: BaseHTTPRequestHandler) -> None:
         path = asked.path.partition("?")[0]
@@ -100,7 +100,7 @@ def test_launches_that_start_cost_one_question_about_pods_and_one_about_warnings
 def test_every_list_is_of_this_installations_objects_alone(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset("a", ready=0)]
     cluster.executor.observe(["a"])
-    cluster.executor.strays([])
+    cluster.executor.orphans([])
     cluster.executor.cancel("b")
     asked = [path for verb, path, _, _ in cluster.server.asked if verb == "GET" and "labelSelector" in path]
     assert {path.partition("?")[0].rpartition("/")[2] for path in asked} >= {"jobsets", "pods", "networkpolicies"}
@@ -165,12 +165,12 @@ def test_a_cluster_that_does_not_say_what_it_serves_is_an_oserror_that_says_so(c
     cluster.server.answers = [says(status, {"message": 'forbidden: cannot get path "/apis"', "reason": "Forbidden"})]
     asked = (
         lambda: cluster.executor.observe(["a"]),
-        lambda: cluster.executor.strays([]),
+        lambda: cluster.executor.orphans([]),
         lambda: cluster.executor.capacity(),
         lambda: cluster.executor.submit(launch_of("http://10.0.0.1:1")),
     )
     for ask in asked:
-        with pytest.raises(PermissionError, match=f"does not tell what it serves .{status}.*system:discovery"):
+        with pytest.raises(PermissionError, match=f"API discovery failed .{status}.*system:discovery"):
             ask()
 
 
@@ -178,7 +178,7 @@ def test_a_watch_that_begins_while_the_cluster_is_away_rings_once_it_is_back(clu
     cluster.server.answers = [hangs_up]
     rung, stop = threading.Event(), threading.Event()
     options = cluster.executor.options
-    watch = Watch(cluster.client, options, Look(cluster.client, options), rung.set, pause=0.01)
+    watch = ApiWatch(cluster.client, options, ApiQueries(cluster.client, options), rung.set, pause=0.01)
     watching = threading.Thread(target=watch.run, args=(stop,), daemon=True)
     watching.start()
     try:
@@ -229,7 +229,7 @@ def test_what_jobset_was_taken_away_from_is_asked_again_and_makes_a_job(cluster:
     cluster.executor.observe([])  # it is believed for a while that JobSets are served
     cluster.refused["jobsets"] = status
     cluster.groups = [one for one in GROUPS if one["name"] != "jobset.x-k8s.io"]
-    with pytest.raises(ConnectionError, match="serves no jobsets any more"):
+    with pytest.raises(ConnectionError, match="does not serve jobsets any more"):
         cluster.executor.submit(launch_of("http://10.0.0.1:1"))
     cluster.server.asked.clear()
     cluster.executor.submit(launch_of("http://10.0.0.1:1"))

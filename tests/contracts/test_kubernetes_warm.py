@@ -11,16 +11,16 @@ from core.domain.launches import Launch
 from tests.contracts.test_executor import launch_of
 from tests.contracts.test_kubernetes_looks import Cluster, jobset
 from tests.contracts.test_kubernetes_looks import cluster as cluster  # a fixture is found by its name in here
-from workers.executors.base import Missed, Taken, Waiting, Warm
+from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed, WarmLaunch
 from workers.executors.kubernetes import warm_pool
 from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.metrics import Measures
-from workers.executors.kubernetes.options import Options, parse
+from workers.executors.kubernetes.metrics import ClusterMetrics
+from workers.executors.kubernetes.options import KubernetesOptions, parse
 
 KIND = {"project": "default", "runtime": "python", "dataset": "noop"}
 
 
-def options(pods: int = 1) -> Options:
+def options(pods: int = 1) -> KubernetesOptions:
     return parse(
         {"cores": 8, "namespace": "ns", "runner_api_url": "http://runner_api:1", "warm": [KIND | {"pods": pods}]}
     )
@@ -31,15 +31,15 @@ def executor(cluster: Cluster) -> KubernetesExecutor:
     return opened(cluster, options())
 
 
-def opened(cluster: Cluster, chosen: Options) -> KubernetesExecutor:
-    made = KubernetesExecutor("west", cluster.client, chosen, Measures("west"), url="http://runner_api:1")
-    assert isinstance(made, Warm)
+def opened(cluster: Cluster, chosen: KubernetesOptions) -> KubernetesExecutor:
+    made = KubernetesExecutor("west", cluster.client, chosen, ClusterMetrics("west"), url="http://runner_api:1")
+    assert isinstance(made, KeepsWarmLaunches)
     return made
 
 
 def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
     """Return what waits in the cluster, made from what this executor is told."""
-    wanted = warm_pool.wishes(executor.options, executor.served(), "http://runner_api:1")
+    wanted = warm_pool.warm_targets(executor.options, executor.served(), "http://runner_api:1")
     (digest,) = wanted
     found = [jobset(id, ready=ready) for id in ids]
     for one in found:
@@ -62,13 +62,13 @@ def asked(cluster: Cluster) -> list[tuple[str, str, Any]]:
 def given(executor: KubernetesExecutor) -> Launch:
     """Take what waits, as a dispatcher does."""
     launch = launch_of("http://runner_api:1")
-    found = executor.waiting(launch)
-    assert found == Waiting("warm1", "h")
+    found = executor.take_warm_launch(launch)
+    assert found == WarmLaunch("warm1", "h")
     return replace(launch, id=found.id, token="", workers=1)
 
 
 def test_three_calls_make_one_and_giving_it_out_asks_nobody(cluster: Cluster, executor: KubernetesExecutor) -> None:
-    assert executor.keep({}) is False
+    assert executor.maintain_warm_pool({}) is False
     calls = asked(cluster)
     assert [name for verb, name, _ in calls if verb == "POST"] == ["networkpolicies", "secrets", "jobsets"]
     owner = calls[-1][2]["metadata"]
@@ -77,14 +77,14 @@ def test_three_calls_make_one_and_giving_it_out_asks_nobody(cluster: Cluster, ex
     assert "token" not in json.dumps(owner).replace("token-hash", "")
     cluster.lists["jobsets"] = there(executor, "warm1")
     asked(cluster)
-    assert executor.keep({}) is True and "POST" not in [verb for verb, _, _ in asked(cluster)]
+    assert executor.maintain_warm_pool({}) is True and "POST" not in [verb for verb, _, _ in asked(cluster)]
     given(executor)
     assert asked(cluster) == []
 
 
 def test_taking_it_is_one_call_that_says_whose_it_is(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
-    executor.keep({})
+    executor.maintain_warm_pool({})
     launch = given(executor)
     asked(cluster)
     executor.submit(launch)
@@ -96,7 +96,7 @@ def test_taking_it_is_one_call_that_says_whose_it_is(cluster: Cluster, executor:
 
 def test_what_is_gone_is_missed(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
-    executor.keep({})
+    executor.maintain_warm_pool({})
     launch = given(executor)
     cluster.refused["wt-warm1"] = 404
     with pytest.raises(Missed):
@@ -107,34 +107,34 @@ def test_an_api_server_that_is_away_costs_the_mark_which_is_made_later(
     cluster: Cluster, executor: KubernetesExecutor
 ) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
-    executor.keep({})
+    executor.maintain_warm_pool({})
     launch = given(executor)
     cluster.refused["wt-warm1"] = 503
     executor.submit(launch)  # its runners are at work
     cluster.refused.clear()
     asked(cluster)
-    executor.keep({"warm1": Taken(launch.simulation_id, 1, 1)})
+    executor.maintain_warm_pool({"warm1": ActiveLaunch(launch.simulation_id, 1, 1)})
     assert [name for verb, name, _ in asked(cluster) if verb == "PATCH"] == ["wt-warm1"]
 
 
 def test_what_was_given_out_in_vain_is_taken_away(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
-    executor.keep({})
+    executor.maintain_warm_pool({})
     given(executor)
     asked(cluster)
-    executor.keep({})
+    executor.maintain_warm_pool({})
     assert ("DELETE", "wt-warm1") in [each[:2] for each in asked(cluster)]
 
 
 def test_what_waits_is_no_stray_and_half_of_it_is(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
     cluster.lists["networkpolicies"] = [jobset("warm1", ready=0), jobset("warm2", ready=0)]
-    assert executor.strays([]) == ["warm2"]
+    assert executor.orphans([]) == ["warm2"]
 
 
 def test_many_are_made_a_few_at_a_time(cluster: Cluster, tmp_path: Path) -> None:
     executor = opened(cluster, options(pods=20))
-    assert executor.keep({}) is False
+    assert executor.maintain_warm_pool({}) is False
     assert [name for verb, name, _ in asked(cluster) if verb == "POST"].count("jobsets") == 5
 
 
@@ -143,7 +143,7 @@ def test_a_cluster_that_takes_none_is_asked_once_and_what_was_made_of_it_goes(cl
     executor.served()
     cluster.refused["secrets"] = 403
     cluster.server.asked.clear()
-    assert executor.keep({}) is False
+    assert executor.maintain_warm_pool({}) is False
     verbs = [each[:2] for each in asked(cluster)]
     assert verbs.count(("POST", "secrets")) == 1 and [verb for verb, _ in verbs].count("DELETE") >= 1
 
@@ -152,6 +152,6 @@ def test_where_nothing_is_wanted_any_more_all_of_it_goes(cluster: Cluster, execu
     cluster.lists["jobsets"] = there(executor, "warm1", "warm2", ready=0)
     asked(cluster)
     idle = opened(cluster, parse({"cores": 8, "namespace": "ns"}))
-    assert idle.keep({}) is True
+    assert idle.maintain_warm_pool({}) is True
     gone = {name for verb, name, _ in asked(cluster) if verb == "DELETE"}
-    assert gone == {"wt-warm1", "wt-warm2"} and idle.waiting(launch_of("http://runner_api:1")) is None
+    assert gone == {"wt-warm1", "wt-warm2"} and idle.take_warm_launch(launch_of("http://runner_api:1")) is None

@@ -199,7 +199,7 @@ def test_only_jobs_of_the_table_are_done(server: Valkey, done: Callable[[], list
     notifier.enqueue("collect", "honest")
     until(lambda: done() == ["collect honest"])
     assert not (tmp_path / "made").exists()
-    with pytest.raises(ValueError, match="no such job"):
+    with pytest.raises(ValueError, match="unknown job"):
         notifier.enqueue("os.mkdir", "x")
     notifier.close()
 

@@ -18,18 +18,18 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from datasets.download.downloads import Patience
-from datasets.nodecache.node_cache import NodeCache, Progress
+from datasets.download.downloads import RetryLimits
+from datasets.nodecache.node_cache import DownloadProgress, NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store, client
-from datasets.versions.manifest import Entry, digest_of
+from datasets.versions.manifest import ManifestEntry, digest_of
 from errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from tests.faults import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
 from tests.stores import S3Server, fresh_bucket
 
 #: Enough for a machine under load, and no more than a test has time for.
-BRIEF = Patience(connect=5.0, stall=1.0, tries=4, mismatches=3, first=0.01, longest=0.05)
+BRIEF = RetryLimits(connect=5.0, stall=1.0, tries=4, mismatches=3, first=0.01, longest=0.05)
 LARGE = 3_000_000
 #: All bytes came, and were verified.
 HARMLESS = {"slow to begin", "announces more", "gives more"}
@@ -50,16 +50,16 @@ class Origin:
         self.folder = tmp_path / "cache"
         self.near = FilesystemStore(tmp_path / "objects")
 
-    def put(self, key: str, content: bytes) -> Entry:
+    def put(self, key: str, content: bytes) -> ManifestEntry:
         """Store an object and return its entry, as a registration in place would."""
         self.store.put(key, [content])
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         source = f"s3:flaky/{self.bucket}/{key}"
-        return Entry(key, len(content), digest, source, 0, hashlib.md5(content).hexdigest())
+        return ManifestEntry(key, len(content), digest, source, 0, hashlib.md5(content).hexdigest())
 
-    def stage(self, entries: list[Entry], patience: Patience = BRIEF) -> Path:
+    def stage(self, entries: list[ManifestEntry], retry_limits: RetryLimits = BRIEF) -> Path:
         """Stage it all."""
-        cache = NodeCache(self.folder, self.near, {"flaky": self.connection}, patience=patience)
+        cache = NodeCache(self.folder, self.near, {"flaky": self.connection}, retry_limits=retry_limits)
         return cache.tree(digest_of(entries), lambda: iter(entries), holder="sim")
 
     def nothing_is_visible(self) -> bool:
@@ -90,9 +90,9 @@ def test_what_does_not_pass_is_a_clear_error(name: str, origin: Origin, caplog: 
     entry = origin.put("a/file.bin", b"content" * 1000)
     caplog.clear()
     origin.proxy.always = {**PASSING, **FINAL}[name]
-    patience = Patience(connect=5.0, stall=1.0, tries=2, mismatches=2, first=0.01, longest=0.05)
+    retry_limits = RetryLimits(connect=5.0, stall=1.0, tries=2, mismatches=2, first=0.01, longest=0.05)
     with pytest.raises((OriginFailed, Corrupt)) as caught:
-        origin.stage([entry], patience)
+        origin.stage([entry], retry_limits)
     assert origin.nothing_is_visible()
     said = str(caught.value) + repr(caught.value.members) + caplog.text
     assert f"s3://{origin.bucket}/a/file.bin" in str(caught.value)
@@ -114,17 +114,17 @@ def test_a_line_that_breaks_often_but_brings_much_is_not_given_up(origin: Origin
     content = random.Random(2).randbytes(5 * LARGE)
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([truncated] * 3)
-    patience = Patience(connect=5.0, stall=5.0, tries=2, first=0.01, longest=0.05)
-    assert (origin.stage([entry], patience) / "file.bin").read_bytes() == content
+    retry_limits = RetryLimits(connect=5.0, stall=5.0, tries=2, first=0.01, longest=0.05)
+    assert (origin.stage([entry], retry_limits) / "file.bin").read_bytes() == content
 
 
 def test_of_one_large_file_the_progress_is_told_too(origin: Origin) -> None:
     content = random.Random(3).randbytes(LARGE)
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([stalled, flips_a_bit])
-    cache = NodeCache(origin.folder, origin.near, {"flaky": origin.connection}, patience=BRIEF)
-    said: list[Progress] = []
-    cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim", say=said.append)
+    cache = NodeCache(origin.folder, origin.near, {"flaky": origin.connection}, retry_limits=BRIEF)
+    said: list[DownloadProgress] = []
+    cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim", on_progress=said.append)
     assert any(0 < one.bytes < LARGE and one.files == 0 for one in said)
     assert (said[-1].bytes, said[-1].files) == (LARGE, 1), "what had to come twice counts once"
 
@@ -139,7 +139,7 @@ def test_an_object_that_was_changed_is_noticed_before_a_byte_of_it_is_used(origi
 
 def test_an_object_that_is_shorter_now_is_noticed_without_an_etag(origin: Origin) -> None:
     entry = origin.put("a", b"as registered")
-    unmarked = Entry(entry.path, entry.size, entry.digest, entry.source)
+    unmarked = ManifestEntry(entry.path, entry.size, entry.digest, entry.source)
     origin.store.put("a", [b"short"])
     with pytest.raises((OriginFailed, OriginChanged), match=f"s3://{origin.bucket}/a"):
         origin.stage([unmarked])
@@ -154,7 +154,7 @@ def test_keys_of_any_name_are_asked_for_as_they_are(origin: Origin) -> None:
         content = key.encode() * 10
         origin.client.put_object(origin.bucket, key, io.BytesIO(content), len(content))
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
-        entries.append(Entry(key, len(content), digest, f"s3:flaky/{origin.bucket}/{key}"))
+        entries.append(ManifestEntry(key, len(content), digest, f"s3:flaky/{origin.bucket}/{key}"))
     tree = origin.stage(entries)
     assert {key: (tree / key).read_bytes() for key in keys} == {key: key.encode() * 10 for key in keys}
 
@@ -198,7 +198,7 @@ def test_a_bucket_that_a_connection_does_not_lead_to_any_more_is_not_asked(origi
     entry = origin.put("a", b"a" * 1000)
     allowed = origin.connection
     origin.connection = replace(allowed, buckets=("another",))
-    with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection leads to it"):
+    with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection may read it"):
         origin.stage([entry])
     assert not origin.proxy.requests and origin.nothing_is_visible()
     origin.connection = replace(allowed, buckets=("another", origin.bucket))

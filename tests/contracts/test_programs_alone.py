@@ -45,7 +45,7 @@ def test_a_program_that_fails_is_a_task_that_failed_and_says_how(house: House) -
     )
 
 
-def test_one_that_was_lost_begins_anew(house: House) -> None:
+def test_one_that_was_lost_begins_again(house: House) -> None:
     id = submit(house)
     place, launch = house.launch(id)
     place.see(LaunchStatus(id=launch.id, phase=Phase.ENDED, reason="its node is gone"))

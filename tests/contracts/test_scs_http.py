@@ -1,4 +1,4 @@
-"""What the cache service promises on the wire; docs/scs.md is the same in prose."""
+"""HTTP contract of the cache service, as docs/scs.md describes it."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ import pytest
 from datasets.scs.authenticators import Identity, Unavailable
 from datasets.scs.config import Limits
 from datasets.scs.object_index import name_of
-from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
+from tests.contracts.scs_house import AUTHORIZED, Cache, cache_config, running
 from tests.waiting import TIMEOUT, until
 
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file
@@ -26,24 +26,24 @@ BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: several windows of the file
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
-    with running(told(tmp_path_factory.mktemp("scs"))) as made:
-        yield made
+    with running(cache_config(tmp_path_factory.mktemp("scs"))) as service:
+        yield service
 
 
 def test_a_miss_is_404_a_put_is_201_and_then_it_is_a_hit(cache: Cache) -> None:
     assert cache.get("first").status == 404
     assert cache.put("first", b"content").status == 201
-    found = cache.get("first")
-    assert (found.status, found.body) == (200, b"content")
-    assert cache.put("first", b"other").status == 201, "a PUT is 201 whether there was something or not"
+    response = cache.get("first")
+    assert (response.status, response.body) == (200, b"content")
+    assert cache.put("first", b"other").status == 201, "a PUT is 201 whether the object is new or replaced"
     assert cache.get("first").body == b"other"
 
 
 @pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 200_000, len(BIG)])
 def test_bodies_of_every_size_come_back_as_they_were(cache: Cache, size: int) -> None:
     assert cache.put(f"sized/{size}", BIG[:size]).status == 201
-    found = cache.get(f"sized/{size}")
-    assert found.body == BIG[:size] and found.headers["content-length"] == str(size)
+    response = cache.get(f"sized/{size}")
+    assert response.body == BIG[:size] and response.headers["content-length"] == str(size)
 
 
 def test_a_key_is_the_raw_target_and_nothing_else(cache: Cache) -> None:
@@ -81,31 +81,31 @@ def test_a_key_is_the_raw_target_and_nothing_else(cache: Cache) -> None:
 
 def test_an_absolute_target_is_the_same_object(cache: Cache) -> None:
     cache.put("absolute", b"same")
-    assert cache.ask("GET", f"http://127.0.0.1:{cache.port}/v1/objects/private/absolute").body == b"same"
+    assert cache.request("GET", f"http://127.0.0.1:{cache.port}/v1/objects/private/absolute").body == b"same"
 
 
 @pytest.mark.parametrize(
     "target",
     ["/", "/v1/objects", "/v1/objects/", "/v1/objects/private", "/v1/objects/private/", "/v1/objects/nobody/x", "*"],
 )
-def test_what_is_no_object_is_404(cache: Cache, target: str) -> None:
-    found = cache.ask("GET", target)
-    assert found.status == 404 and found.headers["content-type"] == "application/problem+json"
-    assert json.loads(found.body)["status"] == 404
+def test_a_target_that_is_not_an_object_is_404(cache: Cache, target: str) -> None:
+    response = cache.request("GET", target)
+    assert response.status == 404 and response.headers["content-type"] == "application/problem+json"
+    assert json.loads(response.body)["status"] == 404
 
 
 def test_a_head_is_a_get_without_a_body(cache: Cache) -> None:
     cache.put("headed", b"12345")
-    line = cache.line()
+    line = cache.connect()
     for key, status in [("headed", 200), ("nothing", 404)]:
         line.send(f"HEAD /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
         assert line.answer(head_only=True).status == status
     line.send(f"GET /v1/objects/private/headed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
-    assert line.answer().body == b"12345", "the connection is in step"
+    assert line.answer().body == b"12345", "the next response follows directly"
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "body", "content_range"),
+    ("header", "status", "body", "content_range"),
     [
         ("bytes=0-3", 206, b"0123", "bytes 0-3/10"),
         ("bytes=8-", 206, b"89", "bytes 8-9/10"),
@@ -123,27 +123,27 @@ def test_a_head_is_a_get_without_a_body(cache: Cache) -> None:
         ("seconds=1-2", 200, b"0123456789", None),
     ],
 )
-def test_a_range_is_one_range_or_none(
-    cache: Cache, asked: str, status: int, body: bytes | None, content_range: str | None
+def test_only_a_single_valid_range_is_served(
+    cache: Cache, header: str, status: int, body: bytes | None, content_range: str | None
 ) -> None:
     cache.put("ranged", b"0123456789")
-    found = cache.get("ranged", headers=f"{AUTHORIZED}Range: {asked}\r\n")
-    assert (found.status, found.headers.get("content-range")) == (status, content_range)
-    assert body is None or found.body == body
+    response = cache.get("ranged", headers=f"{AUTHORIZED}Range: {header}\r\n")
+    assert (response.status, response.headers.get("content-range")) == (status, content_range)
+    assert body is None or response.body == body
 
 
 def test_a_range_of_a_large_object_is_exact(cache: Cache) -> None:
     cache.put("large", BIG)
-    found = cache.get("large", headers=f"{AUTHORIZED}Range: bytes=1000000-2500000\r\n")
-    assert found.body == BIG[1_000_000:2_500_001]
+    response = cache.get("large", headers=f"{AUTHORIZED}Range: bytes=1000000-2500000\r\n")
+    assert response.body == BIG[1_000_000:2_500_001]
 
 
-def test_conditions_hold_in_their_order(cache: Cache) -> None:
+def test_conditions_are_evaluated_in_order(cache: Cache) -> None:
     etag = cache.put("conditional", b"0123456789").headers["etag"]
     assert etag == f'"{hashlib.sha256(b"0123456789").hexdigest()}"'
     date = cache.get("conditional").headers["last-modified"]
     long_ago = "Sun, 06 Nov 1994 08:49:37 GMT"
-    for asked, status in [
+    for condition, status in [
         (f"If-None-Match: {etag}", 304),
         (f'If-None-Match: "x", W/{etag}', 304),
         ("If-None-Match: *", 304),
@@ -162,12 +162,12 @@ def test_conditions_hold_in_their_order(cache: Cache) -> None:
         (f"Range: bytes=0-3\r\nIf-Range: {date}", 206),
         (f"Range: bytes=0-3\r\nIf-Range: {long_ago}", 200),
     ]:
-        found = cache.get("conditional", headers=f"{AUTHORIZED}{asked}\r\n")
-        assert found.status == status, asked
-        assert status not in (200, 206, 304) or found.headers["etag"] == etag
+        response = cache.get("conditional", headers=f"{AUTHORIZED}{condition}\r\n")
+        assert response.status == status, condition
+        assert status not in (200, 206, 304) or response.headers["etag"] == etag
 
 
-def test_a_put_may_be_for_a_new_object_only_or_for_a_known_one(cache: Cache) -> None:
+def test_a_conditional_put_creates_or_replaces(cache: Cache) -> None:
     new = f"{AUTHORIZED}If-None-Match: *\r\n"
     etag = cache.put("once", b"1", headers=new).headers["etag"]
     assert cache.put("once", b"2", headers=new).status == 412
@@ -176,11 +176,11 @@ def test_a_put_may_be_for_a_new_object_only_or_for_a_known_one(cache: Cache) -> 
     assert cache.get("once").body == b"2"
 
 
-def test_what_is_replaced_is_not_remembered(cache: Cache) -> None:
+def test_a_replaced_object_is_not_served_from_memory(cache: Cache) -> None:
     old = cache.put("replaced", b"old").headers["etag"]
-    assert cache.ask("HEAD", "/v1/objects/private/replaced").headers["etag"] == old
+    assert cache.request("HEAD", "/v1/objects/private/replaced").headers["etag"] == old
     new = cache.put("replaced", b"new").headers["etag"]
-    assert cache.ask("HEAD", "/v1/objects/private/replaced").headers["etag"] == new
+    assert cache.request("HEAD", "/v1/objects/private/replaced").headers["etag"] == new
     assert cache.get("replaced", headers=f"{AUTHORIZED}If-None-Match: {old}\r\n").status == 200
 
 
@@ -209,22 +209,22 @@ def test_an_announced_digest_is_checked(cache: Cache) -> None:
         ("private", "GET", AUTHORIZED.replace("Bearer", "bearer"), 200),
     ],
 )
-def test_who_may_do_what(cache: Cache, bucket: str, method: str, token: str, status: int) -> None:
+def test_authorization_by_bucket_and_method(cache: Cache, bucket: str, method: str, token: str, status: int) -> None:
     cache.put("guarded", b"x", bucket=bucket)
-    found = cache.ask(method, f"/v1/objects/{bucket}/guarded", headers=token)
-    assert found.status == status
-    assert (found.headers.get("www-authenticate", "").startswith("Bearer")) == (status == 401)
+    response = cache.request(method, f"/v1/objects/{bucket}/guarded", headers=token)
+    assert response.status == status
+    assert (response.headers.get("www-authenticate", "").startswith("Bearer")) == (status == 401)
 
 
 @pytest.mark.parametrize("header", ["Origin: https://elsewhere.example", "Origin: null", "Sec-Fetch-Site: cross-site"])
-def test_no_web_page_has_anything_to_do_here(cache: Cache, header: str) -> None:
+def test_requests_from_web_pages_are_refused(cache: Cache, header: str) -> None:
     assert cache.get("anything", bucket="public", headers=f"{header}\r\n").status == 403
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PATCH", "OPTIONS"])
-def test_other_methods_are_405_and_say_which_there_are(cache: Cache, method: str) -> None:
-    found = cache.ask(method, "/v1/objects/private/x")
-    assert (found.status, found.headers["allow"]) == (405, "GET, HEAD, PUT")
+def test_other_methods_are_405_with_allow(cache: Cache, method: str) -> None:
+    response = cache.request(method, "/v1/objects/private/x")
+    assert (response.status, response.headers["allow"]) == (405, "GET, HEAD, PUT")
 
 
 @pytest.mark.parametrize(
@@ -262,15 +262,15 @@ def test_other_methods_are_405_and_say_which_there_are(cache: Cache, method: str
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     ],
 )
-def test_what_contradicts_itself_is_refused_and_the_line_is_cut(cache: Cache, raw: str, status: int) -> None:
-    line = cache.line().send(raw.encode("latin-1"))
-    found = line.answer()
-    assert (found.status, found.headers["connection"]) == (status, "close")
+def test_a_malformed_request_is_refused_and_the_connection_closed(cache: Cache, raw: str, status: int) -> None:
+    line = cache.connect().send(raw.encode("latin-1"))
+    response = line.answer()
+    assert (response.status, response.headers["connection"]) == (status, "close")
     assert line.ended()
 
 
 def test_a_put_needs_a_length(cache: Cache) -> None:
-    line = cache.line().send(f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}\r\n".encode())
+    line = cache.connect().send(f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}\r\n".encode())
     assert line.answer().status == 411
 
 
@@ -280,7 +280,7 @@ def test_requests_may_come_in_one_piece_or_byte_by_byte(cache: Cache) -> None:
     gets = "".join(
         f"GET /v1/objects/private/{key} HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n" for key in ("piped", "piped-large")
     )
-    line = cache.line()
+    line = cache.connect()
     threading.Thread(target=line.send, args=(gets.encode() * 20,)).start()
     for _ in range(20):
         assert line.answer().body == b"small"
@@ -291,7 +291,7 @@ def test_requests_may_come_in_one_piece_or_byte_by_byte(cache: Cache) -> None:
 
 
 def test_a_put_in_the_middle_of_a_pipeline_keeps_its_place(cache: Cache) -> None:
-    line = cache.line()
+    line = cache.connect()
     put = f"PUT /v1/objects/private/order HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: %d\r\n\r\n"
     get = f"GET /v1/objects/private/order HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
     line.send((put % 3).encode() + b"one" + get + (put % len(BIG)).encode() + BIG[:1000])
@@ -302,19 +302,19 @@ def test_a_put_in_the_middle_of_a_pipeline_keeps_its_place(cache: Cache) -> None
     assert line.answer().body == BIG
 
 
-def test_continue_is_said_only_where_the_body_is_wanted(cache: Cache) -> None:
+def test_100_continue_is_sent_only_if_the_body_is_accepted(cache: Cache) -> None:
     head = (
         "PUT /v1/objects/private/expected HTTP/1.1\r\nHost: here\r\n%sContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     )
-    line = cache.line().send((head % AUTHORIZED).encode())
+    line = cache.connect().send((head % AUTHORIZED).encode())
     assert line.answer().status == 100
     assert line.send(b"hello").answer().status == 201
-    assert cache.line().send((head % "").encode()).answer().status == 401
+    assert cache.connect().send((head % "").encode()).answer().status == 401
     assert cache.get("expected").body == b"hello"
 
 
-def test_a_refused_body_is_read_to_its_end_so_that_the_client_learns_why(cache: Cache) -> None:
-    line = cache.line()
+def test_a_refused_body_is_read_to_its_end_so_that_the_client_reads_the_error(cache: Cache) -> None:
+    line = cache.connect()
     head = f"PUT /v1/objects/private/much HTTP/1.1\r\nHost: here\r\nContent-Length: {len(BIG) * 8}\r\n\r\n"
     line.send(head.encode())
     for _ in range(8):
@@ -323,35 +323,38 @@ def test_a_refused_body_is_read_to_its_end_so_that_the_client_learns_why(cache: 
 
 
 def test_a_body_that_is_cut_off_leaves_nothing(cache: Cache) -> None:
-    before = cache.store.ledger.accounts()["private"]
-    line = cache.line()
+    before = cache.store.index.accounts()["private"]
+    line = cache.connect()
     line.send(
         f"PUT /v1/objects/private/cut HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 9999\r\n\r\n".encode()
     )
     line.send(b"some")
     line.close()
     assert cache.get("cut").status == 404
-    until(lambda: cache.store.ledger.accounts()["private"] == before)
-    assert list((cache.config.directory / "temp").iterdir()) == []
+    until(lambda: cache.store.index.accounts()["private"] == before)
+    # The index is told before the file goes.
+    until(lambda: not list((cache.config.directory / "temp").iterdir()))
 
 
 def test_http_1_0_is_answered_once(cache: Cache) -> None:
     cache.put("old", b"x", bucket="public")
-    line = cache.line().send(b"GET /v1/objects/public/old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-    found = line.answer()
-    assert (found.status, found.headers["connection"]) == (200, "close") and line.ended()
+    line = cache.connect().send(b"GET /v1/objects/public/old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    response = line.answer()
+    assert (response.status, response.headers["connection"]) == (200, "close") and line.ended()
 
 
 def test_an_upgrade_is_declined_by_answering(cache: Cache) -> None:
     cache.put("upgraded", b"x", bucket="public")
-    asked = "GET /v1/objects/public/upgraded HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
-    assert cache.line().send(asked.encode()).answer().body == b"x"
+    upgrade = "GET /v1/objects/public/upgraded HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    assert cache.connect().send(upgrade.encode()).answer().body == b"x"
 
 
 def test_health_and_metrics_need_no_token(cache: Cache) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
-    assert cache.ask("GET", "/healthz", headers="").status == cache.ask("GET", "/readyz", headers="").status == 200
+    assert (
+        cache.request("GET", "/healthz", headers="").status == cache.request("GET", "/readyz", headers="").status == 200
+    )
     before = samples(cache, text_string_to_metric_families)
     cache.put("counted", b"12345", bucket="public")
     cache.get("counted", bucket="public")
@@ -366,7 +369,7 @@ def test_health_and_metrics_need_no_token(cache: Cache) -> None:
 def samples(cache: Cache, parse: object) -> dict[tuple[str, str], float]:
     """Return every sample that has a bucket, by name and bucket."""
     assert callable(parse)
-    page = cache.ask("GET", "/metrics", headers="").body.decode()
+    page = cache.request("GET", "/metrics", headers="").body.decode()
     return {
         (sample.name, sample.labels["bucket"]): sample.value
         for family in parse(page)
@@ -375,45 +378,45 @@ def samples(cache: Cache, parse: object) -> dict[tuple[str, str], float]:
     }
 
 
-class Slow:
-    """A reviewer that answers once it is told to, and knows all tokens but one."""
+class SlowAuthenticator:
+    """Authenticator that blocks until released, and is unavailable for the token "down"."""
 
     def __init__(self) -> None:
-        self.asked = 0
-        self.answers = threading.Event()
+        self.calls = 0
+        self.released = threading.Event()
 
-    def review(self, token: str) -> Identity | None:
-        self.asked += 1
-        assert self.answers.wait(TIMEOUT)
+    def authenticate(self, token: str) -> Identity | None:
+        self.calls += 1
+        assert self.released.wait(TIMEOUT)
         if token == "down":
-            raise Unavailable("nobody there")
+            raise Unavailable("no connection")
         return Identity("team", "x", expires=time.time() - 1.0)
 
 
-def test_one_token_is_reviewed_once_for_all_who_bring_it_at_a_time(tmp_path: Path) -> None:
-    reviewer = Slow()
-    with running(told(tmp_path), reviewer) as cache:
-        lines = [cache.line() for _ in range(20)]
+def test_concurrent_requests_with_a_token_share_an_authentication(tmp_path: Path) -> None:
+    authenticator = SlowAuthenticator()
+    with running(cache_config(tmp_path), authenticator) as cache:
+        lines = [cache.connect() for _ in range(20)]
         for line in lines:
             line.send(f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
         for _ in range(2):  # the loop reads all that has come before it answers the second time
-            assert cache.ask("GET", "/healthz").status == 200
-        reviewer.answers.set()
+            assert cache.request("GET", "/healthz").status == 200
+        authenticator.released.set()
         assert [line.answer().status for line in lines] == [404] * 20
-        assert reviewer.asked == 1
-        found = cache.get("x", headers="Authorization: Bearer down\r\n")
-        assert (found.status, found.headers["retry-after"]) == (503, "1")
+        assert authenticator.calls == 1
+        response = cache.get("x", headers="Authorization: Bearer down\r\n")
+        assert (response.status, response.headers["retry-after"]) == (503, "1")
 
 
-def test_those_who_dawdle_are_hung_up_on(tmp_path: Path) -> None:
+def test_slow_clients_are_disconnected(tmp_path: Path) -> None:
     limits = Limits(idle=1.0, head_time=1.0, stall=1.0, slowest=1 << 20)
-    with running(replace(told(tmp_path), limits=limits)) as cache:
+    with running(replace(cache_config(tmp_path), limits=limits)) as cache:
         cache.put("big", BIG * 8)
-        silent, half = cache.line(), cache.line().send(b"GET /v1/objects/private/x HTTP/1.1\r\nHos")
-        stuck = cache.line()
+        silent, half = cache.connect(), cache.connect().send(b"GET /v1/objects/private/x HTTP/1.1\r\nHos")
+        stuck = cache.connect()
         stuck.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.send(f"GET /v1/objects/private/big HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode())
-        sending = cache.line()
+        sending = cache.connect()
         head = f"PUT /v1/objects/private/y HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 99\r\n\r\n"
         sending.send(head.encode())
         assert silent.ended()
@@ -422,74 +425,74 @@ def test_those_who_dawdle_are_hung_up_on(tmp_path: Path) -> None:
         until(lambda: cache.server.connections == 0)
 
 
-def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
-    with running(replace(told(tmp_path), limits=Limits(connections=8))) as cache:
-        held = [cache.line() for _ in range(8)]
-        for line in held:
+def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
+    with running(replace(cache_config(tmp_path), limits=Limits(connections=8))) as cache:
+        connections = [cache.connect() for _ in range(8)]
+        for line in connections:
             assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
-        assert cache.line().answer().status == 503
-        held[0].close()
+        assert cache.connect().answer().status == 503
+        connections[0].close()
         until(lambda: cache.server.connections < 8)
-        assert cache.ask("GET", "/healthz").status == 200
+        assert cache.request("GET", "/healthz").status == 200
 
 
-def test_those_who_are_gone_before_they_are_told_harm_nobody(tmp_path: Path) -> None:
-    with running(replace(told(tmp_path), limits=Limits(connections=8))) as cache:
-        held = [cache.line() for _ in range(8)]
-        for line in held:
+def test_clients_that_reset_before_the_503_do_no_harm(tmp_path: Path) -> None:
+    with running(replace(cache_config(tmp_path), limits=Limits(connections=8))) as cache:
+        connections = [cache.connect() for _ in range(8)]
+        for line in connections:
             assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
-        cache.server.call(partial(time.sleep, 0.5))  # they come and go before the loop looks
+        cache.server.call(partial(time.sleep, 0.5))  # they connect and reset before the loop accepts
         for _ in range(200):
             with socket.create_connection(("127.0.0.1", cache.port)) as gone:
                 gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        for line in held:
+        for line in connections:
             assert line.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").answer().status == 200
 
 
 @pytest.mark.parametrize("size", [5_000, len(BIG)])
-def test_what_lies_on_the_disk_only_is_brought_to_memory_first(cache: Cache, size: int) -> None:
+def test_a_file_outside_the_page_cache_is_read_into_memory_first(cache: Cache, size: int) -> None:
     cache.put(f"cold-{size}", BIG[:size])
     for number in range(3):
-        found = cache.store.remembered(b"/v1/objects/private/cold-%d" % size)
-        if found is not None:
-            with open(found.path, "rb+") as file:
+        stored = cache.store.cached(b"/v1/objects/private/cold-%d" % size)
+        if stored is not None:
+            with open(stored.path, "rb+") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         assert cache.get(f"cold-{size}").body == BIG[:size], number
 
 
 @pytest.mark.parametrize("size", [5_000, len(BIG)])
-def test_a_file_that_became_shorter_is_never_an_answer(cache: Cache, size: int) -> None:
+def test_a_truncated_file_is_never_served(cache: Cache, size: int) -> None:
     cache.put("short", BIG[:size])
     assert cache.get("short").body == BIG[:size]
-    found = cache.store.remembered(b"/v1/objects/private/short")
-    assert found is not None
-    os.truncate(found.path, size - 1)
+    stored = cache.store.cached(b"/v1/objects/private/short")
+    assert stored is not None
+    os.truncate(stored.path, size - 1)
     assert cache.get("short").status == 404
 
 
 def test_a_removed_file_is_a_miss_and_its_row_goes(cache: Cache) -> None:
     cache.put("removed", b"x" * 100)
     assert cache.get("removed").status == 200
-    found = cache.store.remembered(b"/v1/objects/private/removed")
-    assert found is not None
-    os.unlink(found.path)
+    stored = cache.store.cached(b"/v1/objects/private/removed")
+    assert stored is not None
+    os.unlink(stored.path)
     assert cache.get("removed").status == 404
-    assert cache.store.ledger.look(found.name) is None
+    assert cache.store.index.get_row(stored.name) is None
 
 
-def test_a_removed_file_is_a_miss_and_keeps_nobody_waiting_though_its_row_cannot_go(tmp_path: Path) -> None:
+def test_a_removed_file_is_a_miss_and_blocks_no_request_though_its_row_cannot_be_deleted(tmp_path: Path) -> None:
     get = f"GET /v1/objects/private/removed HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}\r\n".encode()
-    with running(told(tmp_path)) as cache:
+    with running(cache_config(tmp_path)) as cache:
         assert cache.put("removed", b"x" * 100).status == 201
         for file, _ in cache.store.files():
             os.unlink(cache.store.folder / file)
-        writing = cache.store.ledger.write(lambda connection: connection)
+        writing = cache.store.index.write(lambda connection: connection)
         writing.execute("pragma query_only=on")
         try:
-            asking = cache.line().send(get)
-            assert cache.ask("GET", "/healthz").status == 200
+            asking = cache.connect().send(get)
+            assert cache.request("GET", "/healthz").status == 200
             assert asking.answer().status == 404
-            assert cache.store.ledger.look(name_of("private", b"removed")) is not None
+            assert cache.store.index.get_row(name_of("private", b"removed")) is not None
         finally:
             writing.execute("pragma query_only=off")

@@ -1,4 +1,4 @@
-"""What is remembered of hot objects is never older than the last answer anybody got."""
+"""Hot object caches: never stale, across processes."""
 
 import os
 import threading
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from datasets.scs.inotify import Watch
-from datasets.scs.open_files import SMALL, Recent
-from datasets.scs.page_cache import Pages
+from datasets.scs.inotify import FileWatch
+from datasets.scs.open_files import SMALL, OpenFiles
+from datasets.scs.page_cache import PageCache
 from datasets.scs.store import Store
-from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
+from tests.contracts.scs_house import AUTHORIZED, Cache, cache_config, running
 from tests.waiting import until
 
 SIZES = [100, SMALL, SMALL + 1, 1 << 20]
@@ -19,10 +19,10 @@ SIZES = [100, SMALL, SMALL + 1, 1 << 20]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cache, Cache]]:
-    """Two on one folder; two processes would do the same."""
-    config = told(tmp_path_factory.mktemp("scs"))
-    with running(config) as one, running(config) as other:
-        yield one, other
+    """Two on first folder; two processes would do the same."""
+    config = cache_config(tmp_path_factory.mktemp("scs"))
+    with running(config) as first, running(config) as second:
+        yield first, second
 
 
 def get(key: str, *, headers: str = AUTHORIZED, method: str = "GET") -> bytes:
@@ -30,55 +30,55 @@ def get(key: str, *, headers: str = AUTHORIZED, method: str = "GET") -> bytes:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_what_one_process_stored_every_other_answers_with_from_then_on(pair: tuple[Cache, Cache], size: int) -> None:
-    one, other = pair
-    lines = [each.line() for each in pair]
+def test_an_object_stored_by_a_process_is_served_at_once_by_all(pair: tuple[Cache, Cache], size: int) -> None:
+    first, second = pair
+    lines = [each.connect() for each in pair]
     for turn in range(20):
         body = bytes([turn]) * size
-        assert (one, other)[turn % 2].put("shared", body).status == 201
-        for line in lines * 3:  # known, remembered, and known so well that it is not parsed any more
+        assert (first, second)[turn % 2].put("shared", body).status == 201
+        for line in lines * 3:  # parsed, cached, and answered without parsing
             assert line.send(get("shared")).answer().body == body
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_hot_object_that_goes_is_a_miss_at_once_and_nobody_holds_its_room(cache: Cache, size: int) -> None:
+def test_a_deleted_hot_object_is_a_miss_at_once_and_no_descriptor_keeps_its_space(cache: Cache, size: int) -> None:
     cache.put("going", b"x" * size)
-    line = cache.line()
+    line = cache.connect()
     for _ in range(4):
         assert len(line.send(get("going")).answer().body) == size
-    held = len(cache.server.recent)
-    found = cache.store.remembered(b"/v1/objects/private/going")
-    assert found is not None and held
-    assert open_files(found.path) == (1 if size > SMALL else 0)
-    os.unlink(found.path)
-    until(lambda: len(cache.server.recent) == held - 1)
-    assert open_files(f"{found.path} (deleted)") == 0
+    open_count = len(cache.server.open_files)
+    stored = cache.store.cached(b"/v1/objects/private/going")
+    assert stored is not None and open_count
+    assert descriptor_count(stored.path) == (1 if size > SMALL else 0)
+    os.unlink(stored.path)
+    until(lambda: len(cache.server.open_files) == open_count - 1)
+    assert descriptor_count(f"{stored.path} (deleted)") == 0
     assert line.send(get("going")).answer().status == 404
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
-    with running(told(tmp_path_factory.mktemp("scs"))) as made:
-        yield made
+    with running(cache_config(tmp_path_factory.mktemp("scs"))) as service:
+        yield service
 
 
-def open_files(path: str) -> int:
-    """Return how many descriptors of this process are of a path."""
-    found = 0
+def descriptor_count(path: str) -> int:
+    """Return the number of descriptors that this process has of a path."""
+    count = 0
     for descriptor in os.listdir("/proc/self/fd"):
         try:
-            found += os.readlink(f"/proc/self/fd/{descriptor}") == path
+            count += os.readlink(f"/proc/self/fd/{descriptor}") == path
         except FileNotFoundError:
             continue
-    return found
+    return count
 
 
-def test_a_request_known_by_heart_differs_in_one_thing_and_is_answered_for_that(cache: Cache) -> None:
+def test_a_request_that_differs_from_a_remembered_head_is_parsed(cache: Cache) -> None:
     cache.put("known", b"0123456789")
     cache.put("known-too", b"other")
-    line = cache.line()
+    line = cache.connect()
 
-    def asked(raw: bytes) -> tuple[int, bytes]:
+    def fetch(raw: bytes) -> tuple[int, bytes]:
         for _ in range(4):
             answer = line.send(get("known")).answer()
             assert (answer.status, answer.body) == (200, b"0123456789")
@@ -86,41 +86,41 @@ def test_a_request_known_by_heart_differs_in_one_thing_and_is_answered_for_that(
         answer = line.send(raw).answer(head_only=raw.startswith(b"HEAD"))
         return answer.status, answer.body
 
-    assert asked(get("known-too")) == (200, b"other")
-    assert asked(get("known", method="HEAD")) == (200, b"")
-    assert asked(get("known", headers=f"{AUTHORIZED}Range: bytes=2-4\r\n")) == (206, b"234")
-    assert asked(get("known", headers=f"{AUTHORIZED}If-None-Match: *\r\n")) == (304, b"")
-    assert asked(get("known", headers="Authorization: Bearer stranger\r\n"))[0] == 403
-    assert asked(get("known", headers=""))[0] == 401
-    assert asked(get("known", headers=f"{AUTHORIZED}Origin: null\r\n"))[0] == 403
-    assert asked(get("unknown"))[0] == 404
-    assert asked(b"\r\n" + get("known")) == (200, b"0123456789")
+    assert fetch(get("known-too")) == (200, b"other")
+    assert fetch(get("known", method="HEAD")) == (200, b"")
+    assert fetch(get("known", headers=f"{AUTHORIZED}Range: bytes=2-4\r\n")) == (206, b"234")
+    assert fetch(get("known", headers=f"{AUTHORIZED}If-None-Match: *\r\n")) == (304, b"")
+    assert fetch(get("known", headers="Authorization: Bearer stranger\r\n"))[0] == 403
+    assert fetch(get("known", headers=""))[0] == 401
+    assert fetch(get("known", headers=f"{AUTHORIZED}Origin: null\r\n"))[0] == 403
+    assert fetch(get("unknown"))[0] == 404
+    assert fetch(b"\r\n" + get("known")) == (200, b"0123456789")
     both = line.send(get("known") + get("known-too"))
     assert (both.answer().body, both.answer().body) == (b"0123456789", b"other")
     half = get("known")
     line.send(half[:20])
     assert line.send(half[20:] + get("known-too")).answer().body == b"0123456789"
     assert line.answer().body == b"other"
-    assert asked(get("known").replace(b"1.1", b"1.0"))[0] == 200
+    assert fetch(get("known").replace(b"1.1", b"1.0"))[0] == 200
     assert line.ended(), "HTTP/1.0 is answered once"
 
 
-def test_reading_while_another_stores_gives_whole_versions_only_and_never_an_older_one(
+def test_reads_during_puts_give_whole_versions_in_order(
     pair: tuple[Cache, Cache],
 ) -> None:
-    one, other = pair
+    first, second = pair
     over = threading.Event()
     sizes = (SMALL // 2, SMALL * 3)
-    other.put("racing", bytes([0]) * sizes[0])
+    second.put("racing", bytes([0]) * sizes[0])
 
     def store() -> None:
         for turn in range(1, 100):
-            other.put("racing", bytes([turn]) * sizes[turn % 2])
+            second.put("racing", bytes([turn]) * sizes[turn % 2])
         over.set()
 
     storing = threading.Thread(target=store)
     storing.start()
-    line, last = one.line(), 0
+    line, last = first.connect(), 0
     while not over.is_set():
         body = line.send(get("racing")).answer().body
         turn = body[0]
@@ -130,58 +130,60 @@ def test_reading_while_another_stores_gives_whole_versions_only_and_never_an_old
     assert line.send(get("racing")).answer().body[0] == 99
 
 
-def test_what_cannot_be_watched_is_not_kept_open(cache: Cache) -> None:
+def test_files_are_not_kept_open_without_inotify(cache: Cache) -> None:
     cache.put("unwatched", b"x" * 100_000)
-    cache.server.recent.look()
-    watch = cache.server.recent.watch
+    cache.server.open_files.forget_changed()
+    watch = cache.server.open_files.watch
     watch.works = False
     try:
-        held = len(cache.server.recent)
+        open_count = len(cache.server.open_files)
         assert [len(cache.get("unwatched").body) for _ in range(3)] == [100_000] * 3
-        assert len(cache.server.recent) == held
+        assert len(cache.server.open_files) == open_count
     finally:
         watch.works = True
 
 
-def test_what_is_kept_open_is_not_replaced_while_it_is_used(tmp_path: Path) -> None:
-    store = Store(told(tmp_path))
-    recent = Recent(store.folder, Pages(store.folder / "temp"), 10)
+def test_an_open_file_in_use_is_not_replaced(tmp_path: Path) -> None:
+    store = Store(cache_config(tmp_path))
+    open_files = OpenFiles(store.folder, PageCache(store.folder / "temp"), 10)
     size = SMALL + 1
     objects = [
         store.put(store.config.buckets["private"], b"%d" % number, size, lambda: [b"x" * size])[0]
         for number in range(30)
     ]
-    for found in objects[:20] * 3:
-        recent.open(found)
-    kept = [open_files(found.path) for found in objects]
+    for stored in objects[:20] * 3:
+        open_files.open(stored)
+    kept = [descriptor_count(stored.path) for stored in objects]
     assert kept == [1] * 10 + [0] * 20, "what came first, however often the others are read"
-    recent.sweep()
-    for found in objects[5:25]:
-        recent.open(found)
-    recent.sweep()
-    assert [open_files(found.path) for found in objects[:10]] == [0] * 5 + [1] * 5, "until it was not used for a while"
-    for found in objects[20:]:
-        recent.open(found)
-    assert [open_files(found.path) for found in objects[20:25]] == [1] * 5
-    recent.close()
-    assert not any(open_files(found.path) for found in objects)
+    open_files.make_room()
+    for stored in objects[5:25]:
+        open_files.open(stored)
+    open_files.make_room()
+    assert [descriptor_count(stored.path) for stored in objects[:10]] == [0] * 5 + [1] * 5, (
+        "until it was not used for a while"
+    )
+    for stored in objects[20:]:
+        open_files.open(stored)
+    assert [descriptor_count(stored.path) for stored in objects[20:25]] == [1] * 5
+    open_files.close()
+    assert not any(descriptor_count(stored.path) for stored in objects)
     store.close()
 
 
-def test_a_watch_tells_what_went_and_when_it_cannot_tell(tmp_path: Path) -> None:
+def test_a_file_watch_reports_changes_and_its_own_failure(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
-    watch = Watch([folder])
-    assert watch.works and watch.gone() == []
+    watch = FileWatch([folder])
+    assert watch.works and watch.changed_paths() == []
     (folder / "new").write_bytes(b"")
-    assert watch.gone() == []
+    assert watch.changed_paths() == []
     (folder / "new").write_bytes(b"more")
-    assert set(watch.gone()) == {f"{folder}/new"}
+    assert set(watch.changed_paths()) == {f"{folder}/new"}
     (folder / "new").unlink()
-    assert watch.gone() == [f"{folder}/new"]
+    assert watch.changed_paths() == [f"{folder}/new"]
     folder.rmdir()
-    assert None in watch.gone() and not watch.works
+    assert None in watch.changed_paths() and not watch.works
     watch.close()
-    absent = Watch([tmp_path / "nowhere"])
+    absent = FileWatch([tmp_path / "nowhere"])
     assert not absent.works
     absent.close()

@@ -1,7 +1,7 @@
-"""What every reviewer of tokens promises. Another adapter joins by one more `Office` in `office` below.
+"""Contract of the authenticators. Another adapter is tested by an additional `AuthenticatorCase` in `case` below.
 
-The Kubernetes adapter is run against a server of HTTPS that answers a TokenReview as an API server does; the same
-promises are to be asked of a real one where a cluster is at hand.
+The TokenReview adapter runs against an HTTPS server that answers a TokenReview as an API server does; tests/cluster
+runs it against a real API server.
 """
 
 import base64
@@ -24,20 +24,26 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from datasets.scs.authenticators import Identity, TokenReviewer, Unavailable, open_reviewer
-from datasets.scs.authenticators.jwt import KEEP, PAUSE, SOON, JwtReviewer, published
-from datasets.scs.authenticators.kubernetes import verdict
-from datasets.scs.token_cache import NO, YES, Verdicts
+from datasets.scs.authenticators import Authenticator, Identity, Unavailable, open_authenticator
+from datasets.scs.authenticators.jwt import (
+    KEYS_TTL,
+    MIN_REFETCH,
+    MIN_RETRY_WITHOUT_KEYS,
+    JwtAuthenticator,
+    jwks_fetcher,
+)
+from datasets.scs.authenticators.kubernetes import identity_from_review
+from datasets.scs.token_cache import ACCEPTED_TTL, REJECTED_TTL, TokenCache
 
 AUDIENCE, ISSUER = "scs", "https://issuer.example"
-OURS = "the-caches-own-token"
+CACHE_TOKEN = "the-caches-own-token"
 
 
 @dataclass
-class Office:
-    """A reviewer, and who gives out tokens for it: by namespace, account, audience and seconds to live."""
+class AuthenticatorCase:
+    """An authenticator, and a function that issues its tokens: by namespace, account, audience and seconds to live."""
 
-    reviewer: TokenReviewer
+    authenticator: Authenticator
     token: Callable[[str, str, str, float], str]
 
 
@@ -73,18 +79,18 @@ class Issuer:
 
 
 class ApiServer(http.server.BaseHTTPRequestHandler):
-    """Answers TokenReviews, and publishes its issuer's keys, to whoever shows the cache's own token."""
+    """Answers TokenReviews, and publishes its issuer's keys, to requests with the cache's own token."""
 
     issuer: Issuer
     gone: set[str]
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.headers["Authorization"] != f"Bearer {OURS}":
-            self._say(401, {"kind": "Status", "reason": "Unauthorized", "code": 401})
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.headers["Authorization"] != f"Bearer {CACHE_TOKEN}":
+            self._respond(401, {"kind": "Status", "reason": "Unauthorized", "code": 401})
             return
-        assert self.path == "/apis/authentication.k8s.io/v1/tokenreviews" and asked["kind"] == "TokenReview"
-        self._say(201, asked | {"status": self._status(**asked["spec"])})
+        assert self.path == "/apis/authentication.k8s.io/v1/tokenreviews" and review["kind"] == "TokenReview"
+        self._respond(201, review | {"status": self._status(**review["spec"])})
 
     def _status(self, token: str, audiences: list[str]) -> dict[str, Any]:
         if token in self.gone:
@@ -98,9 +104,9 @@ class ApiServer(http.server.BaseHTTPRequestHandler):
         return {"authenticated": True, "user": {"username": claims["sub"], "groups": groups}, "audiences": audiences}
 
     def do_GET(self) -> None:
-        self._say(200, json.loads(self.issuer.published()))
+        self._respond(200, json.loads(self.issuer.published()))
 
-    def _say(self, status: int, document: dict[str, Any]) -> None:
+    def _respond(self, status: int, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -154,77 +160,80 @@ def issuer() -> Issuer:
 
 
 @pytest.fixture(params=["static", "jwt", "kubernetes"])
-def office(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> Iterator[Office]:
+def case(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> Iterator[AuthenticatorCase]:
     if request.param == "static":
         tokens = [{"Token": f"for-{account}", "Namespace": "team"} for account in ("a", "b")]
-        given: dict[str, Any] = {"Kind": "static", "Tokens": tokens}
-        yield Office(
-            open_reviewer(given),
+        config: dict[str, Any] = {"Kind": "static", "Tokens": tokens}
+        yield AuthenticatorCase(
+            open_authenticator(config),
             lambda namespace, account, audience, lives: f"for-{account if audience == AUDIENCE and lives > 0 else '?'}",
         )
     elif request.param == "jwt":
         (tmp_path / "keys.json").write_bytes(issuer.published())
-        given = {"Kind": "jwt", "KeysFile": "keys.json", "Audience": AUDIENCE, "Issuer": ISSUER, "base": tmp_path}
-        yield Office(open_reviewer(given), issuer.token)
+        config = {"Kind": "jwt", "KeysFile": "keys.json", "Audience": AUDIENCE, "Issuer": ISSUER, "base": tmp_path}
+        yield AuthenticatorCase(open_authenticator(config), issuer.token)
     else:
-        (tmp_path / "token").write_text(OURS + "\n")
+        (tmp_path / "token").write_text(CACHE_TOKEN + "\n")
         with api_server(tmp_path, issuer) as (address, _):
-            given = {"Kind": "kubernetes", "Server": address, "Audience": AUDIENCE, "base": tmp_path}
-            given |= {"CAFile": "ca.crt", "TokenFile": "token"}
-            yield Office(open_reviewer(given), issuer.token)
+            config = {"Kind": "kubernetes", "Server": address, "Audience": AUDIENCE, "base": tmp_path}
+            config |= {"CAFile": "ca.crt", "TokenFile": "token"}
+            yield AuthenticatorCase(open_authenticator(config), issuer.token)
 
 
-# -- every reviewer
+# -- every authenticator
 
 
-def test_a_good_token_tells_its_namespace(office: Office) -> None:
-    found = office.reviewer.review(office.token("team", "a", AUDIENCE, 600.0))
-    assert found is not None and found.namespace == "team"
+def test_a_good_token_tells_its_namespace(case: AuthenticatorCase) -> None:
+    identity = case.authenticator.authenticate(case.token("team", "a", AUDIENCE, 600.0))
+    assert identity is not None and identity.namespace == "team"
 
 
-def test_a_token_for_another_audience_is_not_good(office: Office) -> None:
-    assert office.reviewer.review(office.token("team", "a", "someone-else", 600.0)) is None
+def test_a_token_for_another_audience_is_not_good(case: AuthenticatorCase) -> None:
+    assert case.authenticator.authenticate(case.token("team", "a", "someone-else", 600.0)) is None
 
 
-def test_a_token_past_its_end_is_not_good(office: Office) -> None:
-    assert office.reviewer.review(office.token("team", "a", AUDIENCE, -60.0)) is None
+def test_a_token_past_its_end_is_not_good(case: AuthenticatorCase) -> None:
+    assert case.authenticator.authenticate(case.token("team", "a", AUDIENCE, -60.0)) is None
 
 
-def test_one_flipped_letter_makes_a_token_worthless(office: Office) -> None:
-    token = office.token("team", "a", AUDIENCE, 600.0)
+def test_a_changed_letter_invalidates_a_token(case: AuthenticatorCase) -> None:
+    token = case.token("team", "a", AUDIENCE, 600.0)
     middle = len(token) // 2
-    assert office.reviewer.review(token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :]) is None
+    assert (
+        case.authenticator.authenticate(token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :])
+        is None
+    )
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b", "a.b.c", "....", "e30.e30.", "=", "0" * 8000, "ä"])
-def test_rubbish_is_not_good_and_breaks_nothing(office: Office, token: str) -> None:
-    assert office.reviewer.review(token) is None
+def test_a_malformed_token_is_rejected(case: AuthenticatorCase, token: str) -> None:
+    assert case.authenticator.authenticate(token) is None
 
 
 # -- JWT
 
 
 @pytest.fixture
-def keyed(issuer: Issuer) -> JwtReviewer:
-    return JwtReviewer(issuer.published, audience=AUDIENCE, issuer=ISSUER)
+def keyed(issuer: Issuer) -> JwtAuthenticator:
+    return JwtAuthenticator(issuer.published, audience=AUDIENCE, issuer=ISSUER)
 
 
 def b64(document: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=").decode()
 
 
-def test_no_token_chooses_how_it_is_verified(keyed: JwtReviewer, issuer: Issuer) -> None:
+def test_a_token_cannot_choose_its_algorithm(keyed: JwtAuthenticator, issuer: Issuer) -> None:
     _, claims, _ = issuer.token("team", "a").split(".")
-    assert keyed.review(f"{b64({'alg': 'none', 'kid': 'first'})}.{claims}.") is None
+    assert keyed.authenticate(f"{b64({'alg': 'none', 'kid': 'first'})}.{claims}.") is None
     public = issuer.keys["first"].public_key()
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     import hmac
 
     signed = f"{b64({'alg': 'HS256', 'kid': 'first'})}.{claims}"
     mac = base64.urlsafe_b64encode(hmac.digest(pem, signed.encode(), "sha256")).rstrip(b"=").decode()
-    assert keyed.review(f"{signed}.{mac}") is None
+    assert keyed.authenticate(f"{signed}.{mac}") is None
     with pytest.raises(ValueError, match="HS256"):
-        JwtReviewer(issuer.published, audience=AUDIENCE, algorithms=["HS256"])
+        JwtAuthenticator(issuer.published, audience=AUDIENCE, algorithms=["HS256"])
 
 
 @pytest.mark.parametrize(
@@ -240,15 +249,18 @@ def test_no_token_chooses_how_it_is_verified(keyed: JwtReviewer, issuer: Issuer)
         {"nbf": int(time.time()) + 86_400},  # this is read when tests are collected, long before it runs
     ],
 )
-def test_a_claim_that_does_not_fit_makes_it_worthless(keyed: JwtReviewer, issuer: Issuer, claims: Any) -> None:
+def test_a_token_with_a_wrong_claim_is_rejected(keyed: JwtAuthenticator, issuer: Issuer, claims: Any) -> None:
     token = issuer.token("team", "a")
     document = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==")) | claims
     document = {key: value for key, value in document.items() if value is not None}
-    assert keyed.review(token) is not None
-    assert keyed.review(jwt.encode(document, issuer.keys["first"], algorithm="ES256", headers={"kid": "first"})) is None
+    assert keyed.authenticate(token) is not None
+    assert (
+        keyed.authenticate(jwt.encode(document, issuer.keys["first"], algorithm="ES256", headers={"kid": "first"}))
+        is None
+    )
 
 
-def test_rotated_keys_are_looked_for_but_not_for_whoever_invents_one(issuer: Issuer) -> None:
+def test_rotated_keys_are_fetched_but_not_for_every_unknown_key(issuer: Issuer) -> None:
     fetched: list[float] = []
     now = [1000.0]
 
@@ -256,105 +268,109 @@ def test_rotated_keys_are_looked_for_but_not_for_whoever_invents_one(issuer: Iss
         fetched.append(now[0])
         return issuer.published()
 
-    reviewer = JwtReviewer(fetch, audience=AUDIENCE, issuer=ISSUER, clock=lambda: now[0])
-    assert reviewer.review(issuer.token("team", "a")) is not None
+    authenticator = JwtAuthenticator(fetch, audience=AUDIENCE, issuer=ISSUER, clock=lambda: now[0])
+    assert authenticator.authenticate(issuer.token("team", "a")) is not None
     issuer.rotate("second")
     for _ in range(5):
-        assert reviewer.review(issuer.token("team", "a")) is None, "looked a moment ago"
-    now[0] += PAUSE + 1
-    assert reviewer.review(issuer.token("team", "a")) is not None
+        assert authenticator.authenticate(issuer.token("team", "a")) is None, "looked a moment ago"
+    now[0] += MIN_REFETCH + 1
+    assert authenticator.authenticate(issuer.token("team", "a")) is not None
     assert len(fetched) == 2
 
 
-def test_keys_that_cannot_be_had_are_no_verdict(issuer: Issuer) -> None:
+def test_unavailable_keys_are_not_a_rejection(issuer: Issuer) -> None:
     def fetch() -> bytes:
         raise ConnectionRefusedError
 
     with pytest.raises(Unavailable):
-        JwtReviewer(fetch, audience=AUDIENCE).review(issuer.token("team", "a"))
+        JwtAuthenticator(fetch, audience=AUDIENCE).authenticate(issuer.token("team", "a"))
 
 
-class Moody:
-    """Publishes an issuer's keys, or is silent for as long as anybody waits; its clock moves when told to."""
+class FlakyIssuer:
+    """Publishes an issuer's keys, or times out while `silent`; tests advance its clock."""
 
     def __init__(self, issuer: Issuer, *, silent: bool = False) -> None:
         self.issuer, self.silent = issuer, silent
-        self.now, self.asked = 1000.0, 0
-        self.reviewer = JwtReviewer(self.keys, audience=AUDIENCE, issuer=ISSUER, clock=lambda: self.now)
+        self.now, self.fetches = 1000.0, 0
+        self.authenticator = JwtAuthenticator(self.keys, audience=AUDIENCE, issuer=ISSUER, clock=lambda: self.now)
 
     def keys(self) -> bytes:
-        self.asked += 1
+        self.fetches += 1
         if self.silent:
             self.now += 5.0
             raise TimeoutError
         return self.issuer.published()
 
     def good(self) -> bool:
-        return self.reviewer.review(self.issuer.token("team", "a")) is not None
+        return self.authenticator.authenticate(self.issuer.token("team", "a")) is not None
 
 
-def test_known_keys_stay_good_while_the_issuer_is_silent_and_it_is_waited_for_once_a_pause(issuer: Issuer) -> None:
-    moody = Moody(issuer)
-    assert moody.good()
-    moody.silent, moody.now, moody.asked = True, moody.now + KEEP + 1, 0
-    assert all(moody.good() for _ in range(10))
-    assert moody.asked == 1
-    moody.now += PAUSE + 1
-    assert all(moody.good() for _ in range(10))
-    assert moody.asked == 2
+def test_known_keys_stay_valid_while_the_issuer_is_silent_and_it_is_tried_once_per_pause(issuer: Issuer) -> None:
+    flaky = FlakyIssuer(issuer)
+    assert flaky.good()
+    flaky.silent, flaky.now, flaky.fetches = True, flaky.now + KEYS_TTL + 1, 0
+    assert all(flaky.good() for _ in range(10))
+    assert flaky.fetches == 1
+    flaky.now += MIN_REFETCH + 1
+    assert all(flaky.good() for _ in range(10))
+    assert flaky.fetches == 2
 
 
 def test_without_any_key_the_issuer_is_asked_again_soon_but_not_for_each_token(issuer: Issuer) -> None:
-    moody = Moody(issuer, silent=True)
+    flaky = FlakyIssuer(issuer, silent=True)
     for _ in range(10):
         with pytest.raises(Unavailable):
-            moody.good()
-    assert moody.asked == 1
-    moody.silent, moody.now = False, moody.now + SOON + 0.1
-    assert moody.good()
-    assert moody.asked == 2
+            flaky.good()
+    assert flaky.fetches == 1
+    flaky.silent, flaky.now = False, flaky.now + MIN_RETRY_WITHOUT_KEYS + 0.1
+    assert flaky.good()
+    assert flaky.fetches == 2
 
 
-def test_a_silent_issuers_new_key_is_no_verdict_however_often_it_is_shown(issuer: Issuer) -> None:
-    moody = Moody(issuer)
-    assert moody.good()
+def test_a_silent_issuers_new_key_is_not_a_rejection(issuer: Issuer) -> None:
+    flaky = FlakyIssuer(issuer)
+    assert flaky.good()
     issuer.rotate("second")
-    moody.silent, moody.now = True, moody.now + PAUSE + 1
+    flaky.silent, flaky.now = True, flaky.now + MIN_REFETCH + 1
     for _ in range(3):
         with pytest.raises(Unavailable):
-            moody.good()
-    assert moody.asked == 2
-    moody.silent, moody.now = False, moody.now + PAUSE + 1
-    assert moody.good()
+            flaky.good()
+    assert flaky.fetches == 2
+    flaky.silent, flaky.now = False, flaky.now + MIN_REFETCH + 1
+    assert flaky.good()
 
 
 def test_keys_are_fetched_from_where_the_issuer_publishes_them(issuer: Issuer, tmp_path: Path) -> None:
     with api_server(tmp_path, issuer) as (address, _):
-        fetch = published(f"{address}/openid/v1/jwks", authority=str(tmp_path / "ca.crt"), bearer=lambda: OURS)
-        reviewer = JwtReviewer(fetch, audience=AUDIENCE, issuer=ISSUER)
-        assert reviewer.review(issuer.token("team", "a")) is not None
+        fetch = jwks_fetcher(
+            f"{address}/openid/v1/jwks", authority=str(tmp_path / "ca.crt"), bearer=lambda: CACHE_TOKEN
+        )
+        authenticator = JwtAuthenticator(fetch, audience=AUDIENCE, issuer=ISSUER)
+        assert authenticator.authenticate(issuer.token("team", "a")) is not None
         with pytest.raises(Unavailable):
-            JwtReviewer(published(f"{address}/openid/v1/jwks"), audience=AUDIENCE).review(issuer.token("team", "a"))
+            JwtAuthenticator(jwks_fetcher(f"{address}/openid/v1/jwks"), audience=AUDIENCE).authenticate(
+                issuer.token("team", "a")
+            )
 
 
 # -- Kubernetes
 
 
 def test_a_token_whose_pod_is_gone_is_not_good(issuer: Issuer, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(OURS)
+    (tmp_path / "token").write_text(CACHE_TOKEN)
     with api_server(tmp_path, issuer) as (address, gone):
-        given = {"Kind": "kubernetes", "Server": address, "Audience": AUDIENCE, "base": tmp_path}
-        reviewer = open_reviewer(given | {"CAFile": "ca.crt", "TokenFile": "token"})
+        config = {"Kind": "kubernetes", "Server": address, "Audience": AUDIENCE, "base": tmp_path}
+        authenticator = open_authenticator(config | {"CAFile": "ca.crt", "TokenFile": "token"})
         token = issuer.token("team", "a")
-        assert reviewer.review(token) == Identity("team", "a")
+        assert authenticator.authenticate(token) == Identity("team", "a")
         gone.add(token)
-        assert reviewer.review(token) is None
+        assert authenticator.authenticate(token) is None
         (tmp_path / "token").write_text("no longer ours")
         with pytest.raises(Unavailable) as refused:
-            reviewer.review(token)
+            authenticator.authenticate(token)
         assert token not in str(refused.value)
     with pytest.raises(Unavailable):
-        reviewer.review(token)
+        authenticator.authenticate(token)
 
 
 @pytest.mark.parametrize(
@@ -371,28 +387,28 @@ def test_a_token_whose_pod_is_gone_is_not_good(issuer: Issuer, tmp_path: Path) -
         {"authenticated": True, "user": {"username": "system:serviceaccount:a:b:c"}, "audiences": [AUDIENCE]},
     ],
 )
-def test_what_is_not_plainly_a_yes_is_a_no(status: Any) -> None:
-    assert verdict({"status": status}, AUDIENCE) is None
+def test_a_status_that_does_not_clearly_accept_is_a_rejection(status: Any) -> None:
+    assert identity_from_review({"status": status}, AUDIENCE) is None
 
 
-# -- the cache of verdicts
+# -- the cache of cache
 
 
-def test_a_verdict_is_believed_briefly_and_never_longer_than_its_token_lives() -> None:
-    verdicts = Verdicts()
-    lasting, ending = verdicts.key(b"lasting"), verdicts.key(b"ending")
-    refused = verdicts.key(b"refused")
-    verdicts.keep(lasting, Identity("n", "a"), 1000.0)
-    verdicts.keep(ending, Identity("n", "a", expires=1010.0), 1000.0)
-    verdicts.keep(refused, None, 1000.0)
-    assert verdicts.get(lasting, 1000.0 + YES - 1) and not verdicts.get(lasting, 1000.0 + YES)
-    assert verdicts.get(ending, 1009.0) and not verdicts.get(ending, 1010.0)
-    assert verdicts.get(refused, 1000.0 + NO - 1) and not verdicts.get(refused, 1000.0 + NO)
+def test_an_authentication_is_cached_briefly_and_never_beyond_its_expiry() -> None:
+    cache = TokenCache()
+    lasting, ending = cache.key(b"lasting"), cache.key(b"ending")
+    refused = cache.key(b"refused")
+    cache.store(lasting, Identity("n", "a"), 1000.0)
+    cache.store(ending, Identity("n", "a", expires=1010.0), 1000.0)
+    cache.store(refused, None, 1000.0)
+    assert cache.get(lasting, 1000.0 + ACCEPTED_TTL - 1) and not cache.get(lasting, 1000.0 + ACCEPTED_TTL)
+    assert cache.get(ending, 1009.0) and not cache.get(ending, 1010.0)
+    assert cache.get(refused, 1000.0 + REJECTED_TTL - 1) and not cache.get(refused, 1000.0 + REJECTED_TTL)
 
 
-def test_verdicts_are_bounded_and_hold_no_token() -> None:
-    verdicts = Verdicts()
+def test_the_token_cache_is_bounded_and_holds_no_token() -> None:
+    cache = TokenCache()
     for number in range(25_000):
-        verdicts.keep(verdicts.key(b"token-%d" % number), None, float(number))
-    assert 0 < len(verdicts) <= 10_000
-    assert "token" not in repr(vars(verdicts))
+        cache.store(cache.key(b"token-%d" % number), None, float(number))
+    assert 0 < len(cache) <= 10_000
+    assert "token" not in repr(vars(cache))

@@ -1,4 +1,4 @@
-"""Whatever is sent to it: the cache service answers or hangs up, and still serves the next."""
+"""Fuzzing of the cache service: it answers or disconnects, and still serves the next request."""
 
 import socket
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.scs import http_answers
-from tests.contracts.scs_house import AUTHORIZED, Cache, running, told
+from tests.contracts.scs_house import AUTHORIZED, Cache, cache_config, running
 
 HEAD = f"GET /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Range: bytes=0-3\r\n\r\n".encode()
 PUT = f"PUT /v1/objects/private/x HTTP/1.1\r\nHost: here\r\n{AUTHORIZED}Content-Length: 10\r\n\r\n0123456789".encode()
@@ -17,13 +17,13 @@ PIECES = st.sampled_from([HEAD, PUT, b"\r\n", b"\0", b" ", b"HTTP/1.1", b"Conten
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
-    with running(told(tmp_path_factory.mktemp("scs"))) as made:
-        yield made
+    with running(cache_config(tmp_path_factory.mktemp("scs"))) as service:
+        yield service
 
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """Some requests with some bytes taken out, put in or changed."""
+    """Requests with bytes removed, inserted or changed."""
     raw = bytearray(b"".join(draw(st.lists(PIECES | st.binary(max_size=30), min_size=1, max_size=6))))
     for _ in range(draw(st.integers(0, 5))):
         at = draw(st.integers(0, len(raw)))
@@ -33,31 +33,31 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=300)
 @given(raw=damaged())
-def test_rubbish_harms_nobody(cache: Cache, raw: bytes) -> None:
-    line = cache.line()
+def test_malformed_bytes_do_no_harm(cache: Cache, raw: bytes) -> None:
+    line = cache.connect()
     try:
         line.send(raw)
         line.sock.shutdown(socket.SHUT_WR)
         while data := line.sock.recv(1 << 16):
             assert b" 500 " not in data.partition(b"\r\n")[0]
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it had heard enough
+        pass  # the server has closed the connection
     finally:
         line.close()
-    assert cache.ask("GET", "/healthz").status == 200
+    assert cache.request("GET", "/healthz").status == 200
 
 
 @given(text=st.binary(max_size=40) | st.from_regex(rb"bytes=[0-9]{0,25}-[0-9]{0,25}"), size=st.integers(0, 1 << 50))
-def test_no_range_leads_outside(text: bytes, size: int) -> None:
-    found = http_answers.span(text, size)
-    if isinstance(found, tuple):
-        assert 0 <= found[0] < found[1] <= size
+def test_a_range_stays_within_the_object(text: bytes, size: int) -> None:
+    byte_range = http_answers.parse_range(text, size)
+    if isinstance(byte_range, tuple):
+        assert 0 <= byte_range[0] < byte_range[1] <= size
     else:
-        assert found in (None, False)
+        assert byte_range in (None, False)
 
 
-@given(given=st.binary(max_size=60), etag=st.none() | st.just(b'"x"'), reading=st.booleans())
-def test_conditions_are_decided_whatever_they_say(given: bytes, etag: bytes | None, reading: bool) -> None:
+@given(header=st.binary(max_size=60), etag=st.none() | st.just(b'"x"'), reading=st.booleans())
+def test_any_condition_is_decided(header: bytes, etag: bytes | None, reading: bool) -> None:
     for name in http_answers.CONDITIONS:
-        assert http_answers.unmet({name: given}, etag, 1_800_000_000, reading=reading) in (None, 304, 412)
-    assert http_answers.whole_for(given, b'"x"', 1_800_000_000) in (True, False)
+        assert http_answers.failed_condition({name: header}, etag, 1_800_000_000, reading=reading) in (None, 304, 412)
+    assert http_answers.ignores_range(header, b'"x"', 1_800_000_000) in (True, False)

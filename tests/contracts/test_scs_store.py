@@ -1,4 +1,4 @@
-"""What the cache's store promises: quotas that are never overshot, fairness, and files and rows that agree."""
+"""Contract of the object store: quotas are never exceeded, shares are fair, files and rows agree."""
 
 import os
 import random
@@ -17,15 +17,15 @@ import pytest
 
 from datasets import eviction
 from datasets.scs.config import POLICIES, Config
-from datasets.scs.object_index import NR_IDLE, debtor, name_of
-from datasets.scs.store import BadDigest, Cut, Full, Store, TooLarge, Unmet
-from tests.contracts.scs_house import told
+from datasets.scs.object_index import NR_IDLE, bucket_to_shrink, name_of
+from datasets.scs.store import BadDigest, Cut, Full, ObjectTooLarge, Store, Unmet
+from tests.contracts.scs_house import cache_config
 
 Opened = Callable[..., Store]
 
 
 class Clock:
-    """Time that moves when told to, and a little by itself."""
+    """Clock that tests advance, and that advances a little with every call."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -43,15 +43,15 @@ def ticking() -> Clock:
 @pytest.fixture
 def opened(ticking: Clock) -> Iterator[Opened]:
     """Open stores that end with the test."""
-    made: list[Store] = []
+    stores: list[Store] = []
 
     def open_(config: Config) -> Store:
-        made.append(Store(config, clock=ticking))
-        return made[-1]
+        stores.append(Store(config, clock=ticking))
+        return stores[-1]
 
     yield open_
-    for store in made:
-        if store.ledger.alive:
+    for store in stores:
+        if store.index.alive:
             store.close()
 
 
@@ -60,16 +60,16 @@ def bucket(name: str = "b", quota: str = "1000", **more: Any) -> dict[str, Any]:
 
 
 def put(store: Store, key: str, size: int = 100, name: str = "b") -> int:
-    """Put an object; return how many went for it."""
+    """Put an object; return the number of evicted objects."""
     return store.put(store.config.buckets[name], key.encode(), size, lambda: [b"x" * size])[1]
 
 
 def has(store: Store, key: str, name: str = "b") -> bool:
-    return store.ledger.look(name_of(name, key.encode())) is not None
+    return store.index.get_row(name_of(name, key.encode())) is not None
 
 
 def use(store: Store, key: str, at: float, name: str = "b") -> None:
-    store.note({name_of(name, key.encode()): at}, {})
+    store.record({name_of(name, key.encode()): at}, {})
 
 
 def files(store: Store) -> set[str]:
@@ -77,18 +77,18 @@ def files(store: Store) -> set[str]:
 
 
 def agree(store: Store) -> bool:
-    """Tell whether rows, files and accounts say the same."""
-    rows = store.ledger.after(b"", 1_000_000)
-    held = sum(account.bytes for account in store.ledger.accounts().values())
-    counted = sum(account.objects for account in store.ledger.accounts().values())
-    return {row.file for row in rows} == files(store) and held == sum(row.size for row in rows) and counted == len(rows)
+    """Return whether rows, files and accounts agree."""
+    rows = store.index.rows_after(b"", 1_000_000)
+    used = sum(account.bytes for account in store.index.accounts().values())
+    counted = sum(account.objects for account in store.index.accounts().values())
+    return {row.file for row in rows} == files(store) and used == sum(row.size for row in rows) and counted == len(rows)
 
 
 def test_twenty_racing_clients_never_overshoot_a_quota(opened: Opened, tmp_path: Path) -> None:
-    config = told(
+    config = cache_config(
         tmp_path, bucket(quota="20000", Eviction="nr"), bucket("other", "7000", Eviction="nr"), TotalQuota="25000"
     )
-    stores = [opened(config), opened(config)]  # two processes would do the same
+    stores = [opened(config), opened(config)]  # they behave as two processes do
     highest: list[int] = []
     refused: list[str] = []
 
@@ -99,9 +99,9 @@ def test_twenty_racing_clients_never_overshoot_a_quota(opened: Opened, tmp_path:
                 put(store, f"{number}-{turn}", 300, name="b" if number % 3 else "other")
             except Full as error:
                 refused.append(str(error))
-            held = store.ledger.accounts()
-            assert held["b"].bytes <= 20000 and held["other"].bytes <= 7000
-            highest.append(held["b"].bytes + held["other"].bytes)
+            accounts = store.index.accounts()
+            assert accounts["b"].bytes <= 20000 and accounts["other"].bytes <= 7000
+            highest.append(accounts["b"].bytes + accounts["other"].bytes)
 
     racers = [threading.Thread(target=race, args=(number,)) for number in range(20)]
     for racer in racers:
@@ -112,30 +112,30 @@ def test_twenty_racing_clients_never_overshoot_a_quota(opened: Opened, tmp_path:
     assert agree(stores[0])
 
 
-def test_what_could_never_fit_is_too_large_and_costs_nobody_anything(opened: Opened, tmp_path: Path) -> None:
-    store = opened(told(tmp_path, bucket()))
+def test_an_object_that_can_never_fit_is_too_large_and_evicts_nothing(opened: Opened, tmp_path: Path) -> None:
+    store = opened(cache_config(tmp_path, bucket()))
     put(store, "small")
-    with pytest.raises(TooLarge):
+    with pytest.raises(ObjectTooLarge):
         put(store, "huge", 1001)
     assert has(store, "small") and agree(store)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_keeps_within_the_quota(opened: Opened, tmp_path: Path, policy: str) -> None:
-    store = opened(told(tmp_path, bucket(Eviction=policy)))
+    store = opened(cache_config(tmp_path, bucket(Eviction=policy)))
     chance = random.Random(1)
     for turn in range(60):
         try:
             put(store, f"k{chance.randrange(30)}", chance.randrange(1, 300))
         except Full:
             assert policy == "nr", turn
-        assert store.ledger.accounts()["b"].bytes <= 1000
+        assert store.index.accounts()["b"].bytes <= 1000
     assert agree(store)
 
 
 @pytest.mark.parametrize("policy", ["lru", "fifo"])
-def test_what_goes_first_is_what_the_sort_key_says(opened: Opened, tmp_path: Path, ticking: Clock, policy: str) -> None:
-    store = opened(told(tmp_path, bucket(Eviction=policy)))
+def test_eviction_follows_the_sort_key(opened: Opened, tmp_path: Path, ticking: Clock, policy: str) -> None:
+    store = opened(cache_config(tmp_path, bucket(Eviction=policy)))
     chance = random.Random(2)
     items: dict[str, eviction.Item] = {}
     for number in range(10):
@@ -145,21 +145,21 @@ def test_what_goes_first_is_what_the_sort_key_says(opened: Opened, tmp_path: Pat
         ticking.now += 100
         use(store, f"k{number}", ticking.now)
         items[f"k{number}"] = replace(items[f"k{number}"], used=ticking.now)
-    wanted = eviction.admit(items.values(), eviction.Item("new", "b", 300, 0, 0), 1000, policy).victims
+    victims = eviction.admit(items.values(), eviction.Item("new", "b", 300, 0, 0), 1000, policy).victims
     assert put(store, "new", 300) == 3
-    assert {key for key in items if not has(store, key)} == set(wanted)
+    assert {key for key in items if not has(store, key)} == set(victims)
 
 
-def test_random_gives_everybody_a_turn(opened: Opened, tmp_path: Path) -> None:
-    store = opened(told(tmp_path, bucket(Eviction="random")))
+def test_random_eviction_reaches_every_object(opened: Opened, tmp_path: Path) -> None:
+    store = opened(cache_config(tmp_path, bucket(Eviction="random")))
     for number in range(200):
         put(store, f"k{number}")
     left = [number for number in range(200) if has(store, f"k{number}")]
     assert len(left) == 10 and left != list(range(190, 200))
 
 
-def test_nr_keeps_what_is_in_use_and_traps_nothing_for_ever(opened: Opened, tmp_path: Path, ticking: Clock) -> None:
-    store = opened(told(tmp_path, bucket(Eviction="nr")))
+def test_nr_keeps_used_objects_and_evicts_idle_ones(opened: Opened, tmp_path: Path, ticking: Clock) -> None:
+    store = opened(cache_config(tmp_path, bucket(Eviction="nr")))
     for number in range(10):
         put(store, f"k{number}")
     with pytest.raises(Full):
@@ -171,10 +171,10 @@ def test_nr_keeps_what_is_in_use_and_traps_nothing_for_ever(opened: Opened, tmp_
 
 
 def test_a_new_version_takes_the_old_ones_room(opened: Opened, tmp_path: Path) -> None:
-    store = opened(told(tmp_path, bucket(Eviction="nr")))
+    store = opened(cache_config(tmp_path, bucket(Eviction="nr")))
     for size in (1000, 999, 1000):
         put(store, "only", size)
-    assert store.ledger.accounts()["b"].bytes == 1000 and len(files(store)) == 1 and agree(store)
+    assert store.index.accounts()["b"].bytes == 1000 and len(files(store)) == 1 and agree(store)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -182,12 +182,12 @@ def test_a_bucket_within_its_share_is_never_the_victim_of_one_above(
     opened: Opened, tmp_path: Path, policy: str
 ) -> None:
     buckets = [bucket("greedy", "1000", Eviction=policy), bucket("modest", "1000", Eviction=policy)]
-    store = opened(told(tmp_path, *buckets, TotalQuota="1000"))  # a share of 500 each
+    store = opened(cache_config(tmp_path, *buckets, TotalQuota="1000"))  # a share of 500 each
     for number in range(10):
         put(store, f"g{number}", name="greedy")
     for number in range(5):
-        put(store, f"m{number}", name="modest")  # takes back from the greedy one, whatever its policy
-    assert {name: account.bytes for name, account in store.ledger.accounts().items()} == {"greedy": 500, "modest": 500}
+        put(store, f"m{number}", name="modest")  # takes room back from the greedy bucket, whatever its policy
+    assert {name: account.bytes for name, account in store.index.accounts().items()} == {"greedy": 500, "modest": 500}
     for number in range(10, 20):
         try:
             put(store, f"g{number}", name="greedy")
@@ -196,20 +196,20 @@ def test_a_bucket_within_its_share_is_never_the_victim_of_one_above(
     assert all(has(store, f"m{number}", "modest") for number in range(5)) and agree(store)
 
 
-def test_who_has_to_give_is_whoever_is_furthest_above_its_share() -> None:
-    assert debtor({"a": 600, "b": 300, "c": 100}, {"a": 500.0, "b": 100.0, "c": 400.0}) == "b"
+def test_the_bucket_furthest_above_its_share_evicts() -> None:
+    assert bucket_to_shrink({"a": 600, "b": 300, "c": 100}, {"a": 500.0, "b": 100.0, "c": 400.0}) == "b"
 
 
 @pytest.mark.parametrize("body", [[b"x" * 50], [b"x" * 150], []])
 def test_a_body_of_another_length_leaves_nothing(opened: Opened, tmp_path: Path, body: list[bytes]) -> None:
-    store = opened(told(tmp_path, bucket()))
+    store = opened(cache_config(tmp_path, bucket()))
     with pytest.raises(Cut):
         store.put(store.config.buckets["b"], b"k", 100, lambda: body)
-    assert store.ledger.accounts()["b"].bytes == 0 and agree(store)
+    assert store.index.accounts()["b"].bytes == 0 and agree(store)
 
 
 def test_a_refused_replacement_leaves_the_old_version(opened: Opened, tmp_path: Path) -> None:
-    store = opened(told(tmp_path, bucket()))
+    store = opened(cache_config(tmp_path, bucket()))
     put(store, "k")
     with pytest.raises(Unmet):
         store.put(
@@ -217,15 +217,15 @@ def test_a_refused_replacement_leaves_the_old_version(opened: Opened, tmp_path: 
         )
     with pytest.raises(BadDigest):
         store.put(store.config.buckets["b"], b"k", 5, lambda: [b"other"], digest=b"\0" * 32)
-    row = store.ledger.look(name_of("b", b"k"))
+    row = store.index.get_row(name_of("b", b"k"))
     assert row is not None and row.size == 100 and agree(store)
 
 
 def test_a_flipped_bit_is_found_and_becomes_a_miss(opened: Opened, tmp_path: Path) -> None:
-    store = opened(told(tmp_path, bucket()))
+    store = opened(cache_config(tmp_path, bucket()))
     for number in range(5):
         put(store, f"k{number}")
-    row = store.ledger.look(name_of("b", b"k2"))
+    row = store.index.get_row(name_of("b", b"k2"))
     assert row is not None
     path = store.folder / row.file
     content = bytearray(path.read_bytes())
@@ -240,27 +240,27 @@ def test_a_flipped_bit_is_found_and_becomes_a_miss(opened: Opened, tmp_path: Pat
 def test_a_search_for_damage_comes_round_to_every_object_wherever_it_begins(
     opened: Opened, tmp_path: Path, start: bytes
 ) -> None:
-    store = opened(told(tmp_path, bucket(quota="100000")))
+    store = opened(cache_config(tmp_path, bucket(quota="100000")))
     for number in range(250):
         put(store, f"k{number}", size=10)
     assert list(store.verify(threading.Event(), start=start)) == [True] * 250
 
 
 def test_a_file_that_cannot_be_read_is_dropped_and_the_search_goes_on(opened: Opened, tmp_path: Path) -> None:
-    store = opened(told(tmp_path, bucket()))
+    store = opened(cache_config(tmp_path, bucket()))
     for number in range(5):
         put(store, f"k{number}")
-    row = store.ledger.look(name_of("b", b"k2"))
+    row = store.index.get_row(name_of("b", b"k2"))
     assert row is not None
     (store.folder / row.file).unlink()
-    (store.folder / row.file).symlink_to(Path(row.file).name)  # it leads to itself: nobody can open it, root neither
+    (store.folder / row.file).symlink_to(Path(row.file).name)  # a link to itself: even root cannot open it
     assert sorted(store.verify(threading.Event())) == [False, True, True, True, True]
     assert not has(store, "k2") and agree(store)
 
 
 @pytest.mark.parametrize("where", ["head", "pages"])
-def test_a_damaged_ledger_costs_what_was_cached_and_nothing_else(opened: Opened, tmp_path: Path, where: str) -> None:
-    config = told(tmp_path, bucket(quota="100000"))
+def test_a_corrupt_index_costs_the_cached_objects_only(opened: Opened, tmp_path: Path, where: str) -> None:
+    config = cache_config(tmp_path, bucket(quota="100000"))
     store = opened(config)
     for number in range(500):
         put(store, f"k{number}", size=10)
@@ -275,13 +275,13 @@ def test_a_damaged_ledger_costs_what_was_cached_and_nothing_else(opened: Opened,
     assert has(again, "k")
 
 
-def test_a_ledger_that_breaks_while_it_is_used_stops_taking_writes(opened: Opened, tmp_path: Path) -> None:
-    config = told(tmp_path, bucket(quota="100000"))
+def test_an_index_that_becomes_corrupt_refuses_writes(opened: Opened, tmp_path: Path) -> None:
+    config = cache_config(tmp_path, bucket(quota="100000"))
     store = opened(config)
     for number in range(500):
         put(store, f"k{number}", size=10)
     store.close()
-    opened(config)  # it has all of it in memory, and so sees no damage yet
+    opened(config)  # its page cache holds the whole file, so it sees no corruption yet
     store = opened(config)
     with open(store.folder / "ledger.db", "r+b") as file:
         for at in range(4096, os.fstat(file.fileno()).st_size, 4096):
@@ -289,60 +289,62 @@ def test_a_ledger_that_breaks_while_it_is_used_stops_taking_writes(opened: Opene
     with pytest.raises(sqlite3.DatabaseError):
         for number in range(500):
             put(store, f"n{number}", size=10)
-    assert store.ledger.broken
+    assert store.index.corrupt
     store.close()
 
 
-def test_the_next_to_start_finds_everything_in_order(opened: Opened, tmp_path: Path) -> None:
-    config = told(tmp_path, bucket(), bucket("gone", "500"))
+def test_a_start_reconciles_rows_and_files(opened: Opened, tmp_path: Path) -> None:
+    config = cache_config(tmp_path, bucket(), bucket("gone", "500"))
     store = opened(config)
     for number in range(5):
         put(store, f"k{number}")
     put(store, "k", name="gone")
-    lost, short = (store.ledger.look(name_of("b", key)) for key in (b"k1", b"k2"))
+    lost, short = (store.index.get_row(name_of("b", key)) for key in (b"k1", b"k2"))
     assert lost is not None and short is not None
     # as after kill -9, a power cut, and a change of the configuration
-    store.ledger.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 77, 0.0)
+    store.index.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 77, 0.0)
     store.close()
     (store.folder / lost.file).unlink()
     (store.folder / short.file).write_bytes(b"")
     (store.folder / "ab" / "orphan.1").write_bytes(b"x")
     (store.folder / "temp" / "half").write_bytes(b"x")
-    again = opened(told(tmp_path, bucket()))
+    again = opened(cache_config(tmp_path, bucket()))
     assert agree(again) and list((again.folder / "temp").iterdir()) == []
     assert [has(again, f"k{number}") for number in range(5)] == [True, False, False, True, True]
-    assert {name: (one.bytes, one.objects) for name, one in again.ledger.accounts().items()} == {"b": (300, 3)}
+    assert {name: (account.bytes, account.objects) for name, account in again.index.accounts().items()} == {
+        "b": (300, 3)
+    }
 
 
 def announce(config: Config, reserved: Connection) -> None:
-    """Reserve room for an object, write it, say so, and wait to be killed."""
+    """Reserve room for an object, write its file, report, and wait to be killed."""
     store = Store(config)
-    store.ledger.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 900, 0.0)
+    store.index.reserve(config.buckets["b"], b"n" * 16, "ab/announced.1", 900, 0.0)
     (store.folder / "ab" / "announced.1").write_bytes(b"x" * 900)
     reserved.send(True)
     reserved.recv()
 
 
-def test_what_a_dead_process_intended_is_undone_by_the_living(opened: Opened, tmp_path: Path) -> None:
-    config = told(tmp_path, bucket())
+def test_intents_of_a_dead_process_are_undone_by_others(opened: Opened, tmp_path: Path) -> None:
+    config = cache_config(tmp_path, bucket())
     living = opened(config)
-    ours, theirs = Pipe()
-    dying = get_context("spawn").Process(target=announce, args=(config, theirs), daemon=True)
+    parent_end, child_end = Pipe()
+    dying = get_context("spawn").Process(target=announce, args=(config, child_end), daemon=True)
     dying.start()
-    assert ours.poll(60.0) and ours.recv()
-    living.note({}, {})
-    assert living.ledger.accounts()["b"].bytes == 900, "while it lives, its intent holds"
+    assert parent_end.poll(60.0) and parent_end.recv()
+    living.record({}, {})
+    assert living.index.accounts()["b"].bytes == 900, "while it lives, its intent holds"
     dying.kill()
     dying.join()
-    living.note({}, {})
-    assert living.ledger.accounts()["b"].bytes == 0 and agree(living)
+    living.record({}, {})
+    assert living.index.accounts()["b"].bytes == 0 and agree(living)
 
 
 def test_a_nearly_full_disk_counts_as_full(opened: Opened, tmp_path: Path) -> None:
-    store = opened(replace(told(tmp_path, bucket(quota="1Gi", Eviction="lru")), free=1 << 62))
+    store = opened(replace(cache_config(tmp_path, bucket(quota="1Gi", Eviction="lru")), free=1 << 62))
     with pytest.raises(Full):
         put(store, "k")
-    assert store.ledger.accounts()["b"].bytes == 0
+    assert store.index.accounts()["b"].bytes == 0
 
 
 MIB, KEEP_FREE = 1 << 20, 16 << 20
@@ -350,14 +352,14 @@ MIB, KEEP_FREE = 1 << 20, 16 << 20
 
 @pytest.fixture
 def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Pretend that the folder has a disk of 24 MiB of its own; tell what is free of it."""
+    """Pretend that the folder has a disk of 24 MiB of its own; return a function that returns its free bytes."""
 
     def left() -> int:
-        found = 24 * MIB
+        free_bytes = 24 * MIB
         for path in tmp_path.rglob("*"):
             with suppress(FileNotFoundError):
-                found -= path.stat().st_blocks * 512 if path.is_file() and "ledger" not in path.name else 0
-        return found
+                free_bytes -= path.stat().st_blocks * 512 if path.is_file() and "ledger" not in path.name else 0
+        return free_bytes
 
     monkeypatch.setattr(
         os, "statvfs", lambda _: SimpleNamespace(f_bavail=left() // 4096, f_frsize=4096, f_blocks=24 * MIB // 4096)
@@ -365,10 +367,10 @@ def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return left
 
 
-def test_puts_at_a_time_leave_the_disk_what_is_to_stay_free(
+def test_concurrent_puts_leave_keep_free_bytes_on_the_disk(
     opened: Opened, tmp_path: Path, free: Callable[[], int]
 ) -> None:
-    store = opened(replace(told(tmp_path, bucket(quota="1Gi", Eviction="lru")), free=KEEP_FREE))
+    store = opened(replace(cache_config(tmp_path, bucket(quota="1Gi", Eviction="lru")), free=KEEP_FREE))
     decided = threading.Barrier(4, timeout=30.0)
     kept: list[int] = []
     refused: list[int] = []
@@ -394,10 +396,10 @@ def test_puts_at_a_time_leave_the_disk_what_is_to_stay_free(
     assert free() >= KEEP_FREE and agree(store)
 
 
-def test_what_of_an_object_has_come_is_not_counted_twice_against_the_disk(
+def test_received_bytes_are_not_counted_twice_against_the_disk(
     opened: Opened, tmp_path: Path, free: Callable[[], int]
 ) -> None:
-    store = opened(replace(told(tmp_path, bucket(quota="1Gi", Eviction="nr")), free=KEEP_FREE))
+    store = opened(replace(cache_config(tmp_path, bucket(quota="1Gi", Eviction="nr")), free=KEEP_FREE))
 
     def body() -> Iterator[bytes]:
         yield b"x" * 5 * MIB

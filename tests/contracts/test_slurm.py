@@ -119,7 +119,7 @@ def test_what_ended_while_the_controller_was_away_has_ended_well(own_slurm: Slur
 def test_a_controller_that_hangs_is_not_waited_for(own_slurm: Slurm, tmp_path: Path) -> None:
     executor = opener(own_slurm, tmp_path)(patience=1)
     own_slurm.freeze("slurmctld")
-    for ask in (lambda: executor.submit(launch_of()), executor.capacity, lambda: executor.strays([])):
+    for ask in (lambda: executor.submit(launch_of()), executor.capacity, lambda: executor.orphans([])):
         with pytest.raises(TimeoutError):
             ask()
 
@@ -134,7 +134,7 @@ def test_without_munge_nothing_is_known_and_nothing_is_submitted_twice(own_slurm
         lambda: executor.observe([ID]),
         lambda: executor.cancel(ID),
         lambda: executor.resize(ID, 3),
-        lambda: executor.strays([]),
+        lambda: executor.orphans([]),
         executor.capacity,
     ):
         with pytest.raises(OSError):
@@ -189,7 +189,7 @@ def test_what_slurm_refuses_is_said_in_its_words_and_leaves_nothing(executor: Op
         ours.submit(launch_of(placement=Placement(resources={"nvidia.com/gpu": "1"})))
     with pytest.raises(Unsupported):
         ours.submit(launch_of(gang=Gang(size=2)))
-    assert ours.strays([]) == []
+    assert ours.orphans([]) == []
 
 
 def test_a_submission_that_did_not_live_to_note_it_is_not_made_twice(
@@ -219,7 +219,7 @@ def test_cancelling_leaves_no_job_no_process_and_no_file(slurm: Slurm, executor:
     ours.submit(launch_of())
     until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2)
     ours.cancel(ID)
-    assert ours.strays([]) == []
+    assert ours.orphans([]) == []
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (tmp_path / "pids").read_text().split()))
     assert not (tmp_path / "home/slurm/slurm" / ID).exists()
 
@@ -254,13 +254,13 @@ def test_strays_are_ours_alone(slurm: Slurm, executor: Opened, tmp_path: Path) -
     ours, theirs = executor(), executor(name="another")
     ours.submit(launch_of(workers=1))
     theirs.submit(launch_of("t1x1x0", workers=1))
-    assert ours.strays([]) == [ID] and ours.strays([ID]) == []
+    assert ours.orphans([]) == [ID] and ours.orphans([ID]) == []
     ours.cancel("t1x1x0")
     assert comes(theirs, Phase.RUNNING, "t1x1x0")
     (tmp_path / "home/slurm/slurm/s9x1x0").mkdir()  # of a submission that was killed before it got further
-    assert ours.strays([ID]) == ["s9x1x0"]
+    assert ours.orphans([ID]) == ["s9x1x0"]
     ours.cancel("s9x1x0")
-    assert ours.strays([ID]) == []
+    assert ours.orphans([ID]) == []
 
 
 def test_the_token_and_our_environment_are_nowhere_to_be_seen(

@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.runner.processes import Here, Kit, ModelServerProcess, Process, Spawner, spawn_model_server
-from runtimes.harness.runner.remote_spawner import Posts
+from runtimes.harness.runner.processes import (
+    LocalSpawner,
+    ModelServerProcess,
+    Process,
+    Spawner,
+    WorkerSpec,
+    spawn_model_server,
+)
+from runtimes.harness.runner.remote_spawner import RemoteSpawner
 from tests.contracts.harness_processes import SITE, kit
 from tests.waiting import until
 
@@ -43,9 +50,9 @@ class Place:
 @pytest.fixture(params=["here", "posts"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "here":
-        yield Place(Here(kit()))
+        yield Place(LocalSpawner(kit()))
         return
-    posts = Posts.open(tmp_path)
+    posts = RemoteSpawner.open(tmp_path)
     posts.expect({os.geteuid(): "model_server"}, kit())
     init = [sys.executable, "-m", "runtimes.harness.runner.container_init"]
     command = [
@@ -66,7 +73,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         post.wait()
 
 
-def model_server(place: Place, given: Kit) -> ModelServerProcess:
+def model_server(place: Place, given: WorkerSpec) -> ModelServerProcess:
     place.until(lambda: place.spawner.ready("model_server"))
     return spawn_model_server(given, "model-server-0", place.spawner)
 
@@ -126,7 +133,7 @@ def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: P
     assert ended(one.process)
     one.process.kill()  # as who waits for it may do before it is reaped
     assert one.process.reap() == "its container ended"
-    assert place.lost == ["the model_server's container ended"]
+    assert place.lost == ["the model_server container ended"]
     one.dismiss()
 
 

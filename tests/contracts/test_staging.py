@@ -15,12 +15,12 @@ from typing import BinaryIO
 
 import pytest
 
-from datasets.nodecache.node_cache import NodeCache, Progress
+from datasets.nodecache.node_cache import DownloadProgress, NodeCache
 from datasets.objectstore import ObjectStore, open_store
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.scs_client.client import SimpleCache
-from datasets.versions.manifest import Entry, digest_of, encode
-from datasets.versions.packs import File, pack
+from datasets.versions.manifest import ManifestEntry, digest_of, encode
+from datasets.versions.packs import SourceFile, pack
 from errors import BadName, Corrupt, NodeFull, OriginFailed
 from tests.contracts import stager
 from tests.contracts.caches import Server, cache_of, server, servers, token
@@ -44,10 +44,10 @@ def some_files(count: int, seed: int = 1) -> dict[str, bytes]:
     }
 
 
-def packed(store: ObjectStore, files: dict[str, bytes], target: int = 1 << 20) -> list[Entry]:
+def packed(store: ObjectStore, files: dict[str, bytes], target: int = 1 << 20) -> list[ManifestEntry]:
     """Put files into packs and return the manifest."""
     keys = (f"packs/d/{number}" for number in range(1000))
-    found = pack((File(name, [files[name]]) for name in files), store.put, lambda: next(keys), target=target)
+    found = pack((SourceFile(name, [files[name]]) for name in files), store.put, lambda: next(keys), target=target)
     return sorted(found, key=lambda entry: entry.path.encode())
 
 
@@ -104,7 +104,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def staged(cache: NodeCache, entries: list[Entry], holder: str = "sim") -> Path:
+def staged(cache: NodeCache, entries: list[ManifestEntry], holder: str = "sim") -> Path:
     return cache.tree(digest_of(entries), lambda: iter(entries), holder=holder)
 
 
@@ -113,8 +113,8 @@ def test_a_version_becomes_a_read_only_folder_of_what_its_digests_name(store: Ob
     entries = packed(store, files)
     cache = NodeCache(tmp_path / "cache", store)
     assert cache.ready(digest_of(entries)) is None
-    said: list[Progress] = []
-    tree = cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", say=said.append)
+    said: list[DownloadProgress] = []
+    tree = cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
     assert contents(tree) == files
     for path in (tree, *tree.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o555 if path.is_dir() else 0o444)
@@ -209,10 +209,10 @@ def test_who_waited_for_a_download_that_failed_fails_alike(local: FilesystemStor
 def test_those_who_wait_hear_of_the_progress_too(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number}": b"a" * 1000 for number in range(16)}, target=1000)
     cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3), threads=2)
-    heard: list[list[Progress]] = [[], []]
+    heard: list[list[DownloadProgress]] = [[], []]
 
-    def ask(said: list[Progress]) -> None:
-        cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", say=said.append)
+    def ask(said: list[DownloadProgress]) -> None:
+        cache.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
 
     askers = [threading.Thread(target=ask, args=(said,)) for said in heard]
     for asker in askers:
@@ -250,7 +250,7 @@ def test_a_manifest_that_is_not_the_versions_own_fetches_nothing(local: Filesyst
 )
 def test_no_name_leads_out_of_the_tree(names: list[str], local: FilesystemStore, tmp_path: Path) -> None:
     local.put("packs/x", [b"content"])
-    entries = [Entry(name, 7, digest(b"content"), "store:packs/x") for name in names]
+    entries = [ManifestEntry(name, 7, digest(b"content"), "store:packs/x") for name in names]
     before = sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts)
     with pytest.raises(BadName):
         staged(NodeCache(tmp_path / "cache", local), entries)
@@ -263,7 +263,7 @@ def test_files_that_share_bytes_and_gaps_between_files_are_cut_right(local: File
     local.put("packs/x", [content])
     places = {"a": (0, 1000), "b": (500, 2000), "c": (10_000, 0), "d": (10_000, 90_000), "e": (299_999, 1), "f": (0, 0)}
     entries = [
-        Entry(name, size, digest(content[offset : offset + size]), "store:packs/x", offset)
+        ManifestEntry(name, size, digest(content[offset : offset + size]), "store:packs/x", offset)
         for name, (offset, size) in places.items()
     ]
     tree = staged(NodeCache(tmp_path / "cache", local), entries)
@@ -273,11 +273,11 @@ def test_files_that_share_bytes_and_gaps_between_files_are_cut_right(local: File
 # -- pins and room
 
 
-def version(store: ObjectStore, name: str, size: int) -> list[Entry]:
+def version(store: ObjectStore, name: str, size: int) -> list[ManifestEntry]:
     """A version of one file."""
     content = name.encode() * size
     store.put(f"packs/{name}", [content])
-    return [Entry(name, len(content), digest(content), f"store:packs/{name}")]
+    return [ManifestEntry(name, len(content), digest(content), f"store:packs/{name}")]
 
 
 def tick(folder: Path) -> None:
@@ -488,11 +488,11 @@ def test_what_one_node_fetched_the_next_has_from_the_cache(
     entries = packed(local, files, target=1)
     counting = Counting(local)
     near = cache_of(*(server.url for server in servers))
-    assert contents(staged(NodeCache(tmp_path / "first", counting, near=near), entries)) == files
+    assert contents(staged(NodeCache(tmp_path / "first", counting, cache_client=near), entries)) == files
     fetched = len(counting.reads)
-    said: list[Progress] = []
-    second = NodeCache(tmp_path / "second", counting, near=near)
-    tree = second.tree(digest_of(entries), lambda: iter(entries), holder="sim", say=said.append)
+    said: list[DownloadProgress] = []
+    second = NodeCache(tmp_path / "second", counting, cache_client=near)
+    tree = second.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
     assert contents(tree) == files
     empty = sum(not content for content in files.values())
     assert all(length == 0 for _, _, length in counting.reads[fetched:]) and empty
@@ -504,7 +504,10 @@ def test_without_the_cache_it_comes_from_the_origin(
 ) -> None:
     files = some_files(20)
     near = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
-    assert contents(staged(NodeCache(tmp_path / "cache", local, near=near), packed(local, files, target=1))) == files
+    assert (
+        contents(staged(NodeCache(tmp_path / "cache", local, cache_client=near), packed(local, files, target=1)))
+        == files
+    )
 
 
 class Lying:
@@ -525,14 +528,14 @@ def test_wrong_bytes_of_a_cache_are_not_used_and_right_ones_brought(local: Files
     files = {name: name.encode() * 1000 for name in "abc"}
     entries = packed(local, files, target=1)
     lying = Lying()
-    assert contents(staged(NodeCache(tmp_path / "cache", local, near=lying), entries)) == files
+    assert contents(staged(NodeCache(tmp_path / "cache", local, cache_client=lying), entries)) == files
     assert sorted(lying.brought) == sorted(entry.digest for entry in entries)
 
 
 def test_a_cache_is_not_asked_for_many_small_files_that_lie_in_one_pack(local: FilesystemStore, tmp_path: Path) -> None:
     files = {f"{number:03}": b"%d" % number for number in range(500)}
     lying = Lying()
-    assert contents(staged(NodeCache(tmp_path / "cache", local, near=lying), packed(local, files))) == files
+    assert contents(staged(NodeCache(tmp_path / "cache", local, cache_client=lying), packed(local, files))) == files
     assert lying.brought == [], "a request each would cost more than the one that brings them all"
 
 

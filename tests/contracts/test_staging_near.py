@@ -8,7 +8,7 @@ import pytest
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import ObjectStore, open_store
 from datasets.scs_client.client import SimpleCache
-from datasets.versions.manifest import Entry, digest_of
+from datasets.versions.manifest import ManifestEntry, digest_of
 from errors import PlatformError
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.contracts.test_staging import packed, some_files
@@ -24,7 +24,7 @@ class Origin:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store: ObjectStore = open_store(f"file://{folder / 'objects'}")
-        self.entries: list[Entry] = packed(self.store, FILES, target=1)  # an object each
+        self.entries: list[ManifestEntry] = packed(self.store, FILES, target=1)  # an object each
         self.distinct = len({entry.digest for entry in self.entries})
 
     def lose(self) -> None:
@@ -34,7 +34,7 @@ class Origin:
 
     def staged(self, near: SimpleCache, node: str) -> dict[str, bytes]:
         """Stage on a node that has nothing yet; return what is there then."""
-        cache = NodeCache(self.folder / node, self.store, near=near)
+        cache = NodeCache(self.folder / node, self.store, cache_client=near)
         tree = cache.tree(digest_of(self.entries), lambda: iter(self.entries), holder="test")
         return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
 

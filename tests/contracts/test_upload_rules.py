@@ -160,7 +160,7 @@ def test_a_dead_process_s_upload_goes_on_where_it_stood(database: Database, stor
     assert other.settled(made.id).offset == 0
     other.append(made.id, 0, [b"0123456789"])
     assert len(keys(store)) == 2
-    other.comb()
+    other.remove_orphans()
     assert len(keys(store)) == 1
     assert b"".join(other.content(made.id)) == b"0123456789"
 
@@ -171,15 +171,15 @@ def test_combing_lets_be_what_may_be_about_to_get_its_row(uploads: Uploads, stor
     def body() -> Iterator[bytes]:
         yield b"01234"
         store.put(f"uploads/{made.id}/00000000000005-aaaaaaaaaaaaaaaa", [b"56789"])
-        uploads.comb()
+        uploads.remove_orphans()
         assert len(keys(store)) == 1
 
     uploads.append(made.id, 0, body())
     store.put("uploads/00000000000000000000000000/00000000000000-aaaaaaaaaaaaaaaa", [b"nobody's"])
-    uploads.comb()
+    uploads.remove_orphans()
     assert len(keys(store)) == 2
     uploads.append(made.id, 5, [b"56789"])
-    uploads.comb()
+    uploads.remove_orphans()
     assert b"".join(uploads.content(made.id)) == b"0123456789" and len(keys(store)) == 2
 
 
@@ -189,7 +189,7 @@ def test_shared_bytes_stay_until_the_last_one_goes(uploads: Uploads, store: Obje
     second = uploads.concatenate([parts[1], parts[0], parts[1]], "", "").id
     for id in (*parts, first):
         uploads.delete(id)
-    uploads.comb()
+    uploads.remove_orphans()
     assert b"".join(uploads.content(second)) == b"cdabcd"
     uploads.delete(second)
     assert keys(store) == []

@@ -9,7 +9,7 @@ from core.domain.launches import Launch, LaunchStatus, Phase
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import House, Wilful
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
-from workers.executors.base import Missed, Taken, Waiting, Warm
+from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed, WarmLaunch
 from workers.managed_executor import ManagedExecutor
 
 TOKEN = "minted before"
@@ -21,11 +21,11 @@ class Warmed(Wilful):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.reserve: list[str] = []
-        self.marked: dict[str, Taken] = {}
+        self.marked: dict[str, ActiveLaunch] = {}
         self.looks = 0
         self.gone = False
 
-    def keep(self, taken: Mapping[str, Taken]) -> bool:
+    def maintain_warm_pool(self, taken: Mapping[str, ActiveLaunch]) -> bool:
         self._answer()
         self.looks += 1
         self.marked = {id: one for id, one in taken.items() if id.startswith("warm")}
@@ -37,8 +37,8 @@ class Warmed(Wilful):
         """Let a launch run that nobody has submitted."""
         self._statuses.setdefault(id, LaunchStatus(id=id, phase=Phase.RUNNING))
 
-    def waiting(self, launch: Launch) -> Waiting | None:
-        return Waiting(self.reserve.pop(0), hashed(TOKEN)) if self.reserve else None
+    def take_warm_launch(self, launch: Launch) -> WarmLaunch | None:
+        return WarmLaunch(self.reserve.pop(0), hashed(TOKEN)) if self.reserve else None
 
     def submit(self, launch: Launch) -> None:
         if self.gone and not launch.token:
@@ -49,7 +49,7 @@ class Warmed(Wilful):
 @pytest.fixture
 def warmed(house: House) -> Warmed:
     place = Warmed("east")
-    assert isinstance(place, Warm) and not isinstance(house.west, Warm)
+    assert isinstance(place, KeepsWarmLaunches) and not isinstance(house.west, KeepsWarmLaunches)
     house.east = house.sites["east"].executor = place
     return place
 
@@ -102,10 +102,10 @@ def test_a_dispatcher_that_dies_before_it_could_mark_it_loses_nothing(house: Hou
     (busy,) = dispatch.snapshot().busy
     assert dispatch.admit(busy, "east", ready=True)
     (busy,) = dispatch.snapshot().busy
-    assert dispatch.launch(busy, lambda _: Waiting("warm1", hashed(TOKEN))) is not None  # and here it is killed
+    assert dispatch.launch(busy, lambda _: WarmLaunch("warm1", hashed(TOKEN))) is not None  # and here it is killed
     warmed.begin("warm1")
     house.until(lambda: warmed.marked)
-    assert warmed.marked == {"warm1": Taken(id, 1, 2)}
+    assert warmed.marked == {"warm1": ActiveLaunch(id, 1, 2)}
     play(house, "warm1")
 
 
@@ -129,20 +129,20 @@ def test_while_something_lacks_it_is_looked_after_often_and_in_the_end_rarely(
 
     def pause() -> float:
         began = clock.now
-        while at.keeping is None:
+        while at.due_warm_pool is None:
             clock.now += 0.5
         return clock.now - began
 
     pauses = []
     for _ in range(17):
-        at.kept(False)
-        assert at.keeping is None
+        at.refilled(False)
+        assert at.due_warm_pool is None
         pauses.append(pause())
     assert pauses == [1] * 10 + [2, 4, 8, 16, 32, 60, 60]
-    at.keep_soon()
+    at.refill_soon()
     assert pause() == 1
-    at.kept(True)
+    at.refilled(True)
     assert pause() == 60
-    at.kept(False)
+    at.refilled(False)
     assert pause() == 1
     at.close()

@@ -53,7 +53,7 @@ def asks_sealed(here: Architecture, name: str, *arguments: int, may_fork: bool =
 @MACHINES
 def test_every_number_gets_what_its_table_says(here: Architecture) -> None:
     program = seccomp.confining(here, may_fork=False)
-    wanted = seccomp.verdicts(here, may_fork=False)
+    wanted = seccomp.call_blocks(here, may_fork=False)
     for number in range(syscalls.NEWEST + 1):
         found = verdict(program, number, word=here.word)
         if number in here.allowed:

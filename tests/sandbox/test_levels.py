@@ -4,7 +4,7 @@ import pytest
 from theatre import USERS, Ground
 
 from runtimes.harness.sandbox import Level, Unconfined
-from runtimes.harness.sandbox.levels import Trial, judge
+from runtimes.harness.sandbox.levels import Trial, level_from
 from runtimes.harness.sandbox.recipe import LAYERS
 
 WORDS = dict.fromkeys(LAYERS, "in force")
@@ -23,17 +23,17 @@ def forbid(*names):
 
 
 def test_a_machine_where_the_recipe_works_is_at_level_3() -> None:
-    found = judge(Trial(layers=WORDS), Trial())
+    found = level_from(Trial(layers=WORDS), Trial())
     assert (found.number, found.missing, found.refusal) == (3, (), None)
 
 
 def test_without_namespaces_it_is_at_level_2_and_says_why() -> None:
-    found = judge(Trial(error="unshare: no"), Trial(layers=WORDS))
+    found = level_from(Trial(error="unshare: no"), Trial(layers=WORDS))
     assert found.number == 2 and found.refusal is None and "unshare: no" in found.missing[0]
 
 
 def test_with_neither_untrusted_models_are_refused_in_words() -> None:
-    found = judge(Trial(error="unshare: no"), Trial(error="Landlock ABI 4"))
+    found = level_from(Trial(error="unshare: no"), Trial(error="Landlock ABI 4"))
     assert found.number == 1 and found.refusal is not None
     assert (
         "unshare: no" in found.refusal and "Landlock ABI 4" in found.refusal and "WINDTUNNEL_SANDBOX" in found.refusal
@@ -65,7 +65,7 @@ def test_every_layer_of_level_3_is_reported(user: str, ground: Ground, best: dic
 def test_where_namespaces_are_forbidden_it_confines_at_level_2(user: str, ground: Ground) -> None:
     code = FORBID + "forbid('unshare'); f = level(); print(f.number, confine(Confinement()).level, *f.missing)"
     words = ground.run(user, code).stdout.decode()
-    assert words.startswith("2 2 namespaces and a root of its own") and "unshare" in words
+    assert words.startswith("2 2 namespaces and a private root") and "unshare" in words
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -44,8 +44,8 @@ class Place:
         shutil.copytree(HARNESS, harness, ignore=shutil.ignore_patterns("__pycache__"))
         (harness / "model_server" / "model_server.py").write_text(f"def main():\n    exec({MODEL_SERVER!r}, {{}})\n")
         (folder / "site").mkdir()
-        self._posts = posts.Posts.open(folder)
-        kit = processes.Kit(dataset="", format="", isolation="launch", sandbox=0)
+        self._posts = posts.RemoteSpawner.open(folder)
+        kit = processes.WorkerSpec(dataset="", format="", isolation="launch", sandbox=0)
         self._posts.expect({USERS[theatre.user]: "model_server"}, kit)
         self._selector = selectors.DefaultSelector()
         self._posts.register(self._selector, self._lost)
@@ -69,7 +69,7 @@ class Place:
         inside = str(self._theatre.ground.folder / "inside")
         stage = self._theatre.stage | {"tmp": "/tmp", "driver": self.process.pid}
         with open(os.devnull, "rb") as nothing:
-            birth = births.Birth(
+            birth = births.ProcessSpec(
                 name="model-server-0",
                 module="model_server",
                 told={"path": [str(self._theatre.ground.folder), inside], "attacks": list(attacks), "stage": stage},

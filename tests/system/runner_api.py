@@ -18,7 +18,7 @@ from api import runner_api as surface
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
 from core.notifications.notifier import LocalNotifier
-from core.services.scheduling.leases import BELIEF, Known, Leases
+from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
 from datasets.objectstore.filesystem import FilesystemStore
@@ -41,7 +41,7 @@ class _Quiet(WSGIRequestHandler):
 class _Understudied(Leases):
     """Describes datasets that only these tests have."""
 
-    def describe(self, launch: Known) -> dict[str, Any]:
+    def describe(self, launch: CachedLaunch) -> dict[str, Any]:
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
@@ -70,7 +70,7 @@ class RunnerApi:
         packed: bytes | None = None,
         host: str = "127.0.0.1",
         launched: bool = True,
-        cache_ttl: float = BELIEF,
+        cache_ttl: float = CACHE_TTL,
     ) -> None:
         self._host = host
         self._launched = launched

@@ -35,7 +35,7 @@ LOADS: Mapping[str, Mapping[str, Any]] = {
 }
 #: Result lines without their timing, and the digest of them all.
 Undisturbed = tuple[list[bytes], str]
-#: Seconds a disturbed run may take; every death of the agent costs a lease's time to live and a new crew.
+#: Seconds a disturbed run may take; every death of the agent costs a lease's time to live and a new evaluator_pair.
 PATIENCE = 150.0
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cached import tool
 from tests.chart.rendering import SAID, named, of_kind, rendered
-from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, Line, told
+from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, RawConnection, cache_config
 from tests.ports import free_ports
 from tests.system.house import die_with
 from tests.waiting import until
@@ -87,7 +87,7 @@ class House:
     def ask(self, method: str, key: str, body: bytes = b"", *, headers: str = AUTHORIZED) -> Answer:
         """Send a request through Envoy, its target as it is."""
         length = f"Content-Length: {len(body)}\r\n" if method == "PUT" else ""
-        line = Line(self.port)
+        line = RawConnection(self.port)
         try:
             target = f"/v1/objects/private/{key}"
             line.send(f"{method} {target} HTTP/1.1\r\nHost: here\r\n{length}{headers}\r\n".encode() + body)
@@ -119,7 +119,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder, parent = tmp_path_factory.mktemp("envoy"), os.getpid()
     port, looking, admin = free_ports(3)
     with ExitStack() as stack:
-        nodes = [Cache(told(folder / str(number))) for number in range(NODES)]
+        nodes = [Cache(cache_config(folder / str(number))) for number in range(NODES)]
         made = House(nodes, port, looking)
         for node in nodes:
             stack.callback(made.stop, node)

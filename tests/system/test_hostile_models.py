@@ -121,7 +121,7 @@ def test_a_model_that_does_not_load_fails_at_once_with_the_reason(platform: Plat
 def test_a_model_that_is_no_python_fails_with_the_line(platform: Platform, text: str) -> None:
     ended = platform.run(model=text.encode(), dataset="noop", scenarios={"range": [0, 5]})
     assert ended["state"] == "failed"
-    assert re.search(r"no Python in line \d", ended["reason"])
+    assert re.search(r"not valid Python in line \d", ended["reason"])
 
 
 def test_a_model_that_is_never_done_loading_can_be_cancelled(platform: Platform) -> None:

@@ -15,7 +15,7 @@ from tests.cached import tool
 from tests.ports import free_ports
 from tests.unit.launch_samples import gang
 from workers.executors.kubernetes import gangs
-from workers.executors.kubernetes.gangs import Place
+from workers.executors.kubernetes.gangs import ReplicaPosition
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -64,8 +64,8 @@ def runner(tmp_path: Path) -> Iterator[Line]:
     told["WINDTUNNEL_GANG_KEY"] = secrets.token_hex()
     path = tmp_path / "gang.sock"
     commands = {"leader": ["--tasks", str(path), "lead", *gangs.mpiexec(launch)]}
-    places = {"leader": Place(), "0": Place(), "1": Place(index="1")}
-    commands |= {index: ["follow", *gangs.proxy(launch, Place(index=index))] for index in ("0", "1")}
+    places = {"leader": ReplicaPosition(), "0": ReplicaPosition(), "1": ReplicaPosition(index="1")}
+    commands |= {index: ["follow", *gangs.proxy(launch, ReplicaPosition(index=index))] for index in ("0", "1")}
     running = []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))

@@ -96,7 +96,7 @@ def test_an_unstable_test_is_not_rerun(suite: Suite) -> None:
     suite.remember(*[entry(FLAKY)] * UNSTABLE)
     status, printed = suite.run()
     assert status == 1
-    assert f"mend it or take it out: {FLAKY}" in printed and "rerunning" not in printed
+    assert f"fix or remove it: {FLAKY}" in printed and "rerunning" not in printed
     assert read_history(suite.history)[-1].failed == (FLAKY,)
 
 

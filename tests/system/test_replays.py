@@ -8,16 +8,16 @@ import pytest
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from runtimes.harness import sandbox
-from runtimes.harness.runner.processes import Kit
+from runtimes.harness.runner.processes import WorkerSpec
 from tests.cached import ENVIRONMENTS
 from workers import replay_job
 from workers.warm_runners import HARNESS, base_interpreter
 
 
-def kit(dataset: str) -> Kit:
+def kit(dataset: str) -> WorkerSpec:
     found = datasets()[dataset]
     site = environments.prepare(catalogue.simulators()[found.simulator], ENVIRONMENTS, lambda text, part: None)
-    return Kit(
+    return WorkerSpec(
         python=base_interpreter(),
         harness=str(HARNESS),
         dataset=str(found.folder),

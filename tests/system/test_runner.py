@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from runtimes.harness.runner.processes import Child, Kit
-from runtimes.harness.runner.runner_api_client import Credentials, Over, Surface
+from runtimes.harness.runner.processes import ChildProcess, WorkerSpec
+from runtimes.harness.runner.runner_api_client import Credentials, LaunchOver, RunnerApiClient
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
 
@@ -29,7 +29,7 @@ class Runner:
     def __init__(self, folder: Path, workers: int) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         site = f"{sysconfig.get_path('purelib')}:{ROOT}"
-        kit = Kit(
+        kit = WorkerSpec(
             python=sys.executable,
             harness=str(UNDERSTUDY),
             dataset=str(folder),
@@ -191,12 +191,12 @@ def test_a_runner_that_stops_reports_nothing_any_more_and_bears_witness_of_no_de
 ) -> None:
     one = runner_api()
     stop = threading.Event()
-    surface = Surface(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop)
+    surface = RunnerApiClient(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop)
     assert surface.lease("0", None).lease is not None
     stop.set()  # what dies from here on was ended by the runner itself
-    with pytest.raises(Over):
+    with pytest.raises(LaunchOver):
         surface.report({}, memoryview(b""), memoryview(b""))
-    with pytest.raises(Over):
+    with pytest.raises(LaunchOver):
         surface.death({})
     assert one.asked == ["lease"]
 
@@ -217,7 +217,7 @@ def test_ending_a_process_that_has_just_been_waited_for_is_harmless() -> None:
     popen = subprocess.Popen([sys.executable, "-c", ""])
     output, end = os.pipe()
     os.close(end)
-    process = Child("one", popen, output)
+    process = ChildProcess("one", popen, output)
     popen.wait()  # as the thread that reaps does, a moment before it says so
     process.kill()
     assert process.reap() == "it exited with code 0"

@@ -221,16 +221,16 @@ class Load:
                         self.wrong.append(f"GET {key}-{size}: {status}")
                     self.read += status == 200
             except (OSError, http.client.HTTPException):
-                line.close()  # it was killed; begin anew as soon as somebody listens
+                line.close()  # it was killed; begin again as soon as somebody listens
                 self._over.wait(0.05)
         line.close()
 
 
 def consistent(store: Store) -> None:
     """Assert that rows, files and accounts agree, and that every content is what it was."""
-    rows = store.ledger.after(b"", 1_000_000)
+    rows = store.index.rows_after(b"", 1_000_000)
     assert {row.file for row in rows} == {file for file, _ in store.files()}
-    held = store.ledger.accounts()
+    held = store.index.accounts()
     assert sum(account.bytes for account in held.values()) == sum(row.size for row in rows)
     assert sum(account.objects for account in held.values()) == len(rows)
     assert list((store.folder / "temp").iterdir()) == []

@@ -75,7 +75,7 @@ def test_it_fetches_what_it_lacks_and_sees_its_launch_through(
     assert "there is no more work (0)" in work_off(one, at)
     assert one.returncode == 0
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(2000)]
-    assert "ended before it was used" not in at.logs()
+    assert "exited before use" not in at.logs()
 
 
 def test_what_it_is_told_it_does_not_fetch(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from server.logs import LogFile, worth_telling
-from server.supervisor import PATIENCE
+from server.logs import LogFile, terminal_text
+from server.supervisor import STOP_TIMEOUT
 from tests.ports import free_ports
 from tests.waiting import until
 
@@ -22,9 +22,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from server import supervisor as module
-from server.supervisor import AlreadyRunning, Role, Supervisor, tell
+from server.supervisor import AlreadyRunning, Role, Supervisor, print_line
 home = Path(sys.argv[1])
-module.PATIENCE = float(sys.argv[2])
+module.STOP_TIMEOUT = float(sys.argv[2])
 py = [sys.executable, "-c"]
 def note(name, rest):
     birth = "import os, signal, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\\\n'); "
@@ -41,14 +41,14 @@ roles = [
 try:
     supervisor = Supervisor(home=home, run_dir=home / "run")
 except AlreadyRunning as error:
-    tell(str(error))
+    print_line(str(error))
     sys.exit(1)
-supervisor.run(roles, {}, (home / "lives").exists, lambda: tell("ready"))
+supervisor.run(roles, {}, (home / "lives").exists, lambda: print_line("ready"))
 """
 
 
 class Started:
-    def __init__(self, home: Path, patience: float = PATIENCE) -> None:
+    def __init__(self, home: Path, patience: float = STOP_TIMEOUT) -> None:
         self.home, self.patience = home, patience
         self.output = open(home / "output", "w+")
         self.process = self.again()
@@ -79,7 +79,7 @@ class Started:
 @pytest.fixture
 def patience() -> float:
     """Seconds for which the supervisor waits for a role that was asked to stop."""
-    return PATIENCE
+    return STOP_TIMEOUT
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_what_is_killed_is_started_again(started: Started) -> None:
 
 def test_what_dies_again_and_again_is_started_ever_later(started: Started) -> None:
     until(lambda: len(started.pids("dies")) >= 4)
-    assert "it is started again in 0.1 s" in started.said()
-    assert "it is started again in 0.4 s" in started.said()
+    assert "it is restarted in 0.1 s" in started.said()
+    assert "it is restarted in 0.4 s" in started.said()
     assert "see " in started.said()
 
 
@@ -159,7 +159,7 @@ def test_a_full_disk_ends_nobody(tmp_path: Path) -> None:
         (tmp_path / "logs" / f"{name}.log").symlink_to("/dev/full")
     with open("/dev/full", "w") as terminal:
         supervisor = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path), str(PATIENCE)], cwd=ROOT, stderr=terminal
+            [sys.executable, "-c", SCRIPT, str(tmp_path), str(STOP_TIMEOUT)], cwd=ROOT, stderr=terminal
         )
         try:
             dies = tmp_path / "dies"
@@ -186,7 +186,7 @@ def test_a_log_says_how_much_of_it_was_lost(tmp_path: Path) -> None:
     log.close()
     zero, lost, four = (tmp_path / "role.log").read_bytes().splitlines()
     assert (zero, four) == (b"zero", b"four")
-    assert worth_telling(lost) == "warning: 3 lines of this log were lost: No space left on device"
+    assert terminal_text(lost) == "warning: 3 lines of this log were lost: No space left on device"
 
 
 def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
     ],
 )
 def test_the_terminal_sees_warnings_and_worse(line: bytes, told: str | None) -> None:
-    assert worth_telling(line) == told
+    assert terminal_text(line) == told
 
 
 @pytest.mark.parametrize(
     ("name", "text", "mode", "words"),
     [
         ("connections.json", '{"connections": {}}', 0o644, "chmod 600"),
-        ("connections.json", '{"connections": 7}', 0o600, "connections are given by name"),
+        ("connections.json", '{"connections": 7}', 0o600, "connections must be an object by name"),
         ("scs.json", '{"Bucket": []}', 0o600, "at least one bucket"),
     ],
 )
@@ -236,7 +236,9 @@ def test_what_no_role_could_start_with_is_said_once(
 def test_a_setting_that_cannot_be_is_said_instead_of_dying_of_it_again_and_again(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        value, words = ("ftp://elsewhere", "no object store") if name.endswith("URL") else (port, f"{port} is taken")
+        value, words = (
+            ("ftp://elsewhere", "unsupported object store URL") if name.endswith("URL") else (port, f"{port} is in use")
+        )
         told = {"WINDTUNNEL_HOME": str(tmp_path), "WINDTUNNEL_SCS_PORT": "0"}
         told |= {f"WINDTUNNEL_{one}": str(free_ports(1)[0]) for one in ("PORT", "RUNNER_API_PORT")}
         told[f"WINDTUNNEL_{name}"] = value

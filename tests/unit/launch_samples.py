@@ -3,16 +3,16 @@
 from typing import Any
 
 from core.domain.launches import Gang, Launch, Placement
-from workers.executors.kubernetes.manifests import Served
-from workers.executors.kubernetes.options import Cache, Images, Options
+from workers.executors.kubernetes.manifests import ServedApis
+from workers.executors.kubernetes.options import CacheOptions, Images, KubernetesOptions
 
-ALL = Served(jobset=True, trainer=True, mpijob=True, kueue=True, dra="v1")
-BARE = Served(jobset=False)
-OPTIONS = Options(
+ALL = ServedApis(jobset=True, trainer=True, mpijob=True, kueue=True, dra="v1")
+BARE = ServedApis(jobset=False)
+OPTIONS = KubernetesOptions(
     installation="acme",
     runner_api_url="http://windtunnel-runner-api.windtunnel.svc:8001",
     images=Images(runner="windtunnel-server:abc", tag="abc"),
-    scs=Cache(nodes="http://10.1.2.3:8002"),
+    scs=CacheOptions(nodes="http://10.1.2.3:8002"),
 )
 
 
@@ -58,7 +58,7 @@ EVERYTHING = Placement(
 )
 
 #: Name of the golden file -> launch, and what the cluster serves.
-SAMPLES: dict[str, tuple[Launch, Served]] = {
+SAMPLES: dict[str, tuple[Launch, ServedApis]] = {
     "independent": (launch(), ALL),
     "independent-without-jobset": (launch(timeout=90.5), BARE),
     "independent-everything": (launch(placement=EVERYTHING, workers=9), ALL),

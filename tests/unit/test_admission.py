@@ -3,76 +3,83 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.admission import Room, Waiting, admit, why_waiting
+from core.domain.admission import FreeCapacity, QueuedSimulation, admit, why_waiting
 from core.domain.executor_config import ExecutorConfig
 
 
-def room(name: str, free: int, total: int = 4, *, healthy: bool = True, max_workers: int = 0) -> Room:
-    return Room(ExecutorConfig(name=name, kind="fake", workers=total, max_workers=max_workers), free, healthy)
+def room(name: str, free: int, total: int = 4, *, healthy: bool = True, max_workers: int = 0) -> FreeCapacity:
+    return FreeCapacity(ExecutorConfig(name=name, kind="fake", workers=total, max_workers=max_workers), free, healthy)
 
 
-def ids(queue: list[Waiting], free: int, total: int = 4, now: float = 100.0) -> list[str]:
+def ids(queue: list[QueuedSimulation], free: int, total: int = 4, now: float = 100.0) -> list[str]:
     return [item.id for item, _ in admit(queue, [room("here", free, total)], now)]
 
 
-def places(queue: list[Waiting], *rooms: Room) -> dict[str, str]:
+def places(queue: list[QueuedSimulation], *rooms: FreeCapacity) -> dict[str, str]:
     return {item.id: name for item, name in admit(queue, rooms, 100.0)}
 
 
 def test_first_come_first_served() -> None:
-    assert ids([Waiting("b", 2, 2.0), Waiting("a", 2, 1.0), Waiting("c", 2, 3.0)], 4) == ["a", "b"]
+    assert ids([QueuedSimulation("b", 2, 2.0), QueuedSimulation("a", 2, 1.0), QueuedSimulation("c", 2, 3.0)], 4) == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_wide_one_holds_the_line() -> None:
-    assert ids([Waiting("wide", 4, 1.0), Waiting("narrow", 1, 2.0)], 3) == []
+    assert ids([QueuedSimulation("wide", 4, 1.0), QueuedSimulation("narrow", 1, 2.0)], 3) == []
 
 
 def test_one_that_wants_more_than_there_is_gets_all_of_it() -> None:
-    assert ids([Waiting("huge", 64, 1.0)], 4) == ["huge"]
+    assert ids([QueuedSimulation("huge", 64, 1.0)], 4) == ["huge"]
 
 
 def test_a_check_of_a_model_passes() -> None:
-    assert ids([Waiting("wide", 4, 1.0), Waiting("check", 1, 2.0, brief=True)], 0) == ["check"]
+    assert ids([QueuedSimulation("wide", 4, 1.0), QueuedSimulation("check", 1, 2.0, brief=True)], 0) == ["check"]
 
 
 def test_one_that_was_told_to_come_back_later_holds_nobody() -> None:
-    assert ids([Waiting("later", 4, 1.0, not_before=200.0), Waiting("now", 1, 2.0)], 4) == ["now"]
+    assert ids([QueuedSimulation("later", 4, 1.0, not_before=200.0), QueuedSimulation("now", 1, 2.0)], 4) == ["now"]
 
 
 def test_a_check_of_a_model_waits_as_long_as_it_was_told_to() -> None:
-    assert ids([Waiting("check", 1, 2.0, not_before=200.0, brief=True)], 0) == []
+    assert ids([QueuedSimulation("check", 1, 2.0, not_before=200.0, brief=True)], 0) == []
 
 
 def test_it_goes_to_where_most_is_free() -> None:
-    assert places([Waiting("a", 2, 1.0), Waiting("b", 2, 2.0)], room("east", 2), room("west", 3)) == {
+    assert places([QueuedSimulation("a", 2, 1.0), QueuedSimulation("b", 2, 2.0)], room("east", 2), room("west", 3)) == {
         "a": "west",
         "b": "east",
     }
 
 
 def test_it_goes_where_it_was_told_to() -> None:
-    assert places([Waiting("a", 1, 1.0, executor="east")], room("east", 1), room("west", 4)) == {"a": "east"}
+    assert places([QueuedSimulation("a", 1, 1.0, executor="east")], room("east", 1), room("west", 4)) == {"a": "east"}
 
 
 def test_one_that_waits_for_a_place_that_is_away_holds_nobody() -> None:
-    queue = [Waiting("a", 1, 1.0, executor="east"), Waiting("b", 1, 2.0)]
+    queue = [QueuedSimulation("a", 1, 1.0, executor="east"), QueuedSimulation("b", 1, 2.0)]
     assert places(queue, room("east", 4, healthy=False), room("west", 4)) == {"b": "west"}
 
 
 def test_a_wide_one_holds_only_the_places_it_could_run_in() -> None:
-    queue = [Waiting("wide", 4, 1.0, executor="east"), Waiting("b", 1, 2.0), Waiting("c", 1, 3.0, executor="east")]
+    queue = [
+        QueuedSimulation("wide", 4, 1.0, executor="east"),
+        QueuedSimulation("b", 1, 2.0),
+        QueuedSimulation("c", 1, 3.0, executor="east"),
+    ]
     assert places(queue, room("east", 3), room("west", 1)) == {"b": "west"}
 
 
 def test_one_that_asks_for_all_goes_where_all_is_most() -> None:
-    assert places([Waiting("a", None, 1.0)], room("small", 2, 2), room("large", 64, 64)) == {"a": "large"}
-    assert places([Waiting("a", None, 1.0)], room("capped", 64, 64, max_workers=1), room("small", 2, 2)) == {
+    assert places([QueuedSimulation("a", None, 1.0)], room("small", 2, 2), room("large", 64, 64)) == {"a": "large"}
+    assert places([QueuedSimulation("a", None, 1.0)], room("capped", 64, 64, max_workers=1), room("small", 2, 2)) == {
         "a": "small"
     }
 
 
 waiting = st.builds(
-    Waiting,
+    QueuedSimulation,
     st.uuids().map(str),
     st.one_of(st.none(), st.integers(1, 9)),
     st.floats(0, 9),
@@ -97,7 +104,9 @@ rooms = st.tuples(
 
 
 @given(st.lists(waiting, max_size=12), rooms)
-def test_no_place_is_given_more_than_it_has_free(queue: list[Waiting], rooms: tuple[Room, ...]) -> None:
+def test_no_place_is_given_more_than_it_has_free(
+    queue: list[QueuedSimulation], rooms: tuple[FreeCapacity, ...]
+) -> None:
     free = {one.config.name: one.free for one in rooms}
     executor_configs = {one.config.name: one.config for one in rooms if one.healthy}
     for item, name in admit(queue, rooms, 100.0):
@@ -108,7 +117,9 @@ def test_no_place_is_given_more_than_it_has_free(queue: list[Waiting], rooms: tu
 
 
 @given(st.lists(waiting, max_size=12), rooms)
-def test_nobody_is_passed_by_one_that_could_have_taken_its_room(queue: list[Waiting], rooms: tuple[Room, ...]) -> None:
+def test_nobody_is_passed_by_one_that_could_have_taken_its_room(
+    queue: list[QueuedSimulation], rooms: tuple[FreeCapacity, ...]
+) -> None:
     started = {item.id: name for item, name in admit(queue, rooms, 100.0)}
     well = {one.config.name for one in rooms if one.healthy}
     for one in queue:

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain import archive
-from core.domain.archive import Member
+from core.domain.archive import ArchiveMember
 
 
-def member(name: str, content: bytes) -> Member:
+def member(name: str, content: bytes) -> ArchiveMember:
     def read(start: int, stop: int) -> Iterator[bytes]:
         yield content[start:stop]
 
-    return Member(name, len(content), zlib.crc32(content), read)
+    return ArchiveMember(name, len(content), zlib.crc32(content), read)
 
 
 files = st.dictionaries(st.text("abcdé/.-", min_size=1, max_size=12), st.binary(max_size=200), max_size=6)

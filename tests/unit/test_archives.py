@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.versions.archives import Blob, files_of
+from datasets.versions.archives import ByteSource, files_of
 from errors import BadArchive, BadName
 
 FILES = {"a.txt": b"alpha", "deep/b.bin": bytes(range(256)) * 500, "empty": b"", "n" * 200 + "/" + "m" * 200: b"long"}
 
 
-def blob(data: bytes, piece: int = 1000) -> Blob:
+def blob(data: bytes, piece: int = 1000) -> ByteSource:
     """Let bytes be read as an upload is: in pieces."""
 
     def read(start: int, stop: int) -> Iterator[bytes]:
         for at in range(start, min(stop, len(data)), piece):
             yield data[at : min(at + piece, stop)]
 
-    return Blob(len(data), read)
+    return ByteSource(len(data), read)
 
 
 def read(data: bytes, piece: int = 1000, **limits: int) -> dict[str, bytes]:
@@ -97,7 +97,7 @@ def test_small_members_of_a_zip_are_read_many_at_a_time() -> None:
         reads.append(start)
         return whole.read(start, stop)
 
-    assert {file.path: b"".join(file.chunks) for file in files_of(Blob(whole.size, counted))} == files
+    assert {file.path: b"".join(file.chunks) for file in files_of(ByteSource(whole.size, counted))} == files
     assert len(reads) < 20
 
 
@@ -171,7 +171,7 @@ def test_members_of_a_zip_that_share_their_data_are_refused() -> None:
     data = bytearray(zipped({"a": b"x" * 100, "b": b"y" * 100}, zipfile.ZIP_STORED))
     second = data.rindex(b"PK\x01\x02")
     data[second + 42 : second + 46] = struct.pack("<I", 0)
-    with pytest.raises(BadArchive, match="shares"):
+    with pytest.raises(BadArchive, match="overlaps"):
         read(bytes(data))
 
 
@@ -179,7 +179,7 @@ def test_a_zip_that_lies_about_a_size_is_refused() -> None:
     data = bytearray(zipped({"a": b"x" * 1000}))
     entry = data.rindex(b"PK\x01\x02")
     data[entry + 24 : entry + 28] = struct.pack("<I", 10)
-    with pytest.raises(BadArchive, match="not what the directory says"):
+    with pytest.raises(BadArchive, match="does not match its size or CRC"):
         read(bytes(data))
 
 

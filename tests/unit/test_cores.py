@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runtimes.harness.runner.cpu_pinning import Meter, choose
+from runtimes.harness.runner.cpu_pinning import CpuMeter, choose
 
 
 def test_who_is_nowhere_yet_goes_where_it_is_calm() -> None:
@@ -31,7 +31,7 @@ def test_on_one_core_there_is_nothing_to_choose() -> None:
 def test_a_core_is_as_busy_as_it_was_since_the_last_look(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  1 1 1 1 1 1 1 1\ncpu0 100 0 0 100 0 0 0 0 0 0\nintr 5\n")
-    meter = Meter(stat)
+    meter = CpuMeter(stat)
     stat.write_text("cpu  1 1 1 1 1 1 1 1\ncpu0 130 0 0 160 10 0 0 0 0 0\nintr 5\n")
     found = meter.read()
     assert set(found) <= {0} and all(abs(share - 0.3) < 1e-9 for share in found.values())

@@ -3,16 +3,16 @@
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from server.metrics_server import Figures
-from workers.executors.kubernetes.metrics import Measures
+from server.metrics_server import MergedCollector
+from workers.executors.kubernetes.metrics import ClusterMetrics
 
 
 def test_a_family_that_two_places_have_is_told_once_with_the_samples_of_both() -> None:
-    east, west = Measures("east"), Measures("west")
-    east.called("GET", "200", 0.01)
-    west.called("GET", "500", 0.5)
+    east, west = ClusterMetrics("east"), ClusterMetrics("west")
+    east.observe_call("GET", "200", 0.01)
+    west.observe_call("GET", "500", 0.5)
     registry = CollectorRegistry()
-    registry.register(Figures([east.registry, west.registry]))
+    registry.register(MergedCollector([east.registry, west.registry]))
     page = generate_latest(registry).decode()
     assert page.count("# TYPE windtunnel_cluster_calls_total") == 1
     (calls,) = [one for one in text_string_to_metric_families(page) if one.name == "windtunnel_cluster_calls"]

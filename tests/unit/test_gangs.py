@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from core.domain.launches import Placement
 from tests.unit.launch_samples import ALL, OPTIONS, gang, launch
 from workers.executors.kubernetes import gangs, manifests, names
-from workers.executors.kubernetes.gangs import Place
+from workers.executors.kubernetes.gangs import ReplicaPosition
 
 DNS = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -19,8 +19,8 @@ sizes = st.integers(1, 40)
 
 def places(about):
     """Every place of a gang, slice by slice."""
-    asked = gangs.of(about)
-    return [Place(slice=str(s), index=str(i)) for s in range(asked.slices) for i in range(asked.size)]
+    asked = gangs.gang_of(about)
+    return [ReplicaPosition(slice=str(s), index=str(i)) for s in range(asked.slices) for i in range(asked.size)]
 
 
 def filled(value, place):
@@ -31,7 +31,7 @@ def filled(value, place):
 @given(size=sizes, communication=st.sampled_from(sorted(gangs.TABLE)), slots=st.integers(1, 8))
 def test_what_is_written_once_for_all_becomes_what_each_is_told(size, communication, slots):
     about = gang(size, communication, slots=slots)
-    written = gangs.environment(about, gangs.TOLD)
+    written = gangs.environment(about, gangs.FROM_LABELS)
     for place in places(about):
         told = gangs.environment(about, place)
         assert {name: filled(value, place) for name, value in written.items()} == told
@@ -51,7 +51,7 @@ def test_every_rank_of_torch_sees_one_first_and_a_number_of_its_own(size):
 
 
 def test_where_a_replica_is_several_processes_their_ranks_are_the_launchers_to_give():
-    told = gangs.environment(gang(2, "torch", slots=4), Place())
+    told = gangs.environment(gang(2, "torch", slots=4), ReplicaPosition())
     assert told["PET_NPROC_PER_NODE"] == "4" and "RANK" not in told and "WORLD_SIZE" not in told
 
 
@@ -82,7 +82,7 @@ def test_a_worker_knows_its_own_slice_by_name_and_the_others_by_number(size, sli
         assert ("MEGASCALE_SLICE_ID" in told) == (slices > 1)
         if slices > 1:
             assert told["MEGASCALE_SLICE_ID"] == place.slice and told["MEGASCALE_NUM_SLICES"] == str(slices)
-            assert told["MEGASCALE_COORDINATOR_ADDRESS"] == gangs.host(about, Place())
+            assert told["MEGASCALE_COORDINATOR_ADDRESS"] == gangs.host(about, ReplicaPosition())
 
 
 @given(size=sizes, slots=st.integers(1, 8))
@@ -99,9 +99,9 @@ def test_what_starts_mpi_waits_for_as_many_proxies_as_there_are_replicas(size, s
 
 
 def test_ranks_of_mpi_use_a_fabric_only_where_they_were_given_one():
-    assert gangs.environment(gang(2, "mpi"), Place())["UCX_TLS"] == "tcp,self"
+    assert gangs.environment(gang(2, "mpi"), ReplicaPosition())["UCX_TLS"] == "tcp,self"
     fabric = gang(2, "mpi", placement=Placement(resources={"rdma/hca": "1"}))
-    assert gangs.environment(fabric, Place())["UCX_TLS"] == "rc,tcp,self"
+    assert gangs.environment(fabric, ReplicaPosition())["UCX_TLS"] == "rc,tcp,self"
 
 
 @given(st.text(max_size=80))
@@ -149,6 +149,6 @@ def test_a_plain_name_stays_as_it_is():
 
 @given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
 def test_a_launch_of_any_project_and_id_becomes_objects(project, simulation):
-    for one in manifests.of(launch(project=project, simulation_id=simulation, id=simulation), OPTIONS, ALL):
+    for one in manifests.launch_objects(launch(project=project, simulation_id=simulation, id=simulation), OPTIONS, ALL):
         assert DNS.fullmatch(one["metadata"]["name"])
         assert all(VALUE.fullmatch(value) for value in one["metadata"]["labels"].values())

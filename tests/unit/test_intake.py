@@ -10,25 +10,25 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import tus
-from core.domain.uploads import Intake
+from core.domain.uploads import UploadBuffer
 from errors import BadRequest, Invalid, TooLarge, TruncatedUpload
 
 
-def parts(intake: Intake) -> list[bytes]:
+def parts(intake: UploadBuffer) -> list[bytes]:
     return [b"".join(part) for part in intake.parts()]
 
 
 @given(st.lists(st.binary(max_size=9), max_size=20))
 def test_the_parts_are_the_body_and_none_is_empty(chunks: list[bytes]) -> None:
     body = b"".join(chunks)
-    intake = Intake(chunks, len(body), algorithm="sha1")
+    intake = UploadBuffer(chunks, len(body), algorithm="sha1")
     found = parts(intake)
     assert b"".join(found) == body and all(found) and intake.ended
     assert intake.digest() == hashlib.sha1(body, usedforsecurity=False).digest()
 
 
 def test_a_part_ends_by_its_size() -> None:
-    assert parts(Intake([b"abc", b"def", b"g"], 100, pace=False, part=4)) == [b"abcdef", b"g"]
+    assert parts(UploadBuffer([b"abc", b"def", b"g"], 100, pace=False, part=4)) == [b"abcdef", b"g"]
 
 
 def test_a_part_ends_by_the_clock_also_while_nothing_comes() -> None:
@@ -40,13 +40,13 @@ def test_a_part_ends_by_the_clock_also_while_nothing_comes() -> None:
             yield chunk
             now += 0.2
 
-    assert parts(Intake(slow(), 100, clock=lambda: now)) == [b"a", b"b", b"c"]
+    assert parts(UploadBuffer(slow(), 100, clock=lambda: now)) == [b"a", b"b", b"c"]
 
 
 def test_more_than_there_is_room_for_is_an_error() -> None:
     with pytest.raises(TooLarge):
-        parts(Intake([b"abc", b"def"], 5))
-    assert parts(Intake([b"abc", b"def"], 3)) == [b"abc"]
+        parts(UploadBuffer([b"abc", b"def"], 5))
+    assert parts(UploadBuffer([b"abc", b"def"], 3)) == [b"abc"]
 
 
 class Line(io.RawIOBase):

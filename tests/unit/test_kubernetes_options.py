@@ -6,7 +6,7 @@ import pytest
 
 from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
 from workers.executors.kubernetes.api_errors import error_of
-from workers.executors.kubernetes.client import Refused, path_of
+from workers.executors.kubernetes.client import ApiRefused, path_of
 from workers.executors.kubernetes.objects import quantity
 from workers.executors.kubernetes.options import Share, parse
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
@@ -26,8 +26,8 @@ def test_options_have_defaults_and_are_read_at_every_depth() -> None:
         ({"kubeconfg": "x"}, "have no 'kubeconfg'; they have kubeconfig"),
         ({"images": {"curier": "x"}}, "have no images: 'curier'"),
         ({"runner": {"cpu": "1"}}, "memory"),
-        ({"seats": "many"}, "seats"),
-        ({"seats": 0}, "seats is at least 1"),
+        ({"workers_per_pod": "many"}, "workers_per_pod"),
+        ({"workers_per_pod": 0}, "workers_per_pod is at least 1"),
         ({"pull_policy": "Sometimes"}, "one of Always, IfNotPresent, Never"),
         ({"namespace": "Bad Name"}, "namespace"),
         ({"namespace": "a-{user}"}, "namespace"),
@@ -38,6 +38,22 @@ def test_options_have_defaults_and_are_read_at_every_depth() -> None:
 )
 def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("{", r"\{")):
+        parse(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"seats": 4}, "workers_per_pod"),
+        ({"courier": {"cpu": "1", "memory": "1Gi"}}, "runner"),
+        ({"player": {"cpu": "1", "memory": "1Gi"}}, "evaluator"),
+        ({"host": {"cpu": "1", "memory": "1Gi"}}, "model_server"),
+        ({"drivers_url": "http://x"}, "runner_api_url"),
+        ({"images": {"courier": "x"}}, "runner"),
+    ],
+)
+def test_options_of_earlier_releases_are_refused_by_their_new_names(given: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=f"it is called {name} now"):
         parse(given)
 
 
@@ -65,7 +81,7 @@ def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: st
     ],
 )
 def test_a_refusal_says_what_to_do(status: int, message: str, kind: type[PlatformError], words: str) -> None:
-    error = error_of(Refused(status, "", message), "ns")
+    error = error_of(ApiRefused(status, "", message), "ns")
     assert type(error) is kind and words in str(error)
 
 

@@ -10,20 +10,30 @@ import msgspec
 import pytest
 
 from core.domain.launches import LaunchStatus, Phase
-from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
-from workers.executors.kubernetes.status_mapping import grouped, launch_status, phase_of, settled
-from workers.executors.kubernetes.status_messages import SAYINGS, clean, lacking, note, of_failure
+from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
+from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled
+from workers.executors.kubernetes.status_messages import (
+    MESSAGES,
+    clean,
+    creation_failure,
+    make_note,
+    scheduling_problems,
+)
 
 RECORDED = Path(__file__).parents[1] / "recorded/kubernetes"
 PATIENCE = 120.0
 
 
-def scene(name: str) -> tuple[Owner, list[Pod], list[Event]]:
+def scene(name: str) -> tuple[Owner, list[Pod], list[ClusterEvent]]:
     """Read what a cluster had of one launch."""
     found = json.loads((RECORDED / f"{name}.json").read_text())
     owner = msgspec.convert(found["jobsets"][0], Owner)
-    pods, events = msgspec.convert(found["pods"], list[Pod]), msgspec.convert(found["events"], list[Event])
-    return owner, pods, grouped(events, {owner.metadata.name: owner.metadata.launch}).get(owner.metadata.launch, [])
+    pods, events = msgspec.convert(found["pods"], list[Pod]), msgspec.convert(found["events"], list[ClusterEvent])
+    return (
+        owner,
+        pods,
+        events_by_launch(events, {owner.metadata.name: owner.metadata.launch}).get(owner.metadata.launch, []),
+    )
 
 
 def seen(name: str, after: float = 5.0) -> LaunchStatus:
@@ -38,12 +48,12 @@ def seen(name: str, after: float = 5.0) -> LaunchStatus:
     [
         ("never", Phase.STARTING, "The node has no image windtunnel.local/none:1 for the runner,"),
         ("pull", Phase.STARTING, "The image 127.0.0.1:9/none:1 of the runner cannot be pulled ("),
-        ("name", Phase.STARTING, "UPPER!! is no name of an image (runner)."),
+        ("name", Phase.STARTING, "UPPER!! is not a valid image name (runner)."),
         ("cpu", Phase.STARTING, "No node has room: not enough cpu, not enough nvidia.com/gpu on 1 nodes ("),
         ("oom", Phase.RUNNING, "The model-server needed more than its 32Mi of memory and was killed."),
         ("nosecret", Phase.STARTING, "A pod waits for a volume: MountVolume.SetUp failed"),
-        ("suspend", Phase.SUSPENDED, "It is suspended in the cluster."),
-        ("unsafe", Phase.STARTING, "The namespace's pod security refuses our pods:"),
+        ("suspend", Phase.SUSPENDED, "The launch is suspended in the cluster."),
+        ("unsafe", Phase.STARTING, "The namespace's pod security refuses the platform's pods:"),
         ("quota", Phase.RUNNING, "The project's quota in the cluster is used up ("),
     ],
 )
@@ -139,10 +149,10 @@ def test_a_jobset_runs_once_all_its_jobs_do() -> None:
         ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, "evicted from its node (low on memory)"),
         ({"phase": "Failed", "reason": "NodeLost"}, "The node n1 does not answer any more."),
         ({"phase": "Failed", "reason": "Terminated"}, "its node, which shut down"),
-        ({"phase": "Failed", "reason": "OutOfcpu"}, "no processor left"),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, "no CPU left"),
         (
             {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
-            "made room for one of higher priority",
+            "preempted by a pod of higher priority",
         ),
         (
             {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]},
@@ -154,7 +164,7 @@ def test_a_jobset_runs_once_all_its_jobs_do() -> None:
         ),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "g"}]},
-            "Somebody's gate holds its pods back (g).",
+            "A scheduling gate holds its pods back (g).",
         ),
     ],
 )
@@ -228,7 +238,7 @@ def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> N
     ):
         found = launch_status(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
         assert (found.phase is Phase.ENDED) is ended
-        assert not ended or "none can follow" in str(found.reason)
+        assert not ended or "cannot be replaced" in str(found.reason)
 
 
 def test_a_runner_that_was_killed_is_told_by_the_signals_name() -> None:
@@ -263,8 +273,8 @@ def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any
 @pytest.mark.parametrize(
     ("pods", "words"),
     [
-        ([failed(143, **DISRUPTED)], "as when nodes are drained"),
-        ([failed(143, **DISRUPTED), failed(1)], "as when nodes are drained"),  # it missed its peer
+        ([failed(143, **DISRUPTED)], "as in a drain"),
+        ([failed(143, **DISRUPTED), failed(1)], "as in a drain"),  # it missed its peer
         ([failed(reason="Evicted", message="low on memory")], "evicted from its node"),
     ],
 )
@@ -293,7 +303,7 @@ def test_a_program_that_an_operator_starts_has_its_exit_by_whatever_name() -> No
 
 def test_a_launch_that_took_too_long_says_so() -> None:
     found = launch_status(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
-    assert (found.exit, found.reason) == (1, "It took longer than it was given, and the cluster ended it.")
+    assert (found.exit, found.reason) == (1, "The launch exceeded its time limit, and the cluster ended it.")
 
 
 def mpijob(*conditions: tuple[str, str], reason: str = "") -> Owner:
@@ -319,7 +329,7 @@ LED = of("lead", 10, 3)
         ([LED, of("replica", 12), of("replica", 10)], 3),
         ([of("lead", 20, 1), LED, of("replica", 30), of("replica", 15)], 3),  # led again since one was lost
         ([LED, of("replica", 12), of("replica", 12, 137)], 3),  # it ended by itself, and its place stays empty
-        ([LED, of("replica", 12), of("replica", 5)], None),  # made anew
+        ([LED, of("replica", 12), of("replica", 5)], None),  # made again
         ([LED, of("replica", 12)], None),
         ([LED, of("replica", 12), of("replica", 12, **DISRUPTED)], None),
         ([of("replica", 12), of("replica", 12)], None),
@@ -330,7 +340,7 @@ def test_a_program_of_mpi_has_its_exit_only_while_its_workers_are_those_it_began
 ) -> None:
     found = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert found.exit == exit
-    assert exit or found.reason in {note("PodTaken").words, note("EvictionByEvictionAPI").words}
+    assert exit or found.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
 
 
 @pytest.mark.parametrize(
@@ -349,7 +359,7 @@ def test_a_program_of_mpi_that_lost_a_worker_has_not_done_well_though_mpirun_say
     assert not settled(done)
     found = launch_status(done, pods, now=NOW, patience=PATIENCE)
     assert (found.phase, found.exit) == (Phase.ENDED, exit)
-    assert found.reason == (None if exit == 0 else note("PodTaken").words)
+    assert found.reason == (None if exit == 0 else make_note("PodTaken").words)
 
 
 def test_a_program_of_mpi_that_took_too_long_was_ended_and_not_taken() -> None:
@@ -381,24 +391,24 @@ def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
 
 def test_the_clusters_own_queue_says_what_it_waits_for() -> None:
     lacks = ("QuotaReserved", "False", "Pending", "couldn't assign flavors to pod set w")
-    assert waiting(True, lacks) == ["It waits in the cluster's own queue: couldn't assign flavors to pod set w."]
+    assert waiting(True, lacks) == ["The launch waits in Kueue: couldn't assign flavors to pod set w."]
     [told] = waiting(True, ("QuotaReserved", "False", "Inadmissible", "LocalQueue q doesn't exist"))
-    assert told.startswith("The cluster's own queue does not let it in: LocalQueue q doesn't exist.")
+    assert told.startswith("Kueue does not admit the launch: LocalQueue q doesn't exist.")
 
 
 def test_who_is_not_first_in_line_waits_for_its_turn_and_not_for_somebody_to_resume_it() -> None:
-    assert waiting(True) == ["It waits in the cluster's own queue until its turn comes."]
+    assert waiting(True) == ["The launch waits in Kueue until its turn comes."]
     assert waiting(True, ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")) == [], "it is just let go"
-    assert waiting(False) == ["It is suspended in the cluster. It goes on once somebody resumes it."]
+    assert waiting(False) == ["The launch is suspended in the cluster. It goes on once a person resumes it."]
 
 
 def test_whose_place_the_queue_took_away_is_told_that_once_and_then_what_it_waits_for() -> None:
     taken = ("Evicted", "True", "Preempted", "Preempted to accommodate a workload")
-    words = "The cluster's own queue took its place away (Preempted to accommodate a workload)."
+    words = "Kueue evicted the launch (Preempted to accommodate a workload)."
     [told] = waiting(True, ("QuotaReserved", "False", "Pending", taken[3]), taken)
     assert told.startswith(words)
     told, then = waiting(True, ("QuotaReserved", "False", "Pending", "no room"), taken)
-    assert told.startswith(words) and then == "It waits in the cluster's own queue: no room."
+    assert told.startswith(words) and then == "The launch waits in Kueue: no room."
     assert waiting(True, ("QuotaReserved", "False", "Pending", "no room"), ("Evicted", "False", "", "")) == [then]
 
 
@@ -414,34 +424,34 @@ def test_whose_place_the_queue_took_away_is_told_that_once_and_then_what_it_wait
     ],
 )
 def test_why_a_pod_could_not_be_made_is_told_apart(message: str, fact: str) -> None:
-    assert of_failure(message) == fact
+    assert creation_failure(message) == fact
 
 
 def test_what_strangers_write_is_one_short_printable_line() -> None:
     assert clean("a\x1b[31m\r\nb\u202e\tc") == "a [31m b c"
     assert len(clean("x" * 10_000)) == 300
-    assert "\x1b" not in note("OOMKilled", "model-server", "\x1b[0m").words
+    assert "\x1b" not in make_note("OOMKilled", "model-server", "\x1b[0m").words
 
 
 def test_every_saying_can_be_said_and_ends_as_a_sentence() -> None:
-    for fact in SAYINGS:
-        words = note(fact, "model-server", "thing", "because.").words
+    for fact in MESSAGES:
+        words = make_note(fact, "model-server", "thing", "because.").words
         assert "{" not in words and words.endswith(".") and ".." not in words and len(words) < 300
 
 
 def test_the_schedulers_words_tell_what_is_lacking() -> None:
     said = "0/9 nodes are available: 3 Insufficient rdma/hca, 6 node(s) had untolerated taint {gpu: yes}. x"
-    assert lacking(said) == "not enough rdma/hca, taints that are not tolerated on 9 nodes"
-    assert lacking("no nodes available to schedule pods") == "no node at all"
-    assert lacking("what nobody knows") == "none fits"
+    assert scheduling_problems(said) == "not enough rdma/hca, taints that are not tolerated on 9 nodes"
+    assert scheduling_problems("no nodes available to schedule pods") == "no node at all"
+    assert scheduling_problems("what nobody knows") == "none fits"
 
 
 def test_events_go_to_the_launch_whose_name_their_objects_begin_with() -> None:
     events = [
-        msgspec.convert({"involvedObject": {"kind": "Pod", "name": name}}, Event)
+        msgspec.convert({"involvedObject": {"kind": "Pod", "name": name}}, ClusterEvent)
         for name in ("wt-a-w-0-0-x", "wt-ab-w-0-0-x", "wt-a", "other")
     ]
-    found = grouped(events, {"wt-a": "a", "wt-ab": "ab"})
+    found = events_by_launch(events, {"wt-a": "a", "wt-ab": "ab"})
     assert {launch: [one.involved_object.name for one in those] for launch, those in found.items()} == {
         "a": ["wt-a-w-0-0-x", "wt-a"],
         "ab": ["wt-ab-w-0-0-x"],

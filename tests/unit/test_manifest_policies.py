@@ -23,7 +23,7 @@ class End:
 
 def pod(about, address="10.244.0.9", part=""):
     """A pod of a launch, with the labels that its template has."""
-    objects = manifests.of(about, OPTIONS, ALL)
+    objects = manifests.launch_objects(about, OPTIONS, ALL)
     jobs = objects[0]["spec"]["replicatedJobs"]
     labels = jobs[0]["template"]["spec"]["template"]["metadata"]["labels"]
     return End(address, objects[0]["metadata"]["namespace"], labels | ({"windtunnel/part": part} if part else {}))
@@ -37,7 +37,7 @@ DNS = End("10.244.0.2", "kube-system", {"k8s-app": "kube-dns"})
 POLICIES = [
     each
     for about in (ONE, OTHER, GANG)
-    for each in manifests.of(about, OPTIONS, ALL)
+    for each in manifests.launch_objects(about, OPTIONS, ALL)
     if each["kind"] == "NetworkPolicy"
 ]
 
@@ -104,7 +104,10 @@ def test_where_names_are_asked_of_something_else_a_site_says_what():
     """A cache of names on each node has an address that is no pod's; some sites' servers listen on another port."""
     near = dataclasses.replace(OPTIONS, dns=({"ipBlock": {"cidr": "169.254.20.10/32"}},), dns_ports=(53, 5353))
     policies = [
-        each for about in (ONE, GANG) for each in manifests.of(about, near, ALL) if each["kind"] == "NetworkPolicy"
+        each
+        for about in (ONE, GANG)
+        for each in manifests.launch_objects(about, near, ALL)
+        if each["kind"] == "NetworkPolicy"
     ]
     for about in (ONE, GANG):
         assert reaches(pod(about), End("169.254.20.10"), 5353, "UDP", policies=policies)
@@ -176,7 +179,7 @@ def test_nobody_from_outside_reaches_a_pod():
 def test_the_runner_api_service_may_lie_outside_of_the_cluster(url, inside, outside):
     options = dataclasses.replace(OPTIONS, runner_api_url=url)
     about = dataclasses.replace(ONE, id="s4x1x1")
-    made = manifests.of(about, options, ALL)
+    made = manifests.launch_objects(about, options, ALL)
     labels = {"windtunnel/launch": "s4x1x1"}
     source = End("10.244.0.9", made[-1]["metadata"]["namespace"], labels)
     assert reaches(source, End(inside[0]), inside[1], policies=made[-1:])

@@ -12,7 +12,7 @@ from errors import PlatformError
 from tests.unit.crds import complaints
 from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
 from workers.executors.kubernetes import manifests
-from workers.executors.kubernetes.manifests import Served
+from workers.executors.kubernetes.manifests import ServedApis
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kubernetes"
 
@@ -26,7 +26,7 @@ class Plain(yaml.SafeDumper):
 
 def made(name: str):
     about, served = SAMPLES[name]
-    return manifests.of(about, OPTIONS, served)
+    return manifests.launch_objects(about, OPTIONS, served)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -135,16 +135,18 @@ def test_only_the_runner_writes_to_what_is_shared_and_sees_the_token():
             assert shared == {"posts": True, "files": True}
 
 
-@pytest.mark.parametrize(("workers", "seats", "count"), [(1, 1, 1), (8, 4, 2), (9, 4, 3), (12736, 1, 12736)])
-def test_there_are_as_many_pods_as_seats_are_needed(workers, seats, count):
-    owner = manifests.of(launch(workers=workers), dataclasses.replace(OPTIONS, seats=seats), ALL)[0]
+@pytest.mark.parametrize(("workers", "workers_per_pod", "count"), [(1, 1, 1), (8, 4, 2), (9, 4, 3), (12736, 1, 12736)])
+def test_there_are_as_many_pods_as_workers_need(workers, workers_per_pod, count):
+    owner = manifests.launch_objects(
+        launch(workers=workers), dataclasses.replace(OPTIONS, workers_per_pod=workers_per_pod), ALL
+    )[0]
     spec = owner["spec"]["replicatedJobs"][0]["template"]["spec"]
     assert spec["parallelism"] == spec["completions"] == count
 
 
 def test_what_waits_in_a_queue_comes_suspended_with_its_label():
     for about in (launch(placement=EVERYTHING), gang(placement=EVERYTHING)):
-        owner = manifests.of(about, OPTIONS, ALL)[0]
+        owner = manifests.launch_objects(about, OPTIONS, ALL)[0]
         assert owner["spec"]["suspend"] is True
         assert owner["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "simulations"
 
@@ -166,7 +168,7 @@ def test_the_leader_begins_when_all_replicas_are_ready_and_its_success_is_that_o
 
 def test_each_slice_has_a_domain_of_its_own_and_the_leader_takes_none():
     about = gang(4, "tpu", slices=3, placement=EVERYTHING)
-    workers, leader = manifests.of(about, OPTIONS, ALL)[0]["spec"]["replicatedJobs"]
+    workers, leader = manifests.launch_objects(about, OPTIONS, ALL)[0]["spec"]["replicatedJobs"]
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     assert workers["template"]["metadata"]["annotations"][key] == "topology.kubernetes.io/zone"
     assert workers["replicas"] == 3 and "metadata" not in leader["template"]
@@ -176,19 +178,19 @@ def test_each_slice_has_a_domain_of_its_own_and_the_leader_takes_none():
     ("about", "served", "words"),
     [
         (gang(), BARE, "JobSets"),
-        (gang(operator="trainer", runtime_ref="t"), Served(), "trainer"),
+        (gang(operator="trainer", runtime_ref="t"), ServedApis(), "trainer"),
         (gang(operator="trainer"), ALL, "runtime_ref"),
-        (gang(operator="mpi-operator", image="i"), Served(), "mpi-operator"),
+        (gang(operator="mpi-operator", image="i"), ServedApis(), "mpi-operator"),
         (gang(operator="mpi-operator"), ALL, "image"),
         (gang(operator="mpi-operator", image="i", implementation="lam"), ALL, "lam"),
         (gang(operator="volcano"), ALL, "volcano"),
         (gang(communication="carrier-pigeon"), ALL, "carrier-pigeon"),
         (gang(communication="torch", slices=2), ALL, "larger size"),
         (gang(size=0), ALL, "at least one"),
-        (launch(placement=EVERYTHING), Served(kueue=True), "device claims"),
-        (launch(placement=EVERYTHING), Served(dra="v1"), "Kueue"),
+        (launch(placement=EVERYTHING), ServedApis(kueue=True), "device claims"),
+        (launch(placement=EVERYTHING), ServedApis(dra="v1"), "Kueue"),
     ],
 )
 def test_what_a_cluster_can_never_run_is_refused_in_words(about, served, words):
     with pytest.raises(PlatformError, match=words):
-        manifests.of(about, OPTIONS, served)
+        manifests.launch_objects(about, OPTIONS, served)

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from datasets.scs_client.membership import EndpointSlices, Fixed, Node, open_membership, parse, ready
+from datasets.scs_client.membership import CacheNode, EndpointSlices, StaticMembership, open_membership, parse, ready
 
 
 @pytest.mark.parametrize(
     ("text", "node"),
     [
-        ("http://scs-0.scs:5080", Node("http://scs-0.scs:5080")),
-        ("http://scs-0.scs:5080/", Node("http://scs-0.scs:5080")),
-        ("zone-a=http://10.0.0.1:5080", Node("http://10.0.0.1:5080", "zone-a")),
-        ("https://cache.example", Node("https://cache.example:443")),
-        ("http://[fd00::1]:80", Node("http://[fd00::1]:80")),
-        ("http://SCS:80", Node("http://scs:80")),
+        ("http://scs-0.scs:5080", CacheNode("http://scs-0.scs:5080")),
+        ("http://scs-0.scs:5080/", CacheNode("http://scs-0.scs:5080")),
+        ("zone-a=http://10.0.0.1:5080", CacheNode("http://10.0.0.1:5080", "zone-a")),
+        ("https://cache.example", CacheNode("https://cache.example:443")),
+        ("http://[fd00::1]:80", CacheNode("http://[fd00::1]:80")),
+        ("http://SCS:80", CacheNode("http://scs:80")),
     ],
 )
-def test_a_node_is_an_address_with_or_without_a_zone(text: str, node: Node) -> None:
+def test_a_node_is_an_address_with_or_without_a_zone(text: str, node: CacheNode) -> None:
     assert parse(text) == node
 
 
@@ -41,15 +41,15 @@ def test_what_is_no_address_of_a_node_is_an_error(text: str) -> None:
 
 
 def test_named_nodes_are_sorted_and_each_there_once() -> None:
-    assert Fixed([Node("http://b:1"), Node("http://a:1"), Node("http://b:1")]).nodes() == (
-        Node("http://a:1"),
-        Node("http://b:1"),
+    assert StaticMembership([CacheNode("http://b:1"), CacheNode("http://a:1"), CacheNode("http://b:1")]).nodes() == (
+        CacheNode("http://a:1"),
+        CacheNode("http://b:1"),
     )
 
 
 def test_a_service_of_kubernetes_is_named_by_its_namespace() -> None:
     assert isinstance(open_membership(["kubernetes://windtunnel/scs:http"]), EndpointSlices)
-    assert isinstance(open_membership(["http://a:1", "zone=http://b:1"]), Fixed)
+    assert isinstance(open_membership(["http://a:1", "zone=http://b:1"]), StaticMembership)
     assert open_membership([]).nodes() == ()
 
 

@@ -1,6 +1,6 @@
 """What models print is held to a rate and a cap, and what is left out is said."""
 
-from runtimes.harness.runner.captured_output import Outputs
+from runtimes.harness.runner.captured_output import CapturedOutput
 from runtimes.harness.runner.process_spec import ending
 from runtimes.harness.runner.worker import blend, flush_after
 
@@ -13,9 +13,9 @@ class Clock:
         return self.now
 
 
-def outputs(rate: int = 100, cap: int = 1000) -> tuple[Outputs, Clock]:
+def outputs(rate: int = 100, cap: int = 1000) -> tuple[CapturedOutput, Clock]:
     clock = Clock()
-    return Outputs(rate=rate, cap=cap, clock=clock), clock
+    return CapturedOutput(rate=rate, cap=cap, clock=clock), clock
 
 
 def test_what_is_printed_comes_out_by_name_and_once() -> None:

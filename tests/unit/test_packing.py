@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.versions import file_names, manifest_object
 from datasets.versions.external_sort import Sorter
-from datasets.versions.manifest import Entry, digest_of
-from datasets.versions.packs import File, pack
+from datasets.versions.manifest import ManifestEntry, digest_of
+from datasets.versions.packs import SourceFile, pack
 from errors import BadName
 
 
@@ -24,7 +24,7 @@ def test_every_file_lies_in_its_pack_where_its_entry_says(bodies: list[bytes], t
     def put(key: str, chunks: Iterable[bytes]) -> None:
         packs[key] = b"".join(chunks)
 
-    files = (File(f"f{at}", iter([body[:7], body[7:]])) for at, body in enumerate(bodies))
+    files = (SourceFile(f"f{at}", iter([body[:7], body[7:]])) for at, body in enumerate(bodies))
     entries = list(pack(files, put, lambda: f"p{len(packs)}", target=target))
     assert [entry.path for entry in entries] == [f"f{at}" for at in range(len(bodies))]
     for entry, body in zip(entries, bodies, strict=True):
@@ -43,7 +43,7 @@ def test_a_pack_is_durable_before_its_files_are_told_of() -> None:
             assert key not in told
         put.append(key)
 
-    for entry in pack((File(str(at), [b"x" * 10]) for at in range(9)), keep, lambda: f"p{len(put)}", target=30):
+    for entry in pack((SourceFile(str(at), [b"x" * 10]) for at in range(9)), keep, lambda: f"p{len(put)}", target=30):
         told.append(entry.source.removeprefix("store:"))
         assert told[-1] in put
 
@@ -80,12 +80,12 @@ def test_more_records_than_are_held_come_out_sorted(tmp_path: Path) -> None:
 )
 def test_a_name_that_cannot_be_kept_is_refused(name: str | bytes) -> None:
     with pytest.raises(BadName):
-        file_names.checked(name)
+        file_names.validated(name)
 
 
 def test_names_are_brought_into_one_form() -> None:
-    assert file_names.checked("./cafe\u0301/x") == "caf\u00e9/x"
-    assert file_names.checked("a" * 255) == "a" * 255
+    assert file_names.validated("./cafe\u0301/x") == "caf\u00e9/x"
+    assert file_names.validated("a" * 255) == "a" * 255
 
 
 @given(st.lists(st.text("aAbB/-\u00e9\u00df", min_size=1, max_size=6), min_size=2, max_size=8))
@@ -93,12 +93,12 @@ def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> 
     paths = []
     for one in given:
         try:
-            paths.append(file_names.checked(one))
+            paths.append(file_names.validated(one))
         except BadName:
             continue
     folded = [path.casefold() for path in paths]
     clash = len(set(folded)) < len(folded) or any(b.startswith(a + "/") for a in folded for b in folded)
-    neighbours = file_names.Neighbours()
+    neighbours = file_names.ConflictChecker()
     try:
         for key, path in sorted((file_names.folded(path), path) for path in paths):
             neighbours.add(key, path)
@@ -110,7 +110,7 @@ def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> 
 
 def test_a_manifest_is_read_from_any_path_on(tmp_path: Path) -> None:
     store = FilesystemStore(tmp_path)
-    entries = [Entry(f"d{at // 100:03}/f{at:05}", at, "sha256:" + "0" * 64, "store:p") for at in range(3500)]
+    entries = [ManifestEntry(f"d{at // 100:03}/f{at:05}", at, "sha256:" + "0" * 64, "store:p") for at in range(3500)]
     written = manifest_object.write(store, "manifests/v/1", entries)
     assert (written.files, written.bytes, written.digest) == (3500, sum(range(3500)), digest_of(entries))
     for at in (0, 1, 998, 999, 1000, 1001, 2500, 3498, 3499):

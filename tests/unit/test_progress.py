@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from core.domain.statistics import Tally
+from core.domain.statistics import MetricTally
 from core.services.scheduling.progress import Progress, too_many
 from core.store.leases import Segment
 
@@ -37,14 +37,14 @@ def test_what_a_retry_took_over_is_done_and_tells_nothing_of_its_speed() -> None
 def test_a_simulation_goes_on_with_as_many_failures_as_may_be() -> None:
     assert too_many({}, 1000) is None and too_many({"max_failures": None}, 1000) is None
     assert too_many({"max_failures": 3}, 3) is None
-    assert too_many({"max_failures": 3}, 4) == "4 tasks did not go well; at most 3 were allowed"
+    assert too_many({"max_failures": 3}, 4) == "4 tasks failed; max_failures is 3"
 
 
 def test_a_metric_that_nobody_declared_is_penalised_in_whatever_order_results_come() -> None:
     results = [("failed", {}), ("ok", {"x": 1.0}), ("ok", {"x": 3.0, "late": 5.0}), ("crashed", {})]
     summaries = []
     for order in permutations(results):
-        tally = Tally([{"name": "score", "worst": 0.0}], ("street",))
+        tally = MetricTally([{"name": "score", "worst": 0.0}], ("street",))
         for status, metrics in order:
             tally.add(status, {"street": "ramp"}, metrics)
         summaries.append(tally.summary(interval=False))
@@ -55,7 +55,7 @@ def test_a_metric_that_nobody_declared_is_penalised_in_whatever_order_results_co
 
 
 def test_a_metric_that_nobody_declared_has_its_own_mean_where_nothing_failed() -> None:
-    tally = Tally([], ())
+    tally = MetricTally([], ())
     for value in (1.0, 3.0):
         tally.add("ok", {}, {"x": value})
     assert tally.summary()["metrics"]["x"]["mean_penalised"] == 2.0

@@ -2,12 +2,12 @@
 
 import json
 
-from core.services.scheduling.reports import crashed
+from core.services.scheduling.reports import crashed_line
 
 
 def test_a_crashed_task_of_a_sweep_says_which_value_it_had() -> None:
     tasks = {"seed": 1, "dataset": "d", "select": {"range": [5, 7]}, "repeat": 1, "params": {"speed": 0, "wind": 3}}
-    line = json.loads(crashed({"tasks": tasks | {"sweep": {"speed": [10, 20]}}}, 3, "it ended"))
+    line = json.loads(crashed_line({"tasks": tasks | {"sweep": {"speed": [10, 20]}}}, 3, "it ended"))
     assert line["scenario"]["index"] == 6
     assert line["scenario"]["params"] == {"speed": 20}
-    assert "params" not in json.loads(crashed({"tasks": tasks}, 1, "it ended"))["scenario"]
+    assert "params" not in json.loads(crashed_line({"tasks": tasks}, 1, "it ended"))["scenario"]

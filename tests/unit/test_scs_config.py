@@ -1,4 +1,4 @@
-"""The cache service's configuration: the published shape, and what is refused."""
+"""Cache configuration: the published JSON shape, and the errors."""
 
 import json
 from pathlib import Path
@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from datasets.scs.authenticators import open_reviewer
+from datasets.scs.authenticators import open_authenticator
 from datasets.scs.config import load, parse, quantity
 
 PUBLISHED = {"Bucket": [{"Name": "b", "Public": False, "BucketQuota": "100Gi", "AllowNamespaces": ["ns1", "ns2"]}]}
 
 
-def test_the_published_shape_is_enough() -> None:
+def test_the_published_shape_suffices() -> None:
     config = parse(PUBLISHED)
     bucket = config.buckets["b"]
     assert (bucket.quota, bucket.public, config.capacity) == (100 << 30, False, 100 << 30)
     assert bucket.allows("ns1") and not bucket.allows("ns3")
 
 
-def test_the_laptops_configuration_is_one() -> None:
+def test_the_laptop_configuration_is_valid() -> None:
     config = load(Path("datasets/scs/laptop.json"))
     assert set(config.buckets) == {"public", "private"} and config.host == "127.0.0.1" and config.port == 5080
     assert config.buckets["public"].public and not config.buckets["private"].public
-    found = open_reviewer(config.reviewer).review("laptop")
-    assert found is not None and config.buckets["private"].allows(found.namespace)
+    identity = open_authenticator(config.authenticator).authenticate("laptop")
+    assert identity is not None and config.buckets["private"].allows(identity.namespace)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_quantities_follow_kubernetes_grammar(text: str | int, value: int) -> No
 @pytest.mark.parametrize(
     "text", ["", "Gi", "1KiB", "1K", "1 Gi", "-1", "1e", "0x10", "٣", "16Ei", "1e99", 1.5, True, None, []]
 )
-def test_what_is_no_quantity_is_refused(text: Any) -> None:
+def test_an_invalid_quantity_is_refused(text: Any) -> None:
     with pytest.raises(ValueError):
         quantity(text)
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ([], "JSON object"),
         ({}, "Bucket is missing"),
@@ -69,7 +69,7 @@ def test_what_is_no_quantity_is_refused(text: Any) -> None:
         ({"Bucket": [{"Name": "b", "BucketQuota": "1Gi", "public": True}]}, "number 0: unknown key 'public'"),
         ({"Bucket": [{"Name": "b"}]}, "BucketQuota is needed"),
         ({"Bucket": [{"Name": "a/b", "BucketQuota": "1"}]}, "Name is needed"),
-        ({"Bucket": PUBLISHED["Bucket"] * 2}, "two of the name"),
+        ({"Bucket": PUBLISHED["Bucket"] * 2}, "two buckets of the name"),
         ({"Bucket": [{"Name": "b", "BucketQuota": "1", "AllowNamespaces": "ns"}]}, "list of strings"),
         ({"Bucket": [{"Name": "b", "BucketQuota": "1", "Public": "yes"}]}, "true or false"),
         ({"Bucket": [{"Name": "b", "BucketQuota": "1", "Eviction": "mru"}]}, "Eviction is one of"),
@@ -77,17 +77,17 @@ def test_what_is_no_quantity_is_refused(text: Any) -> None:
         (PUBLISHED | {"Limits": {"Connection": 1}}, "unknown key 'Connection'"),
     ],
 )
-def test_an_error_says_where_it_is(document: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_error_names_the_key(document: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse(document)
 
 
-def test_no_error_and_no_repr_tells_a_token(tmp_path: Path) -> None:
+def test_no_error_and_no_repr_contains_a_token(tmp_path: Path) -> None:
     secret = "very-secret-token"
     config = parse(PUBLISHED | {"Reviewer": {"Kind": "static", "Tokens": [{"Token": secret, "Name": "x"}]}})
     assert secret not in repr(config)
     with pytest.raises(ValueError) as refused:
-        open_reviewer(config.reviewer)
+        open_authenticator(config.authenticator)
     assert secret not in str(refused.value)
     path = tmp_path / "scs.json"
     path.write_text(json.dumps({"Reviewer": {"Tokens": secret}}) + "}")

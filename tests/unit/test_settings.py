@@ -58,5 +58,5 @@ def test_a_trial_may_be_open_to_whoever_reaches_it_if_it_says_so() -> None:
 
 
 def test_every_setting_is_documented_as_it_is() -> None:
-    assert all(page.said().values()), "a setting has no words"
+    assert all(page.descriptions().values()), "a setting has no description"
     assert page.PAGE.read_text() == page.page(), "run `python -m scripts.settings`"

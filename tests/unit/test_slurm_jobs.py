@@ -7,17 +7,17 @@ import pytest
 from core.domain.launches import Launch, Phase, Placement
 from workers.executors.slurm.jobs import (
     Job,
-    Options,
-    Traces,
+    SlurmOptions,
+    TaskRecords,
     arguments,
     array_of,
     bytes_of,
     exit_code,
+    launch_status,
+    read_free_resources,
     read_jobs,
-    read_room,
-    sight,
 )
-from workers.executors.slurm.status_tables import AWAY, ENDINGS, REASONS, STATES
+from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, TRANSIENT_ERRORS
 
 
 def launch_of(**changes: Any) -> Launch:
@@ -31,7 +31,7 @@ def job(task: int | None, state: str, exit: int = 0, reason: str = "None") -> Jo
 
 
 def asked(launch: Launch, **options: Any) -> dict[str, str]:
-    given = [one.removeprefix("--").partition("=") for one in arguments(launch, Options.of(options))]
+    given = [one.removeprefix("--").partition("=") for one in arguments(launch, SlurmOptions.of(options))]
     return {name: value for name, _, value in given}
 
 
@@ -64,7 +64,7 @@ def test_a_placement_is_heard_before_the_sites_options() -> None:
 
 
 def test_no_project_can_add_an_option() -> None:
-    given = arguments(launch_of(project="p\n#SBATCH --uid=0 --x"), Options())
+    given = arguments(launch_of(project="p\n#SBATCH --uid=0 --x"), SlurmOptions())
     assert [one for one in given if "uid" in one] == [
         "--comment=project=p\n#SBATCH --uid=0 --x;simulation=s1;attempt=1"
     ]
@@ -72,7 +72,7 @@ def test_no_project_can_add_an_option() -> None:
 
 def test_unknown_options_are_errors() -> None:
     with pytest.raises(ValueError, match="partitoin"):
-        Options.of({"partitoin": "x"})
+        SlurmOptions.of({"partitoin": "x"})
 
 
 def test_squeues_lines_are_read() -> None:
@@ -105,7 +105,7 @@ def test_room_is_that_of_nodes_that_take_jobs_each_counted_once() -> None:
         "n3|0/0/4/4|8192|0|drained|\n"
         "n4|0/2/0/2|4096|0|idle|\n"
     )
-    assert read_room(text) == (5, (6144 + 4096) << 20)
+    assert read_free_resources(text) == (5, (6144 + 4096) << 20)
 
 
 @pytest.mark.parametrize(
@@ -121,64 +121,68 @@ def test_room_is_that_of_nodes_that_take_jobs_each_counted_once() -> None:
     ],
 )
 def test_the_most_lively_task_decides(states: list[str], phase: Phase) -> None:
-    assert sight("s1x1x0", [job(task, state) for task, state in enumerate(states)], Traces()).phase is phase
+    assert (
+        launch_status("s1x1x0", [job(task, state) for task, state in enumerate(states)], TaskRecords()).phase is phase
+    )
 
 
 @pytest.mark.parametrize("state", sorted(ENDINGS))
 def test_every_bad_ending_has_its_words(state: str) -> None:
-    seen = sight("s1x1x0", [job(0, state), job(1, "COMPLETED")], Traces())
+    seen = launch_status("s1x1x0", [job(0, state), job(1, "COMPLETED")], TaskRecords())
     assert seen.phase is Phase.ENDED and seen.reason == ENDINGS[state]
 
 
 @pytest.mark.parametrize("reason", sorted(REASONS))
 def test_every_reason_to_wait_is_told_and_only_hopeless_ones_end_it(reason: str) -> None:
-    seen = sight("s1x1x0", [job(0, "PENDING", reason=reason)], Traces())
+    seen = launch_status("s1x1x0", [job(0, "PENDING", reason=reason)], TaskRecords())
     assert [note.key for note in seen.notes] == [reason] and REASONS[reason].words in seen.notes[0].words
     assert seen.hopeless is REASONS[reason].never
     assert seen.phase is (Phase.ENDED if seen.hopeless else Phase.SUSPENDED)
 
 
 def test_the_longest_reason_that_fits_is_told() -> None:
-    said = sight("s1x1x0", [job(0, "PENDING", reason="QOSMaxJobsPerUserLimit")], Traces()).notes
+    said = launch_status("s1x1x0", [job(0, "PENDING", reason="QOSMaxJobsPerUserLimit")], TaskRecords()).notes
     assert REASONS["QOSMax"].words in said[0].words
-    assert sight("s1x1x0", [job(0, "PENDING", reason="QOSMaxCpuPerJobLimit")], Traces()).hopeless
-    assert sight("s1x1x0", [job(0, "PENDING", reason="ReqNodeNotAvail, UnavailableNodes:n1")], Traces()).notes
+    assert launch_status("s1x1x0", [job(0, "PENDING", reason="QOSMaxCpuPerJobLimit")], TaskRecords()).hopeless
+    assert launch_status(
+        "s1x1x0", [job(0, "PENDING", reason="ReqNodeNotAvail, UnavailableNodes:n1")], TaskRecords()
+    ).notes
 
 
 def test_a_reason_that_nobody_has_translated_is_told_in_slurms_word() -> None:
-    (note,) = sight("s1x1x0", [job(0, "PENDING", reason="FrontEndDown")], Traces()).notes
+    (note,) = launch_status("s1x1x0", [job(0, "PENDING", reason="FrontEndDown")], TaskRecords()).notes
     assert "FrontEndDown" in note.words
 
 
 def test_a_reason_that_holds_one_task_while_others_run_ends_nothing() -> None:
     tasks = [job(0, "RUNNING"), job(1, "PENDING", reason="PartitionTimeLimit")]
-    assert sight("s1x1x0", tasks, Traces()).phase is Phase.RUNNING
+    assert launch_status("s1x1x0", tasks, TaskRecords()).phase is Phase.RUNNING
 
 
 def test_a_runner_that_is_lost_is_told_of_while_others_go_on() -> None:
-    seen = sight("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], Traces())
+    seen = launch_status("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], TaskRecords())
     assert seen.phase is Phase.RUNNING and "memory" in seen.notes[0].words
-    assert seen.notes == sight("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], Traces()).notes
+    assert seen.notes == launch_status("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], TaskRecords()).notes
 
 
 def test_what_a_task_left_behind_outlives_what_slurm_remembers() -> None:
-    assert sight("s1x1x0", [], Traces(exits={0: 0, 1: 0})).exit == 0
-    assert sight("s1x1x0", [], Traces(exits={0: 0, 1: 75})).exit == 75
-    forgotten = sight("s1x1x0", [], Traces(began=frozenset({0})))
+    assert launch_status("s1x1x0", [], TaskRecords(exits={0: 0, 1: 0})).exit == 0
+    assert launch_status("s1x1x0", [], TaskRecords(exits={0: 0, 1: 75})).exit == 75
+    forgotten = launch_status("s1x1x0", [], TaskRecords(began=frozenset({0})))
     assert forgotten.phase is Phase.ENDED and "no longer knows" in str(forgotten.reason)
 
 
 def test_a_task_that_left_its_exit_code_is_over_whatever_slurm_still_cleans_up() -> None:
-    assert sight("s1x1x0", [job(0, "COMPLETING")], Traces(exits={0: 0})).phase is Phase.ENDED
+    assert launch_status("s1x1x0", [job(0, "COMPLETING")], TaskRecords(exits={0: 0})).phase is Phase.ENDED
 
 
 def test_runners_that_were_dismissed_do_not_count() -> None:
     tasks = [job(0, "COMPLETED"), job(1, "CANCELLED", 15)]
-    assert sight("s1x1x0", tasks, Traces(dismissed=frozenset({1}))).reason is None
-    assert sight("s1x1x0", tasks, Traces()).reason == ENDINGS["CANCELLED"]
+    assert launch_status("s1x1x0", tasks, TaskRecords(dismissed=frozenset({1}))).reason is None
+    assert launch_status("s1x1x0", tasks, TaskRecords()).reason == ENDINGS["CANCELLED"]
 
 
 def test_the_tables_contradict_neither_each_other_nor_themselves() -> None:
     assert not set(STATES) & set(ENDINGS)
-    assert len(set(AWAY)) == len(AWAY)
+    assert len(set(TRANSIENT_ERRORS)) == len(TRANSIENT_ERRORS)
     assert all(wait.words and not wait.words.endswith(".") for wait in REASONS.values())

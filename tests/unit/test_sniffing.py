@@ -119,7 +119,7 @@ def test_a_zip_with_a_model_of_the_owners_and_a_graph_it_uses_is_the_owners(tmp_
     [
         (packed("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
         (packed("policy.onnx"), "neither `model.py` at its top, nor a `saved_model.pb`"),
-        (b"\x7fELF" + bytes(100), "cannot be told from its bytes"),
+        (b"\x7fELF" + bytes(100), "cannot be determined from its bytes"),
     ],
 )
 def test_what_is_none_of_them_is_told_what_is_missing(content: bytes, words: str, tmp_path: Path) -> None:

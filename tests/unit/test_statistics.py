@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from core.domain.statistics import Column, Tally, mcnemar, merged, paired, sketched, wilson
+from core.domain.statistics import Column, MetricTally, mcnemar, merged, paired, sketched, wilson
 
 
 def test_nothing_in_288_still_means_up_to_one_in_76() -> None:
@@ -25,7 +25,7 @@ def test_a_column_has_the_textbook_s_mean_and_deviation() -> None:
 
 
 def test_dying_is_never_an_advantage() -> None:
-    tally = Tally([{"name": "score", "worst": 0.0}], ())
+    tally = MetricTally([{"name": "score", "worst": 0.0}], ())
     tally.add("ok", {}, {"score": 80.0})
     tally.add("crashed", {}, {})
     metrics = tally.summary()["metrics"]["score"]
@@ -33,21 +33,21 @@ def test_dying_is_never_an_advantage() -> None:
 
 
 def test_failures_are_shown_first() -> None:
-    tally = Tally([], ())
+    tally = MetricTally([], ())
     for status in ("ok", "ok", "timed_out", "crashed"):
         tally.add(status, {}, {})
     assert list(tally.summary()["statuses"]) == ["crashed", "timed_out", "ok"]
 
 
 def test_a_metric_without_a_worst_value_has_no_penalised_mean_once_something_failed() -> None:
-    tally = Tally([{"name": "ttc"}], ())
+    tally = MetricTally([{"name": "ttc"}], ())
     tally.add("ok", {}, {"ttc": 2.0})
     tally.add("invalid", {}, {})
     assert tally.summary()["metrics"]["ttc"]["mean_penalised"] is None
 
 
 def test_groups_have_statistics_of_their_own() -> None:
-    tally = Tally([{"name": "score", "worst": 0.0}], ("street",))
+    tally = MetricTally([{"name": "score", "worst": 0.0}], ("street",))
     tally.add("ok", {"street": "ramp"}, {"score": 10.0})
     tally.add("ok", {"street": "grid"}, {"score": 30.0})
     groups = tally.summary()["groups"]["street"]

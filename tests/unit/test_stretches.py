@@ -7,40 +7,40 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.download.downloads import Patience, pause
-from datasets.download.range_coalescing import GAP, LONGEST, MOST, SMALL, batches, stretches
-from datasets.versions.manifest import Entry
+from datasets.download.downloads import RetryLimits, pause
+from datasets.download.range_coalescing import GAP, LONGEST, MOST, SMALL, batches, coalesce
+from datasets.versions.manifest import ManifestEntry
 
 
-def entry(source: str, offset: int, size: int, etag: str | None = None) -> Entry:
-    return Entry(f"{source}/{offset}", size, "sha256:" + "0" * 64, source, offset, etag)
+def entry(source: str, offset: int, size: int, etag: str | None = None) -> ManifestEntry:
+    return ManifestEntry(f"{source}/{offset}", size, "sha256:" + "0" * 64, source, offset, etag)
 
 
 def test_neighbours_are_one_request_whatever_order_their_names_have() -> None:
     pack = [entry("store:p", number * 1000, 1000) for number in range(100)]
     random.Random(1).shuffle(pack)
-    [one] = stretches(pack)
+    [one] = coalesce(pack)
     assert (one.start, one.stop, len(one.entries)) == (0, 100_000, 100)
 
 
 def test_tiny_files_without_number_are_several_requests() -> None:
-    found = list(stretches(entry("store:p", number, 1) for number in range(2 * MOST + 1)))
+    found = list(coalesce(entry("store:p", number, 1) for number in range(2 * MOST + 1)))
     assert [len(one.entries) for one in found] == [MOST, MOST, 1]
 
 
 def test_a_large_file_is_one_request_and_so_is_each_object() -> None:
-    found = list(stretches([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
+    found = list(coalesce([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
     assert [len(one.entries) for one in found] == [1, 1, 1, 1]
 
 
 def test_what_was_read_under_another_etag_is_another_request() -> None:
-    assert len(list(stretches([entry("s", 0, 10, "x"), entry("s", 10, 10, "y")]))) == 2
+    assert len(list(coalesce([entry("s", 0, 10, "x"), entry("s", 10, 10, "y")]))) == 2
 
 
 def test_small_requests_are_handed_over_together_and_large_ones_alone() -> None:
     small = [entry(f"s3:c/b/{number:02d}", 0, 1000) for number in range(20)]
     large = [entry(f"s3:c/b/x{number}", 0, SMALL) for number in range(3)]
-    found = list(batches(stretches([*small, *large]), 16))
+    found = list(batches(coalesce([*small, *large]), 16))
     assert [len(batch) for batch in found] == [16, 5, 1, 1]
     assert [one.entries[0] for batch in found for one in batch] == [*small, *large]
 
@@ -50,23 +50,23 @@ def test_every_file_is_in_one_request_that_is_neither_too_long_nor_full_of_gaps(
     places: list[tuple[str, int, int]],
 ) -> None:
     entries = [entry(*place) for place in places]
-    found = list(stretches(entries))
+    found = list(coalesce(entries))
     key = lambda one: (one.source, one.offset, one.size)  # noqa: E731
-    assert sorted((one for stretch in found for one in stretch.entries), key=key) == sorted(entries, key=key)
-    for stretch in found:
-        assert {one.source for one in stretch.entries} == {stretch.source}
-        assert len(stretch.entries) == 1 or stretch.stop - stretch.start <= LONGEST
-        for one, following in zip(stretch.entries, stretch.entries[1:], strict=False):
+    assert sorted((one for coalesced in found for one in coalesced.entries), key=key) == sorted(entries, key=key)
+    for coalesced in found:
+        assert {one.source for one in coalesced.entries} == {coalesced.source}
+        assert len(coalesced.entries) == 1 or coalesced.stop - coalesced.start <= LONGEST
+        for one, following in zip(coalesced.entries, coalesced.entries[1:], strict=False):
             assert 0 <= following.offset - (one.offset + one.size) <= GAP
 
 
 def test_a_manifest_of_any_length_takes_the_same_memory() -> None:
-    def manifest(count: int) -> Iterator[Entry]:
+    def manifest(count: int) -> Iterator[ManifestEntry]:
         return (entry(f"store:packs/{number // 4096}", number % 4096 * 16_384, 16_384) for number in range(count))
 
     def peak(count: int) -> int:
         tracemalloc.start()
-        for _ in stretches(manifest(count)):
+        for _ in coalesce(manifest(count)):
             continue
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -76,8 +76,8 @@ def test_a_manifest_of_any_length_takes_the_same_memory() -> None:
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
-def test_pauses_grow_are_spread_and_have_an_end(failures: int, chance: float) -> None:
-    patience = Patience(first=0.2, longest=10.0)
-    waited = pause(failures, patience, chance)
+def test_pauses_grow_are_spread_and_have_an_end(failures: int, jitter: float) -> None:
+    retry_limits = RetryLimits(first=0.2, longest=10.0)
+    waited = pause(failures, retry_limits, jitter)
     assert 0.1 <= waited <= 10.0
-    assert pause(failures, patience, 0.0) <= pause(failures + 1, patience, 0.0)
+    assert pause(failures, retry_limits, 0.0) <= pause(failures + 1, retry_limits, 0.0)

@@ -14,40 +14,42 @@ from core.domain.launches import Gang, Launch, Phase, Placement
 from tests.unit.crds import complaints
 from tests.unit.launch_samples import ALL, BARE, launch
 from workers.executors.kubernetes import manifests, names, warm_pool
-from workers.executors.kubernetes.objects import JOBSET, TOKEN_HASH, WARM, Metadata, Owner, Reference
-from workers.executors.kubernetes.options import Options, parse
+from workers.executors.kubernetes.objects import JOBSET, TOKEN_HASH, WARM, Metadata, ObjectReference, Owner
+from workers.executors.kubernetes.options import KubernetesOptions, parse
 
 ASKED = {"runtime": "python", "dataset": "noop", "pods": 2}
 URL = "http://runner_api:1"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def options(*asked: dict[str, Any], **others: Any) -> Options:
+def options(*asked: dict[str, Any], **others: Any) -> KubernetesOptions:
     return parse({"images": {"tag": "abc"}, "warm": list(asked or [ASKED]), **others})
 
 
-def wanted(*asked: dict[str, Any], **others: Any) -> dict[str, warm_pool.Wish]:
-    return warm_pool.wishes(options(*asked, **others), ALL, URL)
+def wanted(*asked: dict[str, Any], **others: Any) -> dict[str, warm_pool.WarmTarget]:
+    return warm_pool.warm_targets(options(*asked, **others), ALL, URL)
 
 
 def noop(**changes: Any) -> Launch:
     return launch(**{"runtime": "python", "format": "python", "dataset": "noop", "project": "default", **changes})
 
 
-def one(id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h") -> warm_pool.Seen:
-    return warm_pool.Seen(id, digest, token_hash, JOBSET, "ns", NOW - timedelta(seconds=age), phase)
+def one(
+    id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h"
+) -> warm_pool.WarmOwner:
+    return warm_pool.WarmOwner(id, digest, token_hash, JOBSET, "ns", NOW - timedelta(seconds=age), phase)
 
 
 def planned(
-    there: list[warm_pool.Seen],
-    wishes: dict[str, warm_pool.Wish],
+    there: list[warm_pool.WarmOwner],
+    wishes: dict[str, warm_pool.WarmTarget],
     taken: Collection[str] = (),
     given: Collection[str] = (),
-) -> warm_pool.Plan:
-    return warm_pool.plan(there, wishes, taken=taken, given=given)
+) -> warm_pool.PoolPlan:
+    return warm_pool.plan_pool(there, wishes, taken=taken, handed_out=given)
 
 
-def ids(some: Collection[warm_pool.Seen]) -> list[str]:
+def ids(some: Collection[warm_pool.WarmOwner]) -> list[str]:
     return [each.id for each in some]
 
 
@@ -55,11 +57,11 @@ def test_what_lacks_is_made_and_only_what_is_ready_is_given_out() -> None:
     wishes = wanted()
     (digest,) = wishes
     first = planned([], wishes)
-    assert len(first.lacking) == 2 and not first.ready and not first.whole
+    assert len(first.missing) == 2 and not first.ready and not first.complete
     starting = planned([one("a", digest), one("b", digest, Phase.STARTING)], wishes)
-    assert ids(starting.ready) == ["a"] and not starting.lacking and not starting.whole
+    assert ids(starting.ready) == ["a"] and not starting.missing and not starting.complete
     whole = planned([one("a", digest, age=1), one("b", digest, age=9)], wishes)
-    assert ids(whole.ready) == ["b", "a"] and whole.whole, "the oldest goes first"
+    assert ids(whole.ready) == ["b", "a"] and whole.complete, "the oldest goes first"
 
 
 def test_what_is_too_many_ended_unknown_or_made_otherwise_goes() -> None:
@@ -74,27 +76,27 @@ def test_what_is_too_many_ended_unknown_or_made_otherwise_goes() -> None:
         one("tokenless", digest, token_hash=""),
     ]
     plan = planned(there, wishes)
-    assert ids(plan.ready) == ["old", "new"] and plan.whole
-    assert sorted(ids(plan.dropped)) == ["ended", "otherwise", "starting", "tokenless"]
+    assert ids(plan.ready) == ["old", "new"] and plan.complete
+    assert sorted(ids(plan.surplus)) == ["ended", "otherwise", "starting", "tokenless"]
 
 
 def test_nothing_stays_where_nothing_is_asked_for() -> None:
     plan = planned([one("a", "0" * 16)], {})
-    assert ids(plan.dropped) == ["a"] and plan.whole
+    assert ids(plan.surplus) == ["a"] and plan.complete
 
 
 def test_what_was_taken_is_marked_and_replaced_and_what_was_given_in_vain_goes() -> None:
     wishes = wanted()
     (digest,) = wishes
     plan = planned([one("taken", digest), one("vain", digest)], wishes, taken={"taken"}, given={"taken", "vain"})
-    assert ids(plan.marked) == ["taken"] and ids(plan.dropped) == ["vain"] and len(plan.lacking) == 2
+    assert ids(plan.in_use) == ["taken"] and ids(plan.surplus) == ["vain"] and len(plan.missing) == 2
 
 
 def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
     wishes = wanted()
     (digest,) = wishes
     there = [one("a", digest), one("b", digest)]
-    reserve = warm_pool.Reserve()
+    reserve = warm_pool.ReadyLaunches()
     assert reserve.take(noop()) is None, "nobody has looked yet"
     reserve.fill(planned(there, wishes), wishes, there)
     for unfit in ({"project": "red"}, {"dataset": "car_street"}, {"version": "0"}, {"runtime": "onnx"}):
@@ -103,16 +105,16 @@ def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
     assert reserve.take(noop(gang=Gang(size=2))) is None
     found = [reserve.take(noop(placement=Placement(executor="west"), workers=9)), reserve.take(noop())]
     assert [each and (each.id, each.token_hash) for each in found] == [("a", "h"), ("b", "h")]
-    assert reserve.take(noop()) is None and set(reserve.given) == {"a", "b"}
+    assert reserve.take(noop()) is None and set(reserve.handed_out) == {"a", "b"}
     reserve.fill(planned([], wishes), wishes, [])
-    assert not reserve.given, "what is gone need not be remembered"
+    assert not reserve.handed_out, "what is gone need not be remembered"
 
 
 def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_wants_more() -> None:
     wishes = wanted()
     (digest,) = wishes
     there = [replace(one("a", digest), queued=True)]
-    reserve = warm_pool.Reserve()
+    reserve = warm_pool.ReadyLaunches()
     reserve.fill(planned(there, wishes), wishes, there)
     assert reserve.take(noop(workers=2)) is None
     assert reserve.take(noop(workers=1)) is not None
@@ -123,7 +125,7 @@ def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_want
     [
         {"images": {"tag": "newer"}},
         {"runner_api_url": "http://elsewhere"},
-        {"seats": 2},
+        {"workers_per_pod": 2},
         {"node_selector": {"pool": "b"}},
     ],
 )
@@ -138,13 +140,13 @@ def test_the_same_asked_for_twice_is_asked_for_in_sum() -> None:
 
 
 @pytest.mark.parametrize("served", [ALL, BARE])
-def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: manifests.Served) -> None:
-    (wish,) = warm_pool.wishes(options(), served, URL).values()
-    made, token_hash = wish.one()
-    other, _ = wish.one()
+def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: manifests.ServedApis) -> None:
+    (wish,) = warm_pool.warm_targets(options(), served, URL).values()
+    made, token_hash = wish.new_launch()
+    other, _ = wish.new_launch()
     assert made.id != other.id and made.token != other.token and token_hash == hashed(made.token)
     assert names.owner(made.id) == f"wt-{made.id}" and len(made.id) <= 40 and made.id.isalnum()
-    objects = manifests.of(made, options(), served, kit=wish.kit)
+    objects = manifests.launch_objects(made, options(), served, kit=wish.kit)
     assert [complaint for each in objects for complaint in complaints(each)] == []
     secret = next(each for each in objects if each["kind"] == "Secret")
     told = json.loads(base64.b64decode(secret["data"]["launch.json"]))
@@ -154,7 +156,7 @@ def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: mani
         "isolation": "launch",
         "world": {"simulator": "noop", "package": None},
     }
-    cold = manifests.of(replace(made, token=""), options(), served)
+    cold = manifests.launch_objects(replace(made, token=""), options(), served)
     plain = next(each for each in cold if each["kind"] == "Secret")
     assert "warm" not in json.loads(base64.b64decode(plain["data"]["launch.json"]))
 
@@ -165,11 +167,11 @@ def test_only_what_carries_the_label_waits_and_what_leaves_does_not() -> None:
         given = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
         return Owner(metadata=Metadata(**{**given, **changes}))
 
-    (found,) = warm_pool.seen([(JOBSET, owner())])
+    (found,) = warm_pool.warm_owners([(JOBSET, owner())])
     assert (found.id, found.digest, found.token_hash, found.made) == ("a", "d", "h", NOW)
-    assert warm_pool.seen([(JOBSET, owner(labels={"windtunnel/launch": "a"}))]) == []
-    assert warm_pool.seen([(JOBSET, owner(deletion_timestamp=NOW))]) == []
-    assert warm_pool.seen([(JOBSET, owner(owner_references=(Reference(kind="Node"),)))])
+    assert warm_pool.warm_owners([(JOBSET, owner(labels={"windtunnel/launch": "a"}))]) == []
+    assert warm_pool.warm_owners([(JOBSET, owner(deletion_timestamp=NOW))]) == []
+    assert warm_pool.warm_owners([(JOBSET, owner(owner_references=(ObjectReference(kind="Node"),)))])
 
 
 @pytest.mark.parametrize(

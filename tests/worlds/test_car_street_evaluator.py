@@ -12,7 +12,7 @@ from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.simulators.base import Scenario
-from tests.contracts.harness_processes import crew, play_of
+from tests.contracts.harness_processes import evaluator_pair, play_of
 from tests.worlds.street_world import BASELINES, SPECS, model, world
 from tests.worlds.test_small_worlds import kit_of, site
 
@@ -23,7 +23,7 @@ PLAY: dict[str, Any] = {"isolation": "scenario", "select": {"tasks": CHOSEN}}
 
 
 def test_the_evaluator_tells_what_the_bare_world_tells() -> None:
-    with crew(kit_of("car_street"), IDM, play_of("car_street", **PLAY)) as played:
+    with evaluator_pair(kit_of("car_street"), IDM, play_of("car_street", **PLAY)) as played:
         results = played.play(0, len(CHOSEN))
     assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
     driver = model("idm")
@@ -46,7 +46,7 @@ class Model:
             raise RuntimeError("lost")
         return 0.5, 0.0
 """
-    with crew(kit_of("car_street"), source, play_of("car_street", **PLAY)) as played:
+    with evaluator_pair(kit_of("car_street"), source, play_of("car_street", **PLAY)) as played:
         results = played.play(0, 3)
     assert [result["status"] for result in results] == ["failed"] * 3
     assert [result["metrics"]["outcome"] for result in results] == ["failed"] * 3
@@ -56,12 +56,12 @@ class Model:
 
 def test_a_recorded_drive_is_drawn_from_its_actions() -> None:
     play = play_of("car_street", record="all", **PLAY)
-    with crew(kit_of("car_street"), IDM, play) as played:
+    with evaluator_pair(kit_of("car_street"), IDM, play) as played:
         (result,) = played.play(2, 3)
         trace = played.artifacts[2]
         played.evaluator.channel.send({"type": "replay", "task": 2, "trace": trace})
         answer = played.evaluator.channel.receive(60)
-    assert isinstance(answer, framed_socket.Replay)
+    assert isinstance(answer, framed_socket.ReplayDone)
     assert answer.error is None
     assert answer.replay is not None
     picture = svg({"title": result["scenario"]["name"], "outcome": result["metrics"]["outcome"], **answer.replay})
@@ -75,7 +75,7 @@ def test_the_trained_baseline_drives_in_every_format(runtime: str, kind: str) ->
     kit = kit_of("car_street", model_server_site=site(found.environment), format=kind, isolation="launch")
     binary = Path(BASELINES / f"car_street.{kind}").read_bytes()
     play = play_of("car_street", isolation="launch", select={"tasks": CHOSEN})
-    with crew(kit, binary, play) as played:
+    with evaluator_pair(kit, binary, play) as played:
         results = played.play(0, len(CHOSEN))
     assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
     scores = [result["metrics"]["score"] for result in results]

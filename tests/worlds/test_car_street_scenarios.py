@@ -226,7 +226,7 @@ def test_random_driving_over_many_scenarios_never_breaks_sumo() -> None:
         assert told["outcome"] in {"arrived", "collision", "timeout", "stranded"}
 
 
-def test_the_data_set_can_be_made_anew_to_the_byte(tmp_path: Path) -> None:
+def test_the_data_set_can_be_made_again_to_the_byte(tmp_path: Path) -> None:
     lock = (DATASET / "requirements.lock").read_text()
     tools = prepare(Environment("car_street", lock), ENVIRONMENTS, lambda said, done: None)
     subprocess.run(

@@ -13,10 +13,10 @@ import pytest
 from datasets.catalogue import datasets
 from runtimes import catalogue, environments
 from runtimes.harness.runner import framed_socket
-from runtimes.harness.runner.processes import Kit
+from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox import level
 from tests.cached import ENVIRONMENTS
-from tests.contracts.harness_processes import Crew, crew, kit, play_of
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, kit, play_of
 
 BASELINES = Path("runtimes/baselines")
 ZERO = (BASELINES / "zero.py").read_bytes()
@@ -32,7 +32,7 @@ def best_level() -> int | None:
     return number if number > 1 else None
 
 
-def kit_of(dataset: str, **changes: Any) -> Kit:
+def kit_of(dataset: str, **changes: Any) -> WorkerSpec:
     values: dict[str, Any] = {
         "evaluator_site": site(catalogue.simulators()[datasets()[dataset].simulator]),
         "model_server_site": site(catalogue.runtime("python").formats["python"].environment),
@@ -48,11 +48,11 @@ def outcomes(results: list[dict[str, Any]]) -> list[str]:
 
 def test_the_yardstick_balances_the_pole_and_zeros_do_not() -> None:
     play = play_of("cartpole", isolation="scenario")
-    with crew(kit_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as played:
+    with evaluator_pair(kit_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as played:
         good = played.play(0, 10)
     assert outcomes(good) == ["balanced"] * 10
     assert {result["metrics"]["length"] for result in good} == {500}
-    with crew(kit_of("cartpole"), ZERO, play) as played:
+    with evaluator_pair(kit_of("cartpole"), ZERO, play) as played:
         bad = played.play(0, 10)
     assert outcomes(bad) == ["fell"] * 10
     assert all(result["metrics"]["return"] == result["metrics"]["length"] < 50 for result in bad)
@@ -60,7 +60,7 @@ def test_the_yardstick_balances_the_pole_and_zeros_do_not() -> None:
 
 def test_a_highway_is_the_same_in_any_order_and_told_by_its_lanes_and_density() -> None:
     play = play_of("highway", isolation="scenario", select={"tasks": [0, 20, 47]})
-    with crew(kit_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as played:
+    with evaluator_pair(kit_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as played:
         forwards = played.play(0, 3)
         backwards = [played.play(task, task + 1)[0] for task in (2, 1, 0)][::-1]
     for one, other in zip(forwards, backwards, strict=True):
@@ -77,7 +77,7 @@ def test_a_highway_is_the_same_in_any_order_and_told_by_its_lanes_and_density() 
 def test_actions_take_effect_as_many_steps_later_as_asked() -> None:
     ones = b"class Model:\n    def act(self, observation):\n        return [1.0]\n"
     play = play_of("cartpole", isolation="scenario", record="all", params={"latency_steps": 3})
-    with crew(kit_of("cartpole"), ones, play) as played:
+    with evaluator_pair(kit_of("cartpole"), ones, play) as played:
         played.play(0, 1)
     applied = np.frombuffer(zlib.decompress(played.artifacts[0]), np.float32)
     assert applied[:3].tolist() == [0.0] * 3
@@ -86,7 +86,7 @@ def test_actions_take_effect_as_many_steps_later_as_asked() -> None:
 
 def test_actions_out_of_range_are_clipped_and_counted() -> None:
     wild = b"class Model:\n    def act(self, observation):\n        return [7.5]\n"
-    with crew(kit_of("cartpole"), wild, play_of("cartpole", isolation="scenario")) as played:
+    with evaluator_pair(kit_of("cartpole"), wild, play_of("cartpole", isolation="scenario")) as played:
         (result,) = played.play(0, 1)
     assert result["status"] == "ok"
     assert result["metrics"]["clipped_actions"] == result["metrics"]["length"]
@@ -97,17 +97,17 @@ def test_a_model_that_breaks_off_keeps_the_metrics_so_far_and_names_the_fault() 
         b"class Model:\n    n = 0\n    def act(self, observation):\n"
         b"        self.n += 1\n        return [1.0 if self.n < 5 else float('nan')]\n"
     )
-    with crew(kit_of("cartpole"), tired, play_of("cartpole", isolation="scenario")) as played:
+    with evaluator_pair(kit_of("cartpole"), tired, play_of("cartpole", isolation="scenario")) as played:
         (result,) = played.play(0, 1)
     assert (result["status"], result["metrics"]["outcome"], result["metrics"]["length"]) == ("invalid", "invalid", 4)
 
 
 def test_a_world_without_pictures_says_so() -> None:
-    with crew(kit_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as played:
+    with evaluator_pair(kit_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as played:
         link = played.evaluator.channel
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
         answer = link.receive(60)
-    assert isinstance(answer, framed_socket.Replay)
+    assert isinstance(answer, framed_socket.ReplayDone)
     assert answer.error == "simulator: ValueError: environments of Gymnasium have no replay that can be drawn"
 
 
@@ -115,7 +115,7 @@ def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
     """Set an evaluator up for a dataset of somebody's."""
     folder.chmod(0o755)
     (folder / "dataset.json").write_text(json.dumps(definition))
-    made = Crew(replace(kit_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
+    made = EvaluatorPair(replace(kit_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
     try:
         return made.set_up(play_of("cartpole") | {"definition": definition})
     finally:
@@ -140,7 +140,7 @@ def test_a_dataset_that_is_not_what_it_says_cannot_be_set_up(
 
 
 def test_a_dataset_may_not_have_just_any_package_imported(tmp_path: Path) -> None:
-    with pytest.raises(framed_socket.Closed):
+    with pytest.raises(framed_socket.PeerClosed):
         set_up(dict(datasets()["cartpole"].definition) | {"package": "antigravity"}, tmp_path)
 
 

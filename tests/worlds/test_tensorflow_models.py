@@ -9,7 +9,7 @@ import pytest
 
 from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
-from tests.contracts.harness_processes import Crew, crew, play_of
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
 from tests.worlds.test_small_worlds import kit_of, site
 
 #: Writes action = 2 * observation + 1 of so many numbers, as a .keras file and as a zipped SavedModel.
@@ -51,15 +51,15 @@ def test_a_model_of_tensorflows_drives_and_one_that_does_not_fit_is_refused(
     files: Path, format: str, name: str
 ) -> None:
     how = kit_of("noop", model_server_site=tensorflow(), format=format, isolation="launch")
-    with crew(how, (files / "4" / name).read_bytes(), play_of(deadline=5.0)) as played:
+    with evaluator_pair(how, (files / "4" / name).read_bytes(), play_of(deadline=5.0)) as played:
         results = played.play(0, 10)
     for result in results:
         assert result["metrics"]["value"] == pytest.approx(2 * result["metrics"]["echo"] + 4, rel=1e-5)
-    made = Crew(how, (files / "3" / name).read_bytes())
+    made = EvaluatorPair(how, (files / "3" / name).read_bytes())
     try:
         made.set_up(play_of())
         refused = made.give_model_server()
     finally:
         made.end()
-    assert isinstance(refused, framed_socket.Refused)
+    assert isinstance(refused, framed_socket.ModelRefused)
     assert "the model's input is float32[n,3]; the dataset observes float32[4]" in refused.reason

@@ -1,4 +1,4 @@
-"""The executor port: what runs launches, as the dispatcher needs it."""
+"""Executor port: the interface between the dispatcher and the systems that run launches."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,56 +12,56 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Runs launches. Knows nothing of the database, the queue or HTTP.
+    """Runs launches; independent of database, queue and HTTP.
 
-    ``launch.id`` is the only handle: a backend derives its own names from it, so that submitting twice is harmless and
-    nothing need be remembered in between. Every method raises OSError when the backend does not answer: then nothing
-    is known, and asking again is right.
+    ``launch.id`` is the only handle: an executor derives its own names from it, so submitting twice is harmless and no
+    state is needed. Every method raises OSError when the backend does not answer: the result is unknown and the call
+    may be retried.
     """
 
     name: str  # of the context: there may be several of one kind
 
     def submit(self, launch: Launch) -> None:
-        """Start every process of it or none. Raise a PlatformError if it can never run here."""
+        """Start every process of the launch or none. Raise a PlatformError if it can never run here."""
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
-        """Report those launches that are still known, ended ones too; one that is missing has vanished."""
+        """Return the statuses of launches that the backend knows, ended ones too; a missing launch has vanished."""
 
     def cancel(self, launch_id: str) -> None:
-        """Stop it and forget it. Not an error if it is already gone."""
+        """Stop and remove the launch. Not an error if it is gone already."""
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield what the launch's own processes (not the model) had to say, from the start, until it ends."""
+        """Yield the log of the launch's own processes (not the model's) from the start until the launch ends."""
 
     def capacity(self) -> Mapping[str, int]:
         """Return free resources: ``cpu`` in cores, ``memory`` in bytes."""
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Change the width of a running launch. Raise Unsupported where that needs a new one."""
+        """Change the number of workers of a running launch. Raise Unsupported where that needs a new launch."""
 
-    def strays(self, known: Collection[str]) -> Sequence[str]:
-        """Return the launches that still take something there and are not among these: the ids to cancel."""
+    def orphans(self, known: Collection[str]) -> Sequence[str]:
+        """Return ids of launches that use resources but are not in ``known``, to be cancelled."""
 
 
 @runtime_checkable
 class Watched(Protocol):
-    """An executor whose backend tells by itself that something has changed, so that nobody waits for the clock."""
+    """An executor whose backend reports changes, so that the dispatcher need not wait for its next poll."""
 
-    def watch(self, ring: Callable[[], None], stop: Event) -> None:
-        """Ring at every change until told to stop. What is rung for is looked at all the same, by `observe`."""
+    def watch(self, wake: Callable[[], None], stop: Event) -> None:
+        """Call ``wake`` at every change until ``stop`` is set. `observe` remains the source of truth."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A launch that was made before it was known for what: its id, and what is kept of its token."""
+class WarmLaunch:
+    """A warm launch (created before its simulation is known): its id and its token's hash."""
 
     id: str
     token_hash: str
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A launch that is not over, as far as what waited has to know: whose it is, and how wide."""
+class ActiveLaunch:
+    """An active launch as the warm pool needs it: simulation, attempt, number of workers."""
 
     simulation: str
     attempt: int
@@ -69,31 +69,31 @@ class Taken:
 
 
 class Missed(Exception):
-    """What waited for the launch is gone: another one may be made at once."""
+    """The warm launch is gone: a new launch may be created at once."""
 
 
 @runtime_checkable
-class Warm(Protocol):
-    """An executor that keeps launches waiting for their simulations. Both are asked by the thread that submits.
+class KeepsWarmLaunches(Protocol):
+    """An executor with a warm pool. Both methods are called by the thread that submits.
 
-    ``submit`` of a launch with such an id only marks what waits as taken; it raises Missed where that is gone. What
-    waits is no stray.
+    ``submit`` of a launch with a warm launch's id only labels it as taken, and raises Missed if it is gone. Warm
+    launches are not orphans.
     """
 
-    def keep(self, taken: Mapping[str, Taken]) -> bool:
-        """Bring what waits to what is wanted, and mark what was taken and could not be marked; tell whether all waits.
+    def maintain_warm_pool(self, taken: Mapping[str, ActiveLaunch]) -> bool:
+        """Bring the warm pool to its targets, label taken launches; True if the pool is full.
 
-        ``taken``: all launches that are not over, by id.
+        ``taken``: all active launches, by id.
         """
 
-    def waiting(self, launch: Launch) -> Waiting | None:
-        """Return what waits for just such a launch, never the same twice. Asks nobody, for somebody waits for us."""
+    def take_warm_launch(self, launch: Launch) -> WarmLaunch | None:
+        """Pop a ready warm launch that matches, or None. From the local snapshot: no API call on the submit path."""
 
 
 @runtime_checkable
 class Measured(Protocol):
-    """An executor that has figures of its own for Prometheus."""
+    """An executor with its own Prometheus metrics."""
 
     @property
     def registry(self) -> "Collector":
-        """What it has measured."""
+        """The executor's metrics."""

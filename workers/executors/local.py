@@ -1,4 +1,4 @@
-"""The executor of this machine: it asks the agent, over a socket that only this user can reach."""
+"""Local executor: a client of the node agent on this machine, over a Unix socket that only this user can open."""
 
 import json
 import socket
@@ -12,27 +12,27 @@ from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
 
 if TYPE_CHECKING:
-    from workers.executors.registry import Here
+    from workers.executors.registry import LocalPaths
 
-#: A launch runs in what lies prepared on this machine.
+#: Launches use the environments that are prepared on this machine.
 OWN_ENVIRONMENTS = False
 #: Seconds the agent may take to answer; staging a large model is the longest.
 TIMEOUT = 60.0
-#: Seconds between two looks at a log that is still being written.
-LOOK = 0.2
+#: Seconds between reads of a log that is still written.
+LOG_POLL = 0.2
 
 REFUSALS: Mapping[str, type[PlatformError]] = {kind.slug: kind for kind in (OriginFailed, StoreUnavailable, Unsafe)}
 
 
-def open(name: str, options: Mapping[str, Any], here: "Here") -> "LocalExecutor":
-    """Open this machine's agent; there is nothing to be said about it."""
+def open(name: str, options: Mapping[str, Any], paths: "LocalPaths") -> "LocalExecutor":
+    """Return the executor of this machine's agent; it takes no options."""
     if options:
-        raise ValueError(f"executor {name}: this machine's takes no options")
-    return LocalExecutor(here.run_dir / "agent.sock", name=name)
+        raise ValueError(f"executor {name}: the local executor takes no options")
+    return LocalExecutor(paths.run_dir / "agent.sock", name=name)
 
 
 class LocalExecutor:
-    """A client of the agent."""
+    """Client of the node agent."""
 
     def __init__(self, path: Path, *, name: str = "local") -> None:
         self.name = name
@@ -43,26 +43,26 @@ class LocalExecutor:
         self._ask("submit", launch=asdict(launch))
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
-        """Ask which of these the agent knows."""
-        seen = self._ask("observe", ids=list(ids))
-        return {id: LaunchStatus(**{**one, "phase": Phase(one["phase"])}) for id, one in seen.items()}
+        """Return statuses of the launches that the agent knows."""
+        statuses = self._ask("observe", ids=list(ids))
+        return {id: LaunchStatus(**{**fields, "phase": Phase(fields["phase"])}) for id, fields in statuses.items()}
 
     def cancel(self, launch_id: str) -> None:
-        """Have its processes ended and its folder removed."""
+        """End the launch's processes and remove its folder."""
         self._ask("cancel", id=launch_id)
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
         """Yield the runner's own output; a launch of this machine has one replica."""
         offset = 0
         while True:
-            piece = self._ask("logs", id=launch_id, offset=offset)
-            if piece["text"]:
-                offset = piece["offset"]
-                yield piece["text"].encode()
-            elif piece["ended"]:
+            chunk = self._ask("logs", id=launch_id, offset=offset)
+            if chunk["text"]:
+                offset = chunk["offset"]
+                yield chunk["text"].encode()
+            elif chunk["ended"]:
                 return
             else:
-                time.sleep(LOOK)
+                time.sleep(LOG_POLL)
 
     def capacity(self) -> Mapping[str, int]:
         """Return free cores and memory of this machine."""
@@ -70,16 +70,18 @@ class LocalExecutor:
         return free
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Raise Unsupported: a warm runner is as wide as it was mustered."""
-        raise Unsupported("On this machine a launch keeps its width; cancel the simulation and submit it anew.")
+        """Raise Unsupported: a warm runner's number of workers is fixed at its start."""
+        raise Unsupported(
+            "On this machine the number of workers cannot change; cancel the simulation and submit it again."
+        )
 
-    def strays(self, known: Collection[str]) -> Sequence[str]:
-        """Ask which others are at work."""
+    def orphans(self, known: Collection[str]) -> Sequence[str]:
+        """Return running launches that are not in ``known``."""
         running: list[str] = self._ask("running")
         return [id for id in running if id not in known]
 
     def warm(self, runtime: str, format: str, dataset: str, version: str) -> None:
-        """Have a warm runner of this kind ready from now on, if its environments are."""
+        """Keep a warm runner of this kind ready from now on, if its environments are prepared."""
         self._ask("warm", key=[runtime, format, dataset, version])
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
@@ -90,8 +92,8 @@ class LocalExecutor:
             with connection.makefile("rb") as lines:
                 answer = lines.readline()
         if not answer.endswith(b"\n"):
-            raise ConnectionError("the agent hung up")
-        said = json.loads(answer)
-        if "error" in said:
-            raise REFUSALS.get(said["error"], PlatformError)(said["detail"])
-        return said["answer"]
+            raise ConnectionError("the node agent closed the connection")
+        reply = json.loads(answer)
+        if "error" in reply:
+            raise REFUSALS.get(reply["error"], PlatformError)(reply["detail"])
+        return reply["answer"]

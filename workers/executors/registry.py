@@ -1,4 +1,4 @@
-"""Opening executors: each kind is a module of this package that has `open` and says what it brings along."""
+"""Executor registry: each kind is a module of this package with `open` and flags of its capabilities."""
 
 import importlib
 import json
@@ -12,8 +12,8 @@ from workers.executors.base import Executor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Here:
-    """What an executor may know of the machine it is opened on."""
+class LocalPaths:
+    """Paths and URLs of the machine that opens an executor."""
 
     home: Path
     run_dir: Path
@@ -22,37 +22,37 @@ class Here:
 
 
 def load_executor_configs(path: str, workers: int) -> tuple[ExecutorConfig, ...]:
-    """Return the places that a file names; this machine with its workers where there is none. Raise ValueError."""
+    """Return the executors that a file configures; without a file, this machine with ``workers``. Raise ValueError."""
     if not path:
         return (ExecutorConfig(name="local", kind="local", workers=workers),)
     try:
-        found = parsed(json.loads(Path(path).read_bytes()))
-        for one in found:
-            _module(one)
+        configs = parsed(json.loads(Path(path).read_bytes()))
+        for config in configs:
+            _module(config)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
-    return found
+    return configs
 
 
-def apart(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
-    """Return those that bring their own environments, and share no folder with this machine."""
-    return frozenset(one.name for one in executor_configs if _module(one).OWN_ENVIRONMENTS)
+def with_own_environments(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
+    """Return names of executors that bring their own environments and share no folder with this machine."""
+    return frozenset(config.name for config in executor_configs if _module(config).OWN_ENVIRONMENTS)
 
 
-def gangs(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
-    """Return those that can start gangs."""
-    return frozenset(one.name for one in executor_configs if getattr(_module(one), "GANGS", False))
+def with_gangs(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
+    """Return names of executors that can run gangs."""
+    return frozenset(config.name for config in executor_configs if getattr(_module(config), "GANGS", False))
 
 
-def open_executors(executor_configs: Iterable[ExecutorConfig], here: Here) -> dict[str, Executor]:
-    """Open each of them. Raise ValueError where the options of one cannot be."""
-    return {one.name: _module(one).open(one.name, one.options, here) for one in executor_configs}
+def open_executors(executor_configs: Iterable[ExecutorConfig], paths: LocalPaths) -> dict[str, Executor]:
+    """Open the executors by name. Raise ValueError for invalid options."""
+    return {config.name: _module(config).open(config.name, config.options, paths) for config in executor_configs}
 
 
-def _module(context: ExecutorConfig) -> ModuleType:
+def _module(config: ExecutorConfig) -> ModuleType:
     try:
-        return importlib.import_module(f"workers.executors.{context.kind}")
+        return importlib.import_module(f"workers.executors.{config.kind}")
     except ModuleNotFoundError as error:
-        if error.name != f"workers.executors.{context.kind}":
+        if error.name != f"workers.executors.{config.kind}":
             raise
-        raise ValueError(f"there is no kind of executor named {context.kind!r}") from None
+        raise ValueError(f"there is no kind of executor named {config.kind!r}") from None

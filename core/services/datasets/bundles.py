@@ -39,7 +39,7 @@ class Bundles:
             self._made[month, name] = {"key": key, "digest": digest, "size": len(data)}
         return self._made[month, name]
 
-    def comb(self) -> int:
+    def remove_orphans(self) -> int:
         """Remove the bundles of two months ago and earlier that no simulation needs; return how many."""
         last = f"{PREFIX}{self._month(before=1)}/"
         old = list(takewhile(lambda key: key < last, self._objects.list(PREFIX)))  # they come sorted

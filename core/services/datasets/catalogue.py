@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.catalogue import Dataset, datasets
-from datasets.versions.scenarios import extended
+from datasets.versions.scenarios import extend
 from errors import UnknownDataset
 from runtimes import catalogue, environments
 
@@ -66,12 +66,12 @@ def played(dataset: Mapping[str, Any]) -> Dataset:
     """Return what a simulation plays, as its provenance froze it: it needs no row, so that none can be missing."""
     if "extends" not in dataset:
         return find_dataset(dataset["name"], dataset["version"])
-    return extended(
+    return extend(
         built_in(dataset),
         name=dataset["name"],
         version=dataset["version"],
         digest=dataset["digest"],
-        said=dataset["said"],
+        description=dataset["said"],
     )
 
 

@@ -25,20 +25,20 @@ from core.services.claims import TERM, held
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
-from core.services.datasets.manifest_index import Wanted
+from core.services.datasets.manifest_index import ManifestIndex
 from core.services.uploads.uploads import Uploads
 from core.store import datasets as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import external_sort, file_names, manifest_object, scenarios
-from datasets.versions.archives import Blob, files_of
+from datasets.versions.archives import ByteSource, files_of
 from datasets.versions.external_sort import Sorter
-from datasets.versions.manifest import Entry, decode, encode, lines
-from datasets.versions.packs import File, pack
+from datasets.versions.manifest import ManifestEntry, decode, encode, lines
+from datasets.versions.packs import SourceFile, pack
 from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
 if TYPE_CHECKING:
-    from datasets.objectstore.s3 import Listed, Reader
+    from datasets.objectstore.s3 import BucketReader, ListedObject
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +55,12 @@ PACE = 0.5
 LINE = 8 << 10
 
 
-class Lost(Exception):
-    """The version is somebody else's by now, or was deleted."""
+class ClaimLost(Exception):
+    """Another job has claimed the version, or it was deleted."""
 
 
-class Registering:
-    """Makes versions. Safe to repeat, and to die in the middle of."""
+class DatasetRegistration:
+    """Registers dataset versions. Idempotent, also after a crash at any point."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Registering:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                 raise
             self._fail(id, who, StorageFull("No room was left for it. Make room, and register it again."))
-        except Lost:
+        except ClaimLost:
             logger.info("version %s is not ours any more", id)
 
     def _fail(self, id: str, who: str, error: PlatformError) -> None:
@@ -137,7 +137,7 @@ class Registering:
 class _Attempt:
     """One attempt at one version."""
 
-    def __init__(self, job: Registering, id: str, who: str) -> None:
+    def __init__(self, job: DatasetRegistration, id: str, who: str) -> None:
         self._job = job
         self._id = id
         self._who = who
@@ -159,7 +159,7 @@ class _Attempt:
         with self._database.read() as c:
             row = store.by_id(c, self._id)
         if row is None:
-            raise Lost
+            raise ClaimLost
         source = json.loads(row.source)
         self._uploads = uploads_of(source)
         self._job._scratch.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ class _Attempt:
 
         finished = self._database.write(finish)
         if finished is None:
-            raise Lost
+            raise ClaimLost
         for upload in self._uploads:
             self._job._uploads.let_go(upload)
         if finished.manifest != manifest:  # it was here, and is found where it was
@@ -186,22 +186,22 @@ class _Attempt:
 
     # -- what it is made of
 
-    def _entries(self, row: Any, source: dict[str, Any]) -> Iterator[Entry]:
+    def _entries(self, row: Any, source: dict[str, Any]) -> Iterator[ManifestEntry]:
         if "s3" in source:
             return self._listed(row, source)
         if "manifest" in source:
             return self._matched(source["manifest"])
         return self._packed(self._files_of(source))
 
-    def _files_of(self, source: dict[str, Any]) -> Iterator[File]:
+    def _files_of(self, source: dict[str, Any]) -> Iterator[SourceFile]:
         if "upload" in source:
             yield from files_of(self._blob(source["upload"]))
             return
         for one in source["uploads"]:
             blob = self._blob(one["upload"])
-            yield File(one["path"], blob.read(0, blob.size))
+            yield SourceFile(one["path"], blob.read(0, blob.size))
 
-    def _blob(self, upload: str) -> Blob:
+    def _blob(self, upload: str) -> ByteSource:
         size = self._hold(upload)
 
         def read(start: int, stop: int) -> Iterator[bytes]:
@@ -212,14 +212,14 @@ class _Attempt:
                 start += len(piece)
                 yield piece
 
-        return Blob(size, read)
+        return ByteSource(size, read)
 
     def _hold(self, upload: str) -> int:
         return self._job._uploads.hold(upload, HELD).offset
 
-    def _packed(self, files: Iterable[File]) -> Iterator[Entry]:
-        def counted(file: File) -> File:
-            return File(file.path, self._counting(file.chunks))
+    def _packed(self, files: Iterable[SourceFile]) -> Iterator[ManifestEntry]:
+        def counted(file: SourceFile) -> SourceFile:
+            return SourceFile(file.path, self._counting(file.chunks))
 
         def new_key() -> str:
             key = new_pack(self._id)
@@ -236,7 +236,7 @@ class _Attempt:
             yield chunk
         self._tell()
 
-    def _listed(self, row: Any, source: dict[str, Any]) -> Iterator[Entry]:
+    def _listed(self, row: Any, source: dict[str, Any]) -> Iterator[ManifestEntry]:
         """List a bucket, and read what is not as it was in the version before: a merge of two sorted streams."""
         bucket, prefix = split(source["s3"])
         connection = self._job._sources.connection(source["connection"], bucket)
@@ -246,15 +246,15 @@ class _Attempt:
         known = manifest_object.read(self._objects, before.manifest) if before is not None else iter(())
         last = next(known, None)
 
-        def read(path: str, key: str, size: int, etag: str | None) -> Entry:
+        def read(path: str, key: str, size: int, etag: str | None) -> ManifestEntry:
             place = f"s3:{connection.name}/{bucket}/{key}"
             whole = _hashed(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
-            return Entry(path, size, whole, place, 0, etag)
+            return ManifestEntry(path, size, whole, place, 0, etag)
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
-            waiting: list[Entry | Future[Entry]] = []
+            waiting: list[ManifestEntry | Future[ManifestEntry]] = []
             for path, found in _within(reader, bucket, prefix):
-                path = file_names.checked(path)
+                path = file_names.validated(path)
                 while last is not None and last.path.encode() < path.encode():
                     last = next(known, None)
                 if _unchanged(last, path, found):
@@ -268,17 +268,20 @@ class _Attempt:
                     del waiting[: AHEAD // 2]
             yield from self._seen(waiting)
 
-    def _seen(self, waiting: Iterable["Entry | Future[Entry]"]) -> Iterator[Entry]:
+    def _seen(self, waiting: Iterable["ManifestEntry | Future[ManifestEntry]"]) -> Iterator[ManifestEntry]:
         for one in waiting:
-            entry = one if isinstance(one, Entry) else one.result()
+            entry = one if isinstance(one, ManifestEntry) else one.result()
             self._files += 1
             self._bytes += entry.size
             self._tell()
             yield entry
 
-    def _matched(self, given: Any) -> Iterator[Entry]:
+    def _matched(self, given: Any) -> Iterator[ManifestEntry]:
         """Find the content that a manifest names in this project's other versions, or in the bucket it names."""
-        with tempfile.TemporaryDirectory(dir=self._job._scratch) as folder, closing(Wanted(Path(folder))) as wanted:
+        with (
+            tempfile.TemporaryDirectory(dir=self._job._scratch) as folder,
+            closing(ManifestIndex(Path(folder))) as wanted,
+        ):
             for line in self._lines_of(given):
                 path, digest, size, source = checked_line(line)
                 wanted.add(path, digest, size, source, line.get("connection"))
@@ -298,7 +301,7 @@ class _Attempt:
                 if source.startswith("s3://"):
                     yield self._noted(path, digest, size, source, connection)
                 else:
-                    yield Entry(path, size, digest, source, offset, etag)
+                    yield ManifestEntry(path, size, digest, source, offset, etag)
 
     def _lines_of(self, given: Any) -> Iterator[dict[str, Any]]:
         if isinstance(given, list):
@@ -314,28 +317,28 @@ class _Attempt:
                 except (msgspec.MsgspecError, RecursionError) as error:
                     raise Invalid(f"Line {number} of the manifest cannot be read: {error}.") from None
 
-    def _borrow(self, other: Any, wanted: "Wanted") -> None:
+    def _borrow(self, other: Any, wanted: "ManifestIndex") -> None:
         """Take over what another version has; its objects are ours too before anything is said of them."""
-        found: list[Entry] = []
+        found: list[ManifestEntry] = []
         for entry in chain(manifest_object.read(self._objects, other.manifest), [None]):
             if entry is not None and wanted.misses(entry.digest):
                 found.append(entry)
             if found and (entry is None or len(found) >= 10_000):
                 if not self._database.write(self._borrowing(other.id, found)):
                     if not self._still_ours():
-                        raise Lost
+                        raise ClaimLost
                     return  # it was deleted in the meantime; another may have the same
                 wanted.settle(found)
                 found = []
 
-    def _borrowing(self, lender: str, found: Iterable[Entry]) -> Callable[[Connection], bool]:
+    def _borrowing(self, lender: str, found: Iterable[ManifestEntry]) -> Callable[[Connection], bool]:
         packs = sorted({one.source.removeprefix("store:") for one in found if one.source.startswith("store:")})
         return lambda c: store.borrow(c, self._id, self._who, lender, packs)
 
     def _still_ours(self) -> bool:
         return self._database.write(lambda c: store.holds(c, self._id, self._who), durable=False)
 
-    def _noted(self, path: str, digest: str, size: int, source: str, connection: str | None) -> Entry:
+    def _noted(self, path: str, digest: str, size: int, source: str, connection: str | None) -> ManifestEntry:
         """Look at a file in a bucket: it must be what the manifest says it is."""
         bucket, key = split(source)
         leading = self._job._sources.connection(connection, bucket)
@@ -346,12 +349,12 @@ class _Attempt:
         if _hashed(lambda: reader.read(bucket, key, found.etag), size, source, found.etag) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
         self._located = True
-        return Entry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
+        return ManifestEntry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
 
     # -- what becomes of it
 
     @contextmanager
-    def _sorted(self, entries: Iterator[Entry]) -> Iterator[Iterator[Entry]]:
+    def _sorted(self, entries: Iterator[ManifestEntry]) -> Iterator[Iterator[ManifestEntry]]:
         """Bring entries into order, and refuse names that cannot lie side by side."""
         scratch = self._job._scratch
         memory = self._job._sort_memory
@@ -359,7 +362,7 @@ class _Attempt:
             for entry in entries:
                 by_path.add(entry.path.encode(), encode(entry).rstrip(b"\n"))
                 by_folded.add(file_names.folded(entry.path), entry.path.encode())
-            neighbours = file_names.Neighbours()
+            neighbours = file_names.ConflictChecker()
             for key, path in by_folded:
                 neighbours.add(key, path.decode())
             yield (decode(line) for _, line in by_path)
@@ -371,19 +374,19 @@ class _Attempt:
             return None
         if entry.size > scenarios.LONGEST:
             raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
-        said = scenarios.describe(b"".join(self._job._sources.read(entry)))
+        said = scenarios.parse_description(b"".join(self._job._sources.read(entry)))
         listed = manifest_object.find(self._objects, manifest, said.scenarios)
         if listed is None:
-            raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.shown(said.scenarios)}.")
-        given = scenarios.written(lines(self._job._sources.read(listed), scenarios.LINE))
-        tasks = sum(1 for _ in scenarios.checked(given, said.extends))
+            raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(said.scenarios)}.")
+        given = scenarios.non_blank(lines(self._job._sources.read(listed), scenarios.LINE))
+        tasks = sum(1 for _ in scenarios.validated(given, said.extends))
         if tasks == 0:
             raise BadScenario("There is not one scenario in it.")
         return json.dumps(msgspec.to_builtins(said) | {"tasks": tasks})
 
     def _refer(self, object: str) -> None:
         if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
-            raise Lost
+            raise ClaimLost
 
     def _tell(self) -> None:
         """Say how far it has come, now and then, and keep what it is made of."""
@@ -396,10 +399,10 @@ class _Attempt:
             self._database.write(lambda c: hold(c, self._uploads, self._database.now(c)), durable=False)
         progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
         if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
-            raise Lost
+            raise ClaimLost
 
 
-def _within(reader: "Reader", bucket: str, prefix: str) -> Iterator[tuple[str, "Listed"]]:
+def _within(reader: "BucketReader", bucket: str, prefix: str) -> Iterator[tuple[str, "ListedObject"]]:
     """Yield the objects of a folder, each with its path in there; where there are none, the one object of that name."""
     folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
     empty = True
@@ -414,7 +417,7 @@ def _within(reader: "Reader", bucket: str, prefix: str) -> Iterator[tuple[str, "
             yield prefix.rpartition("/")[2], alone
 
 
-def _unchanged(last: Entry | None, path: str, found: Any) -> bool:
+def _unchanged(last: ManifestEntry | None, path: str, found: Any) -> bool:
     return (
         last is not None
         and last.path == path

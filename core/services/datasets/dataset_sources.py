@@ -15,7 +15,7 @@ _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<pref
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: Files that a request may list itself.
 MOST_FILES = 10_000
-#: Seconds for which an upload is held that a dataset is to be made of; a job that is at it holds it anew.
+#: Seconds for which an upload is held that a dataset is to be made of; a job that is at it holds it again.
 HELD = 3600.0
 
 
@@ -33,7 +33,7 @@ def normal(source: Mapping[str, Any], uploads: Uploads, sources: Sources) -> dic
     if kind == "uploads":
         for one in given:
             _finished(uploads, one["upload"])
-        return {"uploads": [{"path": file_names.checked(one["path"]), "upload": one["upload"]} for one in given]}
+        return {"uploads": [{"path": file_names.validated(one["path"]), "upload": one["upload"]} for one in given]}
     if kind == "manifest":
         return _normal_manifest(given, uploads)
     bucket, prefix = split(given)
@@ -86,11 +86,11 @@ def checked_line(line: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
     if not isinstance(path, str) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise Invalid(f"A manifest's line has a path and a digest (sha256:<hex>); this has not: {str(line)[:200]}.")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**53:
-        raise Invalid(f"The size of {file_names.shown(path)} is a whole number of bytes.")
+        raise Invalid(f"The size of {file_names.printable(path)} is a whole number of bytes.")
     if line.keys() - {"path", "digest", "size", "source", "connection"}:
-        raise Invalid(f"The manifest's line of {file_names.shown(path)} has members that are not known.")
+        raise Invalid(f"The manifest's line of {file_names.printable(path)} has members that are not known.")
     if not isinstance(line.get("connection"), str | None):
-        raise Invalid(f"The connection of {file_names.shown(path)} is a name.")
+        raise Invalid(f"The connection of {file_names.printable(path)} is a name.")
     if source is not None:
         split(source) if isinstance(source, str) else split("")
-    return file_names.checked(path), digest, size, source
+    return file_names.validated(path), digest, size, source

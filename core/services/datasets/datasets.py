@@ -22,8 +22,8 @@ from core.store.database import Connection, Database
 from datasets.catalogue import Dataset, datasets
 from datasets.objectstore.base import ObjectStore
 from datasets.versions import file_names, manifest_object
-from datasets.versions.manifest import Entry, lines
-from datasets.versions.scenarios import extended, written
+from datasets.versions.manifest import ManifestEntry, lines
+from datasets.versions.scenarios import extend, non_blank
 from errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 
 PROJECT = "default"
@@ -155,7 +155,7 @@ class Datasets:
     def _face(row: Any) -> Dataset:
         said = json.loads(row.described)
         built_in = datasets()[said["extends"]]
-        return extended(built_in, name=row.name, version=str(row.version), digest=row.digest, said=said)
+        return extend(built_in, name=row.name, version=str(row.version), digest=row.digest, description=said)
 
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int | None]:
         """Return a page of scenarios and where the next begins."""
@@ -171,21 +171,21 @@ class Datasets:
     def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
         entry = manifest_object.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
         assert entry is not None, "a version is ready only if its scenarios are there"
-        for number, line in enumerate(written(lines(self._sources.read(entry)))):
+        for number, line in enumerate(non_blank(lines(self._sources.read(entry)))):
             if number >= after + limit:
                 return
             if number >= after:
                 yield {"index": number, **json.loads(line)}
 
-    def entry(self, ref: str, path: str) -> Entry:
+    def entry(self, ref: str, path: str) -> ManifestEntry:
         """Return one file of a version."""
         row = self._ready(ref)
-        found = manifest_object.find(self._objects, row.manifest, file_names.normal(path))
+        found = manifest_object.find(self._objects, row.manifest, file_names.normalized(path))
         if found is None:
-            raise UnknownFile(f"There is no file {file_names.shown(path)} in {row.name}@{row.version}.")
+            raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
         return found
 
-    def entries(self, ref: str) -> Iterator[Entry]:
+    def entries(self, ref: str) -> Iterator[ManifestEntry]:
         """Yield the files of a version."""
         return manifest_object.read(self._objects, self._ready(ref).manifest)
 
@@ -193,7 +193,7 @@ class Datasets:
         """Return a page of a version's files, by path."""
         row = self._ready(ref)
         found: list[dict[str, Any]] = []
-        for entry in manifest_object.read(self._objects, row.manifest, after and file_names.normal(after)):
+        for entry in manifest_object.read(self._objects, row.manifest, after and file_names.normalized(after)):
             found.append(
                 {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.place(entry)}
             )
@@ -345,7 +345,7 @@ class Datasets:
             over = store.purgeable(c, self._database.now(c) - grace)
         return sum(self.purge(id) for id in over)
 
-    def comb(self, grace: float = GRACE) -> int:
+    def remove_orphans(self, grace: float = GRACE) -> int:
         """Remove objects that no row refers to; return how many. It looks at every object there is."""
         keys = chain(self._objects.list("packs/"), self._objects.list("manifests/"))
         return sum(self._remove_stray(key, grace) for key in keys)

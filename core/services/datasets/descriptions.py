@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datasets.catalogue import Dataset, datasets
-from datasets.versions.manifest import Entry
+from datasets.versions.manifest import ManifestEntry
 
 
 def full(dataset: Dataset) -> dict[str, Any]:
@@ -85,13 +85,13 @@ def shortened(source: Mapping[str, Any]) -> dict[str, Any]:
     return {name: f"{len(value)} files" if isinstance(value, list) else value for name, value in source.items()}
 
 
-def place(entry: Entry) -> str:
+def place(entry: ManifestEntry) -> str:
     """Say where a file lies, without the names of our own objects."""
     kind, _, place = entry.source.partition(":")
     return f"s3://{place.split('/', 1)[1]}" if kind == "s3" else "store"
 
 
-def differences(old: Iterator[Entry], new: Iterator[Entry]) -> Iterator[dict[str, Any]]:
+def differences(old: Iterator[ManifestEntry], new: Iterator[ManifestEntry]) -> Iterator[dict[str, Any]]:
     one, other = next(old, None), next(new, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one.path.encode() < other.path.encode()):
@@ -107,7 +107,7 @@ def differences(old: Iterator[Entry], new: Iterator[Entry]) -> Iterator[dict[str
             one, other = next(old, None), next(new, None)
 
 
-def facts(entry: Entry) -> dict[str, Any]:
+def facts(entry: ManifestEntry) -> dict[str, Any]:
     return {"size": entry.size, "digest": entry.digest}
 
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection, check, find
-from datasets.versions.manifest import Entry
+from datasets.versions.manifest import ManifestEntry
 from errors import Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from datasets.objectstore.s3 import Reader
+    from datasets.objectstore.s3 import BucketReader
 
 
 @runtime_checkable
@@ -26,7 +26,7 @@ class Sources:
     def __init__(self, store: ObjectStore, connections: Mapping[str, Connection]) -> None:
         self._store = store
         self._connections = connections
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, BucketReader] = {}
         # What the platform itself keeps is read through rows, never through a connection.
         self._own = [(store.connection, store.bucket)] if isinstance(store, HasBucket) else []
 
@@ -43,7 +43,7 @@ class Sources:
         check(found, bucket, own=self._own)
         return found
 
-    def read(self, entry: Entry, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+    def read(self, entry: ManifestEntry, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield the bytes [start, stop) of a file."""
         stop = entry.size if stop is None else min(stop, entry.size)
         if stop <= start:
@@ -53,17 +53,17 @@ class Sources:
             try:
                 return self._store.get(place, entry.offset + start, stop - start)
             except NotFound:  # of which nobody who asks for a file should hear
-                raise Corrupt(f"What is stored of {entry.path} is not there any more. Bring it anew.") from None
+                raise Corrupt(f"What is stored of {entry.path} is not there any more. Bring it again.") from None
         if kind != "s3":
             raise NotFound(f"The file {entry.path} lies nowhere that is known here.")
         name, bucket, key = place.split("/", 2)
         connection = self.connection(name, bucket)
         return self.reader(connection).read(bucket, key, entry.etag, entry.offset + start, stop - start)
 
-    def reader(self, connection: Connection) -> "Reader":
+    def reader(self, connection: Connection) -> "BucketReader":
         """Return what reads through a connection; it keeps its lines open."""
-        from datasets.objectstore.s3 import Reader  # its client is large, and most have no bucket to read
+        from datasets.objectstore.s3 import BucketReader  # its client is large, and most have no bucket to read
 
         if (found := self._readers.get(connection.name)) is None:
-            found = self._readers[connection.name] = Reader(connection)
+            found = self._readers[connection.name] = BucketReader(connection)
         return found

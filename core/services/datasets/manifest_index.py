@@ -1,15 +1,15 @@
-"""The lines of a manifest that names contents, on disk, and where each of those was found."""
+"""Manifest index: the lines of a client's manifest in SQLite on disk, with the location of each content once found."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from datasets.versions.manifest import Entry
+from datasets.versions.manifest import ManifestEntry
 from errors import Invalid
 
 
-class Wanted:
-    """The lines of a manifest, on disk, and where the content of each was found."""
+class ManifestIndex:
+    """Manifest lines on disk, with the location of each line's content once found."""
 
     def __init__(self, folder: Path) -> None:
         self._db = sqlite3.connect(folder / "wanted.db", isolation_level=None)
@@ -20,21 +20,21 @@ class Wanted:
         self._db.execute("BEGIN")
 
     def add(self, path: str, digest: str, size: int, source: str | None, connection: str | None) -> None:
-        """Take a line."""
+        """Add a line."""
         self._db.execute("INSERT INTO lines VALUES (?,?,?,?,?)", (path, digest, size, source, connection))
         if source is None:
             self._db.execute("INSERT OR IGNORE INTO found VALUES (?,NULL,NULL,NULL,NULL)", (digest,))
 
     def added(self) -> None:
-        """All lines are there."""
+        """Build the index, after the last line."""
         self._db.execute("CREATE INDEX unfound ON found (digest) WHERE source IS NULL")
 
     def misses(self, digest: str) -> bool:
-        """Tell whether a content is wanted and was not found yet."""
+        """Return whether the manifest names this digest and its content is not found yet."""
         query = "SELECT 1 FROM found WHERE digest=? AND source IS NULL"
         return self._db.execute(query, (digest,)).fetchone() is not None
 
-    def settle(self, entries: Iterable[Entry]) -> None:
+    def settle(self, entries: Iterable[ManifestEntry]) -> None:
         """Note where contents were found."""
         self._db.executemany(
             "UPDATE found SET source=?, offset=?, size=?, etag=? WHERE digest=? AND source IS NULL",

@@ -1,1 +1,1 @@
-"""What moves simulations on: the dispatcher's reads and writes, staging, leases, progress."""
+"""Scheduling: the dispatcher's reads and writes, staging, leases, progress."""

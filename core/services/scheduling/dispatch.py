@@ -1,4 +1,4 @@
-"""What the dispatcher reads and writes: queue, launches, closing of stages, progress. Its loop is in workers/."""
+"""Reads and writes of the dispatcher: queue, launches, closing of stages, progress. Its loop is in workers/."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from core.domain.launches import Gang, Launch, Note, Placement, replicas
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
 from core.services.scheduling.progress import Progress, too_many
-from core.services.scheduling.snapshots import Busy, Lent, Snapshot
+from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.services.uploads.models import key_of
 from core.store import executors, launches, leases, results, simulations
 from core.store.database import Connection, Database
@@ -25,8 +25,8 @@ from errors import Conflict
 T = TypeVar("T")
 
 
-class Offered(Protocol):
-    """What waits for a launch: the id that it was made under, and what is kept of its token."""
+class WarmLaunch(Protocol):
+    """A warm launch: the id under which it was started, and the hash of its token."""
 
     @property
     def id(self) -> str: ...
@@ -37,12 +37,12 @@ class Offered(Protocol):
 
 logger = logging.getLogger(__name__)
 
-#: Attempts in a row without one more result, after which the platform gives up.
-HOPELESS = 8
+#: Attempts in a row without a new result after which the simulation ends as ERRORED.
+MAX_BARREN_ATTEMPTS = 8
 
 
 class Dispatch:
-    """The dispatcher's hands. Every write checks that it still leads."""
+    """The dispatcher's reads and writes. Every write checks that this dispatcher still leads."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Dispatch:
     ) -> None:
         self._database = database
         self._notifier = notifier
-        self._executor_configs = {one.name: one for one in executor_configs}
+        self._executor_configs = {config.name: config for config in executor_configs}
         self._url = runner_api_url
-        self._gangs = frozenset(gangs)  # the executors that can start some
+        self._gangs = frozenset(gangs)  # the executors that can start gangs
         self.epoch: int | None = None
         self._progress: dict[str, Progress] = {}
-        self._told: dict[str, set[str]] = {}
+        self._noted: dict[str, set[str]] = {}
 
     def _write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         def checked(c: Connection) -> T:
@@ -71,12 +71,12 @@ class Dispatch:
         return self._database.write(checked, durable=durable)
 
     def snapshot(self) -> Snapshot:
-        """Look at everything that has not ended."""
+        """Read all simulations that have not ended and all live launches."""
         with self._database.read() as c:
             now = self._database.now(c)
-            busy = tuple(self._busy(row, now) for row in simulations.busy(c))
-            lent = tuple(
-                Lent(
+            active = tuple(self._active(row, now) for row in simulations.busy(c))
+            live = tuple(
+                LiveLaunch(
                     row.id,
                     row.simulation_id,
                     row.attempt,
@@ -87,27 +87,27 @@ class Dispatch:
                 )
                 for row in launches.live(c)
             )
-        return Snapshot(now, busy, lent)
+        return Snapshot(now, active, live)
 
-    def _busy(self, row: Any, now: float) -> Busy:
+    def _active(self, row: Any, now: float) -> ActiveSimulation:
         spec = json.loads(row.spec)
         requested = 1 if row.dry_run else spec.get("workers")
-        among = None
+        eligible = None
         if gang := spec.get("gang"):
             requested = replicas(gang)
-            among = frozenset(
+            eligible = frozenset(
                 name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
             )
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
-        return Busy(
+        return ActiveSimulation(
             row.id,
             State(row.state),
             row.attempt,
             executor,
             (spec.get("placement") or {}).get("executor") or "",
-            among,
+            eligible,
             requested,
             self._executor_configs[executor].workers_for(requested) if executor else 1,
             bool(row.dry_run),
@@ -123,7 +123,7 @@ class Dispatch:
         )
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:
-        """Move a simulation on; False if somebody else moved it."""
+        """Change a simulation's state; False if it has left the state ``current``."""
         try:
             self._write(lambda c: simulations.move(c, id, current, following, self._database.now(c), **changes))
         except Conflict as error:
@@ -132,118 +132,124 @@ class Dispatch:
         self._notifier.publish(id)
         return True
 
-    def admit(self, one: Busy, executor: str, *, ready: bool) -> bool:
-        """Take a simulation off the queue, to run there: straight to LAUNCHING where there is nothing to stage."""
+    def admit(self, simulation: ActiveSimulation, executor: str, *, ready: bool) -> bool:
+        """Admit a queued simulation to an executor: to STAGING, or to LAUNCHING if there is nothing to stage."""
 
         def steps(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, one.id, State.QUEUED, State.STAGING, now, reason=None, executor=executor)
+            simulations.move(c, simulation.id, State.QUEUED, State.STAGING, now, reason=None, executor=executor)
             if ready:
-                simulations.move(c, one.id, State.STAGING, State.LAUNCHING, now)
+                simulations.move(c, simulation.id, State.STAGING, State.LAUNCHING, now)
 
         try:
             self._write(steps)
         except Conflict as error:
             logger.info("%s", error.detail)
             return False
-        self._notifier.publish(one.id)
+        self._notifier.publish(simulation.id)
         if not ready:
-            self.stage(one.id)
+            self.stage(simulation.id)
         return True
 
-    def launch(self, one: Busy, offer: Callable[[Launch], Offered | None] = lambda _: None) -> Launch | None:
-        """Write a launch down and return it with its token, this once; the row commits before anyone is asked.
+    def launch(
+        self, simulation: ActiveSimulation, offer: Callable[[Launch], WarmLaunch | None] = lambda _: None
+    ) -> Launch | None:
+        """Insert a launch and return it with its token (stored as a hash); it commits before the executor is called.
 
-        ``offer`` may return what waits for just such a launch: then it takes that one's id, and nobody here knows its
-        token. None where the simulation has a launch already, or has moved on.
+        ``offer`` may return a matching warm launch: then the launch gets its id, and the returned token is empty. None
+        if the simulation has a launch already or has left LAUNCHING.
         """
-        launch = self._described(one)
+        launch = self._describe(simulation)
         offered = offer(launch)
         model = {"key": launch.model_key, "digest": launch.model_digest, "size": launch.model_size}
-        # What a runner that shares no folder with us is given, by the surface it leases from.
-        files = {"model": model} | ({"play": one.bundle["play"]} if one.bundle else {})
+        # Bundles that a runner without a shared folder downloads through the runner API.
+        files = {"model": model} | ({"play": simulation.bundle["play"]} if simulation.bundle else {})
 
         def add(c: Connection) -> tuple[str, bool] | None:
-            if simulations.find(c, one.id).state != State.LAUNCHING or launches.at_work(c, one.id):
+            if simulations.find(c, simulation.id).state != State.LAUNCHING or launches.at_work(c, simulation.id):
                 return None
-            # Offered twice, as by a dispatcher before us: a launch of its own is always right.
-            taken = offered if offered is not None and not launches.known(c, [offered.id]) else None
-            name = taken.id if taken is not None else f"{one.id}x{one.attempt}x{launches.tries(c, one.id)}"
-            _, done, _ = simulations.counts(c, one.id)
-            resources = {"cpu": one.workers, "done": done, "files": files}
+            # A warm launch may be offered twice, e.g. by the previous dispatcher: then start a new launch.
+            warm = offered if offered is not None and not launches.known(c, [offered.id]) else None
+            launch_id = (
+                warm.id
+                if warm is not None
+                else f"{simulation.id}x{simulation.attempt}x{launches.tries(c, simulation.id)}"
+            )
+            _, done, _ = simulations.counts(c, simulation.id)
+            resources = {"cpu": simulation.workers, "done": done, "files": files}
             launches.add(
                 c,
                 {
-                    "id": name,
-                    "simulation_id": one.id,
-                    "attempt": one.attempt,
-                    "executor": one.executor,
-                    "token_hash": taken.token_hash if taken is not None else hashed(launch.token),
+                    "id": launch_id,
+                    "simulation_id": simulation.id,
+                    "attempt": simulation.attempt,
+                    "executor": simulation.executor,
+                    "token_hash": warm.token_hash if warm is not None else hashed(launch.token),
                     "resources": json.dumps(resources),
                     "state": "live",
                     "created_at": self._database.now(c),
                 },
             )
-            return name, taken is not None
+            return launch_id, warm is not None
 
         written = self._write(add)
         if written is None:
             return None
-        id, waited = written
-        if not waited:
+        id, is_warm = written
+        if not is_warm:
             return replace(launch, id=id)
-        self._notifier.publish(id)  # its runners hear it
+        self._notifier.publish(id)  # wakes its waiting runners
         return replace(launch, id=id, token="")
 
-    def _described(self, one: Busy) -> Launch:
-        provenance, packed = one.provenance, one.bundle
+    def _describe(self, simulation: ActiveSimulation) -> Launch:
+        provenance, bundle = simulation.provenance, simulation.bundle
         dataset = provenance["dataset"]
-        shipped = dataset.get("extends", dataset)
+        base = dataset.get("extends", dataset)
         return Launch(
             id="",
-            simulation_id=one.id,
-            attempt=one.attempt,
+            simulation_id=simulation.id,
+            attempt=simulation.attempt,
             url=self._url,
-            workers=one.workers,
+            workers=simulation.workers,
             runtime=provenance["runtime"]["name"],
             format=provenance["model"]["format"],
-            dataset=shipped["name"],
-            version=shipped["version"],
-            play=scenario_folder.named(dataset),
+            dataset=base["name"],
+            version=base["version"],
+            play=scenario_folder.folder_name(dataset),
             model_digest=provenance["model"]["digest"],
             model_key=key_of(provenance["model"]["digest"]),
-            model_size=packed.get("model_size", 0),
+            model_size=bundle.get("model_size", 0),
             token=new_token(),
-            project=one.project,
-            play_key=packed["play"]["key"] if packed else "",
-            play_digest=packed["play"]["digest"] if packed else "",
-            play_size=packed["play"]["size"] if packed else 0,
-            gang=msgspec.convert(one.spec["gang"], Gang) if one.spec.get("gang") else None,
-            placement=msgspec.convert(one.spec.get("placement") or {}, Placement),
-            timeout=one.timeout,
+            project=simulation.project,
+            play_key=bundle["play"]["key"] if bundle else "",
+            play_digest=bundle["play"]["digest"] if bundle else "",
+            play_size=bundle["play"]["size"] if bundle else 0,
+            gang=msgspec.convert(simulation.spec["gang"], Gang) if simulation.spec.get("gang") else None,
+            placement=msgspec.convert(simulation.spec.get("placement") or {}, Placement),
+            timeout=simulation.timeout,
         )
 
-    def heartbeating(self, launch: Lent) -> bool:
-        """Tell whether a runner of a launch holds a lease that lives, whatever its executor says."""
+    def heartbeating(self, launch: LiveLaunch) -> bool:
+        """Return whether a runner of a launch holds a live lease, whatever its executor reports."""
         with self._database.read() as c:
             return leases.heartbeating(c, launch.simulation, launch.id, self._database.now(c))
 
     def living(self, executor: str) -> set[str]:
-        """Return the launches of one executor that are not over, as of now."""
+        """Return the ids of an executor's live launches, as of now."""
         with self._database.read() as c:
             return launches.living(c, executor)
 
-    def tell(self, launch: Lent, notes: Iterable[Note]) -> None:
-        """Put what an executor sees of a launch into its simulation's events, each note once."""
+    def record_notes(self, launch: LiveLaunch, notes: Iterable[Note]) -> None:
+        """Write an executor's notes on a launch to its simulation's events, each note once."""
         notes = list(notes)
         if not notes:
             return
-        told = self._told.get(launch.id)
-        if told is None:  # a dispatcher before us may have told some
+        noted = self._noted.get(launch.id)
+        if noted is None:  # the previous dispatcher may have written some
             with self._database.read() as c:
-                said = simulations.said(c, launch.simulation, "launch")
-            told = self._told[launch.id] = {body["key"] for body in said if body["launch"] == launch.id}
-        fresh = [note for note in notes if note.key not in told]
+                bodies = simulations.event_bodies(c, launch.simulation, "launch")
+            noted = self._noted[launch.id] = {body["key"] for body in bodies if body["launch"] == launch.id}
+        fresh = [note for note in notes if note.key not in noted]
 
         def write(c: Connection) -> None:
             for note in fresh:
@@ -252,38 +258,38 @@ class Dispatch:
 
         if fresh:
             self._write(write)
-            told.update(note.key for note in fresh)
+            noted.update(note.key for note in fresh)
             self._notifier.publish(launch.simulation)
 
-    def widen(self, launch: Lent, workers: int) -> None:
-        """Note that a launch has another width now."""
-        self._write(lambda c: launches.widen(c, launch.id, workers))
+    def resize(self, launch: LiveLaunch, workers: int) -> None:
+        """Record a launch's new number of workers."""
+        self._write(lambda c: launches.resize(c, launch.id, workers))
 
-    def report_health(self, faring: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write down how each place fares, for people."""
+    def report_health(self, health: Mapping[str, Mapping[str, Any]]) -> None:
+        """Store each executor's health, for the API."""
 
         def write(c: Connection) -> None:
             executors.forget_others(c, list(self._executor_configs))
-            for name, values in faring.items():
+            for name, values in health.items():
                 executors.keep(c, name, values, self._database.now(c))
 
         self._write(write, durable=False)
 
-    def end_launch(self, launch: Lent) -> None:
-        """A launch is over: its token dies, its leases return."""
-        self._told.pop(launch.id, None)
+    def end_launch(self, launch: LiveLaunch) -> None:
+        """End a launch: its token becomes invalid and its leases are released."""
+        self._noted.pop(launch.id, None)
         self._write(lambda c: _end(c, launch))
 
-    def again(self, launch: Lent, reason: str, *, counted: bool = True, pause: float = 0.0) -> None:
-        """A launch vanished while there was work: queue again, later each time nothing came of it, at last give up.
+    def requeue(self, launch: LiveLaunch, reason: str, *, counted: bool = True, pause: float = 0.0) -> None:
+        """End a launch that vanished and queue its simulation again, with back-off per barren attempt, at last ERRORED.
 
-        One that was not taken is not counted: the simulation waits for as long as its place needs. One transaction:
-        who dies here leaves a launch that lives, or a simulation that waits for the next. A launch that is over by now
-        is let be, for its simulation may be at work elsewhere.
+        ``counted`` is False for a launch that its executor did not take: the simulation waits as long as the executor
+        needs. One transaction: after a crash there is either a live launch or a queued simulation. Does nothing for a
+        launch that is over already, because its simulation may run elsewhere.
         """
-        self._told.pop(launch.id, None)
+        self._noted.pop(launch.id, None)
 
-        def requeue(c: Connection) -> None:
+        def end_and_requeue(c: Connection) -> None:
             if not _end(c, launch):
                 return
             if not counted:
@@ -294,34 +300,34 @@ class Dispatch:
             now = self._database.now(c)
             _, done, _ = simulations.counts(c, launch.simulation)
             barren = launches.barren(c, launch.simulation, done)
-            if barren >= HOPELESS:
+            if barren >= MAX_BARREN_ATTEMPTS:
                 leases.close_early(c, launch.simulation)
-                words = f"{barren} attempts in a row came to nothing; the last: {reason}"
-                simulations.move(c, launch.simulation, state, State.ERRORED, now, reason=words)
+                message = f"{barren} attempts in a row brought no result; the last: {reason}"
+                simulations.move(c, launch.simulation, state, State.ERRORED, now, reason=message)
             else:
                 later = now + max(pause, 0.0 if barren == 0 else min(30.0, 0.25 * 2**barren))
                 simulations.move(c, launch.simulation, state, State.QUEUED, now, reason=reason, not_before=later)
 
-        self._write(requeue)
+        self._write(end_and_requeue)
         self._notifier.publish(launch.simulation)
 
-    def stranded(self, one: Busy) -> None:
-        """Queue a simulation again that runs, has tasks left, and has no launch."""
+    def requeue_stranded(self, simulation: ActiveSimulation) -> None:
+        """Queue a RUNNING simulation again that has tasks left but no launch."""
 
         def requeue(c: Connection) -> bool:
-            running = simulations.find(c, one.id).state == State.RUNNING
-            if not running or launches.at_work(c, one.id) or leases.open_stage(c, one.id) is None:
+            running = simulations.find(c, simulation.id).state == State.RUNNING
+            if not running or launches.at_work(c, simulation.id) or leases.open_stage(c, simulation.id) is None:
                 return False
             now = self._database.now(c)
-            simulations.move(c, one.id, State.RUNNING, State.QUEUED, now, reason="its launch is over")
+            simulations.move(c, simulation.id, State.RUNNING, State.QUEUED, now, reason="its launch is over")
             return True
 
         if self._write(requeue):
-            logger.warning("simulation %s had no launch any more", one.id)
-            self._notifier.publish(one.id)
+            logger.warning("simulation %s is running without a launch; it is queued again", simulation.id)
+            self._notifier.publish(simulation.id)
 
     def close(self, id: str) -> bool:
-        """Close the open stage if every task has a result; tell whether the simulation is ready to be collected."""
+        """Close the open stage if every task has a result; return whether the simulation is ready to be finalized."""
         with self._database.read() as c:
             stage = leases.open_stage(c, id)
         if stage is None:
@@ -329,79 +335,81 @@ class Dispatch:
         return self._write(lambda c: leases.close(c, stage.id))
 
     def stage(self, id: str) -> None:
-        """Ring for the stager."""
+        """Enqueue the `stage` job."""
         self._notifier.enqueue("stage", id)
 
     def collect(self, id: str) -> None:
-        """Ring for the collector."""
+        """Enqueue the `collect` job."""
         self._notifier.enqueue("collect", id)
 
-    def give_up(self, one: Busy, following: State, reason: str, launch: Lent | None = None) -> None:
-        """End a simulation before its time, and the launch that shows that it must be."""
+    def give_up(
+        self, simulation: ActiveSimulation, following: State, reason: str, launch: LiveLaunch | None = None
+    ) -> None:
+        """End a simulation early, in state ``following``, together with ``launch``."""
 
         def end(c: Connection) -> None:
             if launch is not None:
                 _end(c, launch)
-            state = State(simulations.find(c, one.id).state)
-            if state not in LIVE or one.state not in LIVE:
-                state = one.state
-            leases.close_early(c, one.id)
-            simulations.move(c, one.id, state, following, self._database.now(c), reason=reason)
+            state = State(simulations.find(c, simulation.id).state)
+            if state not in LIVE or simulation.state not in LIVE:
+                state = simulation.state
+            leases.close_early(c, simulation.id)
+            simulations.move(c, simulation.id, state, following, self._database.now(c), reason=reason)
 
         try:
             self._write(end)
         except Conflict as error:
             logger.info("%s", error.detail)
-        self._notifier.publish(one.id)
+        self._notifier.publish(simulation.id)
 
     def unfinished(self) -> list[str]:
-        """Return simulations that ended early and are not summed up yet."""
+        """Return simulations that ended early and are not finalized yet."""
         with self._database.read() as c:
             return simulations.unsummed(c)
 
     def deleted(self) -> list[str]:
-        """Return simulations with a tombstone whose rows are still there."""
+        """Return deleted simulations (tombstones) whose rows still exist."""
         with self._database.read() as c:
             return simulations.buried(c)
 
-    def tick(self, running: list[Busy], now: float) -> None:
-        """Sum up what has arrived, and write at most one progress event for each simulation that got on."""
-        for id in self._progress.keys() - {one.id for one in running}:
+    def tick(self, running: list[ActiveSimulation], now: float) -> None:
+        """Sum up arrived segments, and write at most one progress event for each simulation that advanced."""
+        for id in self._progress.keys() - {simulation.id for simulation in running}:
             del self._progress[id]
-        for one in running:
-            self._tick(one, now)
+        for simulation in running:
+            self._tick(simulation, now)
 
-    def _tick(self, one: Busy, now: float) -> None:
+    def _tick(self, simulation: ActiveSimulation, now: float) -> None:
         with self._database.read() as c:
-            stage = results.stage_ids(c, one.id)[-1]
+            stage = results.stage_ids(c, simulation.id)[-1]
             unnumbered = results.unnumbered(c, stage)
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)
-        progress = self._progress.setdefault(one.id, Progress(one.id))
+        progress = self._progress.setdefault(simulation.id, Progress(simulation.id))
         before = progress.arrived
         while True:
             with self._database.read() as c:
                 page = results.arrived(c, stage, progress.arrived)
-                total, _, _ = simulations.counts(c, one.id)
+                total, _, _ = simulations.counts(c, simulation.id)
             if not page:
                 break
             progress.add(page)
         if progress.arrived == before:
             return
-        body = progress.describe(total, now - one.started_at if one.started_at else 0.0)
+        body = progress.describe(total, now - simulation.started_at if simulation.started_at else 0.0)
 
         def write(c: Connection) -> None:
-            simulations.set_progress(c, one.id, body)
-            simulations.say(c, one.id, "progress", body, self._database.now(c))
+            simulations.set_progress(c, simulation.id, body)
+            simulations.say(c, simulation.id, "progress", body, self._database.now(c))
 
         self._write(write, durable=False)
-        self._notifier.publish(one.id)
-        if (reason := too_many(one.spec, body["failed"])) is not None:
-            self.give_up(one, State.FAILED, reason)
+        self._notifier.publish(simulation.id)
+        if (reason := too_many(simulation.spec, body["failed"])) is not None:
+            self.give_up(simulation, State.FAILED, reason)
 
 
-def _end(c: Connection, launch: Lent) -> bool:
-    """End a launch and take its leases back, nobody to blame; tell whether it was not over before."""
+def _end(c: Connection, launch: LiveLaunch) -> bool:
+    """End a launch and release its leases without blame; return False if it was over already."""
     if not launches.end(c, launch.id):
         return False
     for stage, start, fencing_token in leases.of_launch(c, launch.simulation, launch.id):

@@ -1,4 +1,4 @@
-"""Executors for people: the places simulations run in, and how each fares."""
+"""Executor status for the API: the configured executors with their health and load."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,28 +10,28 @@ from core.store.database import Database
 
 
 class Executors:
-    """Tells of what is configured, and of what the dispatcher saw of it last."""
+    """Lists the configured executors with the health that the dispatcher recorded last."""
 
     def __init__(self, database: Database, executor_configs: Sequence[ExecutorConfig]) -> None:
         self._database = database
         self._executor_configs = executor_configs
 
     def list(self) -> list[dict[str, Any]]:
-        """Return every place; ``healthy`` is None until the dispatcher has looked."""
+        """Return every executor; ``healthy`` is None until the dispatcher has checked it."""
         with self._database.read() as c:
-            seen = {row.name: row for row in executors.all(c)}
-        found = []
-        for one in self._executor_configs:
-            row = seen.get(one.name)
-            found.append(
+            rows = {row.name: row for row in executors.all(c)}
+        items = []
+        for config in self._executor_configs:
+            row = rows.get(config.name)
+            items.append(
                 {
-                    "name": one.name,
-                    "kind": one.kind,
-                    "workers": one.workers,
+                    "name": config.name,
+                    "kind": config.kind,
+                    "workers": config.workers,
                     "in_use": row.in_use if row else 0,
                     "healthy": bool(row.healthy) if row else None,
                     "reason": row.last_error if row else None,
                     "since": datetime.fromtimestamp(row.since, UTC) if row else None,
                 }
             )
-        return found
+        return items

@@ -1,4 +1,4 @@
-"""What workers may do: lease, report, heartbeat, say who died. The statements are core/store/leases.py."""
+"""Lease service: leases, reports, heartbeats and deaths of workers. Its SQL is in core/store/leases.py."""
 
 import json
 import secrets
@@ -15,7 +15,7 @@ from core.domain.states import LIVE, State
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
-from core.services.scheduling.reports import Report, checked, crashed, first
+from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.uploads.models import key_of
 from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
@@ -23,25 +23,25 @@ from core.store.leases import LeasingWorker, RangePosition, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
 
-#: For how long a process believes what it knows of a launch.
-BELIEF = 1.0
+#: Seconds for which a process caches a launch's row.
+CACHE_TTL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A launch as one process knows it."""
+class CachedLaunch:
+    """A launch's row as cached by this process; ``cached_at`` is on the monotonic clock."""
 
     id: str
     simulation: str
     token_hash: str
     workers: int
     running: bool
-    asked_at: float
+    cached_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """An object that a runner may fetch."""
+    """An object in the store that a launch's runner may fetch; size in bytes."""
 
     key: str
     digest: str
@@ -49,16 +49,16 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Where the range stands after a report (None: lost), whether it was taken, and what is next if asked."""
+class ReportOutcome:
+    """The range's position after a report (None: lease lost), whether it was accepted, the next lease if asked."""
 
-    place: RangePosition | None
-    taken: bool
+    position: RangePosition | None
+    accepted: bool
     next: Lease | Later | Ended | None = None
 
 
 class Leases:
-    """Lends ranges of tasks and takes results. Every result it has answered for is durable."""
+    """Leases ranges of tasks to workers and stores their results. Every acknowledged result is durable."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Leases:
         *,
         ttl: float = 10.0,
         launch_waiters: LaunchWaiters | None = None,
-        cache_ttl: float = BELIEF,
+        cache_ttl: float = CACHE_TTL,
     ) -> None:
         self._database = database
         self._store = store
@@ -76,28 +76,28 @@ class Leases:
         self._ttl = ttl
         self._launch_waiters = launch_waiters or LaunchWaiters(database, notifier)
         self._cache_ttl = cache_ttl
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()
 
-    # -- who asks
+    # -- authentication
 
     @property
     def waiting(self) -> int:
-        """Requests of this process that wait for a launch."""
+        """Number of requests in this process that wait for a launch."""
         return self._launch_waiters.waiting
 
     def wait(self, launch_id: str, timeout: float) -> bool:
-        """Block until there is a launch of this id; tell whether there is. Whose it is, ``authenticate`` says."""
+        """Block until a launch with this id exists; return whether it does. ``authenticate`` checks the token."""
         return self._launch_waiters.wait(launch_id, timeout)
 
-    def dismiss(self) -> None:
-        """Send whoever waits for a launch elsewhere: this process is to end."""
+    def stop_waiting(self) -> None:
+        """Answer all requests that wait for a launch with 503, before this process ends."""
         self._launch_waiters.close()
 
-    def authenticate(self, launch_id: str, token: str) -> Known:
-        """Return the launch if the token is its own; raise Unauthorized, or Gone once it is over."""
-        known = self._known.get(launch_id)
-        if known is None or time.monotonic() - known.asked_at > self._cache_ttl:
+    def authenticate(self, launch_id: str, token: str) -> CachedLaunch:
+        """Return the launch if the token belongs to it; raise Unauthorized, or Gone once the launch is over."""
+        launch = self._known.get(launch_id)
+        if launch is None or time.monotonic() - launch.cached_at > self._cache_ttl:
             with self._database.read() as c:
                 row = launches.find(c, launch_id)
             if row is None:
@@ -109,21 +109,21 @@ class Leases:
                 if not secrets.compare_digest(row.token_hash, hashed(token)):
                     raise Unauthorized()
                 raise Gone("This launch is over. Drop everything and exit.")
-            known = _known(row)
+            launch = _known(row)
             with self._lock:
-                self._known[launch_id] = known
-        if not secrets.compare_digest(known.token_hash, hashed(token)):
+                self._known[launch_id] = launch
+        if not secrets.compare_digest(launch.token_hash, hashed(token)):
             raise Unauthorized()
-        return known
+        return launch
 
-    def unattended(self, launch_id: str) -> Known | None:
-        """Return a launch to whoever stands in for runners that it does not have; None once it is over."""
+    def unattended(self, launch_id: str) -> CachedLaunch | None:
+        """Return a launch without runners, for ``Programs`` (which reports in their position); None once it is over."""
         with self._database.read() as c:
             row = launches.find(c, launch_id)
         return _known(row) if row is not None and row.state == "live" and State(row.simulation_state) in LIVE else None
 
-    def describe(self, launch: Known) -> dict[str, Any]:
-        """Return what a runner needs to set its evaluators up."""
+    def describe(self, launch: CachedLaunch) -> dict[str, Any]:
+        """Return the description from which a runner sets up its evaluators."""
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
         provenance = json.loads(row.provenance)
@@ -143,23 +143,23 @@ class Leases:
             "files": files,
         }
 
-    # -- what runners that share no folder with us fetch
+    # -- bundles, for runners without a shared folder
 
-    def bundle(self, launch: Known, name: str) -> Bundle:
-        """Return what a launch's runner may fetch by this name: its ``model``, or what it is to ``play``."""
+    def bundle(self, launch: CachedLaunch, name: str) -> Bundle:
+        """Return a launch's bundle by name: ``model`` or ``play``. Raises NotFound if it has none."""
         with self._database.read() as c:
             row = simulations.find(c, launch.simulation)
-        found = self._model(row) if name == "model" else _play(row)
-        if found is None:
-            raise NotFound("This launch has no such file: it is for a place that shares our folders.")
-        return found
+        bundle = self._model(row) if name == "model" else _play(row)
+        if bundle is None:
+            raise NotFound("This launch has no such file: its executor shares the platform's folders.")
+        return bundle
 
     def read(self, bundle: Bundle, start: int, stop: int) -> Iterator[bytes]:
-        """Yield a part of it."""
+        """Yield bytes [start, stop) of a bundle."""
         return self._store.get(bundle.key, start, stop - start)
 
     def link(self, bundle: Bundle, seconds: int) -> str | None:
-        """Return where the object store itself gives it, if others than us reach the store."""
+        """Return a presigned URL of the object store, valid for ``seconds``; None if runners cannot reach the store."""
         return self._store.link(bundle.key, seconds=seconds)
 
     def _model(self, row: Any) -> Bundle | None:
@@ -168,22 +168,22 @@ class Leases:
         try:
             return Bundle(key, row.digest, int(size if size is not None else self._store.size(key)))
         except NotFound:
-            return None  # nobody uploaded it here: whoever launches knows where it lies
+            return None  # not uploaded to this store: the executor finds the model elsewhere
 
-    # -- work
+    # -- leases and reports
 
-    def lease(self, launch: Known, worker: str, rate: float | None) -> Lease | Later | Ended:
-        """Lend a range, or say when to ask again. The first lease moves the simulation to RUNNING."""
+    def lease(self, launch: CachedLaunch, worker: str, rate: float | None) -> Lease | Later | Ended:
+        """Lease a range, or return when to ask again. The first lease moves the simulation to RUNNING."""
         answer = self._database.write(lambda c: self._lend(c, launch, worker, rate), durable=not launch.running)
         self._started(launch, answer)
         return answer
 
-    def begin(self, launch: Known) -> None:
-        """Move the simulation to RUNNING without a lease: nobody asks for one before the end."""
+    def begin(self, launch: CachedLaunch) -> None:
+        """Move the simulation to RUNNING without a lease, for launches whose only lease is taken at the end."""
         self._database.write(lambda c: self._run(c, launch, self._database.now(c)))
         self._started(launch, None)
 
-    def _lend(self, c: Connection, launch: Known, worker: str, rate: float | None) -> Lease | Later | Ended:
+    def _lend(self, c: Connection, launch: CachedLaunch, worker: str, rate: float | None) -> Lease | Later | Ended:
         now = self._database.now(c)
         if not launch.running:
             self._run(c, launch, now)
@@ -191,10 +191,10 @@ class Leases:
         if stage is None:
             return Ended()
         lease = leases.lend(c, stage, LeasingWorker(launch.id, worker, rate, launch.workers, self._ttl), now)
-        # Jitter, lest all idle workers come back at once.
+        # Jitter, so that idle workers do not all ask again at once.
         return lease or Later(0.05 + secrets.randbelow(200) / 1000)
 
-    def _run(self, c: Connection, launch: Known, now: float) -> None:
+    def _run(self, c: Connection, launch: CachedLaunch, now: float) -> None:
         row = launches.find(c, launch.id)
         if row is None or row.state != "live" or State(row.simulation_state) not in LIVE:
             raise Gone("This launch is over. Drop everything and exit.")
@@ -202,45 +202,49 @@ class Leases:
             started = simulations.find(c, launch.simulation).started_at or now
             simulations.move(c, launch.simulation, State.LAUNCHING, State.RUNNING, now, started_at=started)
 
-    def _started(self, launch: Known, answer: object) -> None:
+    def _started(self, launch: CachedLaunch, answer: object) -> None:
         if not launch.running:
             with self._lock:
                 self._known.pop(launch.id, None)
             self._notifier.publish(launch.simulation)
         if isinstance(answer, Later):
-            self._notifier.wake("dispatch")  # perhaps the stage can be closed
+            self._notifier.wake("dispatch")  # the stage may be ready to be closed
 
-    def report(self, launch: Known, report: Report) -> Answer:
-        """Take results if they begin at the cursor; the object is durable before its row, the row before the answer."""
-        failures = checked(report)
+    def report(self, launch: CachedLaunch, report: TaskReport) -> ReportOutcome:
+        """Accept results that begin at the cursor; the object is durable before its row, the row before the answer."""
+        failures = failed_tasks(report)
         key = f"results/{launch.simulation}/{report.since:012d}-{secrets.token_hex(6)}"
         self._store.put(key, (report.lines, report.blobs) if report.blobs else (report.lines,))
-        answer = self._database.write(lambda c: self._take(c, launch, report, key, failures), durable=False)
-        if answer.taken:
+        outcome = self._database.write(lambda c: self._accept(c, launch, report, key, failures), durable=False)
+        if outcome.accepted:
             self._notifier.publish(launch.simulation)
         else:
             self._store.delete(key)
-        if answer.place is not None and answer.place.cursor == answer.place.stop:
+        if outcome.position is not None and outcome.position.cursor == outcome.position.stop:
             self._notifier.wake("dispatch")
-        return answer
+        return outcome
 
-    def _take(self, c: Connection, launch: Known, report: Report, key: str, failures: list[int]) -> Answer:
+    def _accept(
+        self, c: Connection, launch: CachedLaunch, report: TaskReport, key: str, failures: list[int]
+    ) -> ReportOutcome:
         now = self._database.now(c)
         to = report.to
-        place = leases.advance(c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now)
-        if place is None:
-            seen = leases.position(c, report.stage, report.start, report.fencing_token)
-            if seen is None or seen.cursor != report.since or not seen.cursor < seen.stop < to:
-                return Answer(seen, False)
-            to = seen.stop  # a thief took the rest: what lies before the new end counts
-            place = leases.advance(
+        position = leases.advance(
+            c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now
+        )
+        if position is None:
+            current = leases.position(c, report.stage, report.start, report.fencing_token)
+            if current is None or current.cursor != report.since or not current.cursor < current.stop < to:
+                return ReportOutcome(current, False)
+            to = current.stop  # the rest was split off for another worker: the results before the new end count
+            position = leases.advance(
                 c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now
             )
-            if place is None:
-                return Answer(leases.position(c, report.stage, report.start, report.fencing_token), False)
-        lines = report.lines if to == report.to else first(report.lines, to - report.since)
+            if position is None:
+                return ReportOutcome(leases.position(c, report.stage, report.start, report.fencing_token), False)
+        lines = report.lines if to == report.to else first_lines(report.lines, to - report.since)
         failed = sum(1 for task in failures if task < to)
-        # A stolen tail makes the sketch one of too many tasks; live metrics are approximate, and say so.
+        # After a split the sketch still covers the tasks cut off; live metrics are documented as approximate.
         sketch = json.dumps(report.sketch) if report.sketch else None
         leases.record(
             c,
@@ -251,16 +255,16 @@ class Leases:
         for task, name, media_type, size in report.artifacts:
             if task < to:
                 blob = report.blobs[offset - len(report.lines) : offset - len(report.lines) + size]
-                one = results.Artifact(task, name, media_type, key, offset, size, zlib.crc32(blob))
-                results.add_artifact(c, launch.simulation, one)
+                artifact = results.Artifact(task, name, media_type, key, offset, size, zlib.crc32(blob))
+                results.add_artifact(c, launch.simulation, artifact)
             offset += size
         following = None
-        if report.next and place.cursor == place.stop:
+        if report.next and position.cursor == position.stop:
             following = self._lend(c, launch, report.worker, report.rate)
-        return Answer(place, True, following)
+        return ReportOutcome(position, True, following)
 
-    def heartbeat(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> list[RangePosition | None]:
-        """Keep leases (stage, start, fencing token, task at work) alive; None for each that is lost."""
+    def heartbeat(self, launch: CachedLaunch, held: Sequence[tuple[str, int, str, int]]) -> list[RangePosition | None]:
+        """Renew leases (stage, start, fencing token, current task); the result is None for each lease that is lost."""
 
         def heartbeats(c: Connection) -> list[RangePosition | None]:
             now = self._database.now(c)
@@ -271,8 +275,8 @@ class Leases:
 
         return self._database.write(heartbeats, durable=False)
 
-    def leave(self, launch: Known, held: Sequence[tuple[str, int, str, int]]) -> None:
-        """Take leases back from a runner that was told to stop: nobody is to blame, and others may go on at once."""
+    def leave(self, launch: CachedLaunch, held: Sequence[tuple[str, int, str, int]]) -> None:
+        """Release the leases of a runner that was told to stop: no strike, no expiry; others may continue at once."""
 
         def take(c: Connection) -> None:
             for stage, start, fencing_token, _ in held:
@@ -280,16 +284,16 @@ class Leases:
 
         self._database.write(take, durable=False)
 
-    def death(self, launch: Known, stage: str, start: int, fencing_token: str, task: int, reason: str) -> None:
-        """A supervisor saw a worker die by itself: return its lease; the third strike makes the task `crashed`."""
-        back = self._database.write(
+    def death(self, launch: CachedLaunch, stage: str, start: int, fencing_token: str, task: int, reason: str) -> None:
+        """Release the lease of a worker that a runner saw die by itself; the third strike makes the task `crashed`."""
+        remainder = self._database.write(
             lambda c: leases.release(c, stage, start, fencing_token, task=task, witness=True), durable=False
         )
-        if back is not None and back.strikes >= STRIKES:
+        if remainder is not None and remainder.strikes >= STRIKES:
             self.settle(reason)
 
-    def refused(self, launch: Known, reason: str) -> None:
-        """The model does not load or does not fit: the simulation fails at once, and says why."""
+    def refused(self, launch: CachedLaunch, reason: str) -> None:
+        """Fail the simulation at once, with the reason: its model does not load or does not fit."""
 
         def fail(c: Connection) -> None:
             now = self._database.now(c)
@@ -303,8 +307,8 @@ class Leases:
         self._notifier.wake("dispatch")
         self._notifier.publish(launch.simulation)
 
-    def log(self, launch: Known, name: str, data: bytes) -> None:
-        """Keep a piece of output."""
+    def log(self, launch: CachedLaunch, name: str, data: bytes) -> None:
+        """Store a piece of a worker's output."""
         if not data:
             return
         key = f"logs/{launch.simulation}/{secrets.token_hex(8)}"
@@ -313,18 +317,18 @@ class Leases:
         self._database.write(lambda c: results.add_log(c, launch.simulation, name[:100], key, len(data)), durable=False)
         self._notifier.publish(launch.simulation)
 
-    # -- the dispatcher's part
+    # -- called by the dispatcher
 
     def settle(self, reason: str = "its process ended again and again") -> int:
-        """Give every poisoned task its result `crashed`; safe to repeat."""
+        """Write the result `crashed` for every poisoned task; return their number. Idempotent."""
         with self._database.read() as c:
-            found = leases.poisoned(c)
+            poisoned = leases.poisoned(c)
         settled = 0
-        for stage, start, stop in found:
+        for stage, start, stop in poisoned:
             with self._database.read() as c:
                 simulation = leases.simulation_of(c, stage)
                 play = json.loads(simulations.find(c, simulation).provenance)["play"]
-            line = crashed(play, start, reason)
+            line = crashed_line(play, start, reason)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._store.put(key, (line,))
             segment = Segment(start, start + 1, key, 0, len(line), zlib.crc32(line), 1)
@@ -333,25 +337,25 @@ class Leases:
         return settled
 
     def expire(self) -> list[str]:
-        """Return the leases of workers not heard of; give the simulations that have been silent too often."""
+        """Release leases without a recent heartbeat; return simulations with a range that expired too often."""
 
-        def pass_(c: Connection) -> list[str]:
+        def release_expired(c: Connection) -> list[str]:
             hopeless = []
             for stage, start, fencing_token in leases.expired(c, self._database.now(c)):
-                back = leases.release(c, stage, start, fencing_token, witness=False)
-                if back is not None and back.expiries > EXPIRIES:
+                remainder = leases.release(c, stage, start, fencing_token, witness=False)
+                if remainder is not None and remainder.expiries > EXPIRIES:
                     hopeless.append(leases.simulation_of(c, stage))
             return hopeless
 
-        return self._database.write(pass_, durable=False)
+        return self._database.write(release_expired, durable=False)
 
 
-def _known(row: Any) -> Known:
+def _known(row: Any) -> CachedLaunch:
     workers = int(json.loads(row.resources).get("cpu", 1))
     running = State(row.simulation_state) is State.RUNNING
-    return Known(row.id, row.simulation_id, row.token_hash, workers, running, time.monotonic())
+    return CachedLaunch(row.id, row.simulation_id, row.token_hash, workers, running, time.monotonic())
 
 
 def _play(row: Any) -> Bundle | None:
-    packed = json.loads(row.bundle or "{}").get("play")
-    return Bundle(packed["key"], packed["digest"], int(packed["size"])) if packed else None
+    bundle = json.loads(row.bundle or "{}").get("play")
+    return Bundle(bundle["key"], bundle["digest"], int(bundle["size"])) if bundle else None

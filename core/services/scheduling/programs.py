@@ -1,46 +1,48 @@
-"""Programs that run by themselves: nobody leases for them; the dispatcher says that they began, and how they ended."""
+"""Programs without a runner (gangs in their own image): the dispatcher leases and reports in their place."""
 
 from core.domain.ranges import Ended, Later
 from core.services.scheduling.leases import Leases
-from core.services.scheduling.reports import Report
+from core.services.scheduling.reports import TaskReport
 from errors import Gone
 from runtimes.harness.evaluator.result_batch import Lines, Played
 from runtimes.harness.evaluator.tasks import Plan
 
-#: What the dispatcher is called as a worker.
+#: Worker name under which the dispatcher leases.
 WORKER = "dispatch"
 
 
 class Programs:
-    """Stands in for the runners of launches that have none. Every step may be repeated."""
+    """Leases and reports for launches that have no runner. Every step is idempotent."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
 
     def began(self, launch_id: str) -> None:
-        """It runs."""
-        known = self._leases.unattended(launch_id)
-        if known is not None and not known.running:
-            self._leases.begin(known)
+        """Record that a launch's processes run: move its simulation to RUNNING."""
+        launch = self._leases.unattended(launch_id)
+        if launch is not None and not launch.running:
+            self._leases.begin(launch)
 
     def ended(self, launch_id: str, exit: int, reason: str | None, seconds: float) -> None:
-        """It ended by itself: what is to be had is its one task, and the exit is the result."""
-        known = self._leases.unattended(launch_id)
-        if known is None:
+        """Report the single task of a launch whose processes ended: its status follows from the exit status."""
+        launch = self._leases.unattended(launch_id)
+        if launch is None:
             return
         try:
-            lease = self._leases.lease(known, WORKER, None)
+            lease = self._leases.lease(launch, WORKER, None)
         except Gone:
             return
-        if isinstance(lease, Ended | Later):  # reported before, or lent to a dispatcher that died: then it comes back
+        if isinstance(
+            lease, Ended | Later
+        ):  # reported already, or leased by a dispatcher that died: then the lease expires
             return
-        play = self._leases.describe(known)["play"]
+        play = self._leases.describe(launch)["play"]
         plan, lines = Plan(play["tasks"]), Lines(play["definition"], "none", None)
         lines.begin(lease.cursor)
-        status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"it ended with {exit}")
+        status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"the program exited with status {exit}")
         for task in range(lease.cursor, lease.stop):
             lines.add(plan.locate(task), {}, Played(status, {}, error=error, seconds=seconds))
         text = bytes(lines.take()["lines"])
         self._leases.report(
-            known, Report(WORKER, lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, text)
+            launch, TaskReport(WORKER, lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, text)
         )

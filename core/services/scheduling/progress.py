@@ -1,4 +1,4 @@
-"""How far a simulation has come, summed up from its segments as they arrive."""
+"""Progress of a simulation: counts and live metrics, accumulated from its segments as they arrive."""
 
 import json
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ from core.store.leases import Segment
 
 
 def too_many(spec: Mapping[str, Any], failed: int) -> str | None:
-    """Return why a simulation fails in which so many tasks did not go well; None if it may go on."""
-    most = spec.get("max_failures")
-    return None if most is None or failed <= most else f"{failed} tasks did not go well; at most {most} were allowed"
+    """Return the reason why a simulation with ``failed`` tasks fails (``max_failures``); None if it may continue."""
+    limit = spec.get("max_failures")
+    return None if limit is None or failed <= limit else f"{failed} tasks failed; max_failures is {limit}"
 
 
 class Progress:
-    """What has arrived of one simulation, summed up as it came; a dispatcher that starts anew begins at nothing.
+    """Sums over the segments of one simulation that have arrived; a restarted dispatcher starts from zero.
 
-    Results that a retry took over lie in objects of another simulation: they are done, and tell nothing of its speed.
+    Results that a retry inherited lie in objects of another simulation: they count as done but not towards the rate.
     """
 
     def __init__(self, simulation: str | None = None) -> None:
@@ -29,7 +29,7 @@ class Progress:
         self._sums: dict[str, list[float]] = {}
 
     def add(self, page: list[tuple[int, Segment]]) -> None:
-        """Take in segments with their numbers of arrival."""
+        """Add segments with their arrival numbers."""
         for number, segment in page:
             self.arrived = number
             self._done += segment.stop - segment.start

@@ -1,4 +1,4 @@
-"""What a runner reports: results as lines, one for each task, and the bytes they refer to."""
+"""Reports of runners: result lines (NDJSON, one per task) and the artifact bytes that they refer to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +11,19 @@ from errors import BadRequest
 from runtimes.harness.evaluator.tasks import locate
 
 
-class _Head(msgspec.Struct):
+class _ResultHead(msgspec.Struct):
     task: int
     status: str
 
 
-_heads = msgspec.json.Decoder(_Head)
-#: How a task may end.
+_decoder = msgspec.json.Decoder(_ResultHead)
+#: Final statuses of a task.
 STATUSES = frozenset({"ok", "failed", "crashed", "timed_out", "invalid"})
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Lines of [since, to) in task order, then blobs; ``artifacts`` are (task, name, media type, bytes)."""
+class TaskReport:
+    """Result lines of tasks [since, to) in task order; ``artifacts``: (task, name, media type, bytes) of ``blobs``."""
 
     worker: str
     stage: str
@@ -39,11 +39,11 @@ class Report:
     next: bool = False
 
 
-def checked(report: Report) -> list[int]:
-    """Return the tasks that did not go well; raise BadRequest unless the lines are exactly those of [since, to)."""
+def failed_tasks(report: TaskReport) -> list[int]:
+    """Return the tasks whose status is not `ok`; raise BadRequest unless the lines are exactly those of [since, to)."""
     failures = []
     try:
-        heads = _heads.decode_lines(report.lines)
+        heads = _decoder.decode_lines(report.lines)
     except msgspec.MsgspecError as error:
         raise BadRequest(f"A result line cannot be read: {error}") from None
     if len(heads) != report.to - report.since or report.to <= report.since:
@@ -60,16 +60,16 @@ def checked(report: Report) -> list[int]:
     return failures
 
 
-def first(lines: bytes, count: int) -> bytes:
-    """Return so many lines of them."""
+def first_lines(lines: bytes, count: int) -> bytes:
+    """Return the first ``count`` lines."""
     end = 0
     for _ in range(count):
         end = lines.index(b"\n", end) + 1
     return lines[:end]
 
 
-def crashed(play: Mapping[str, Any], task: int, reason: str) -> bytes:
-    """Return the line of a task that ended its worker once too often."""
+def crashed_line(play: Mapping[str, Any], task: int, reason: str) -> bytes:
+    """Return the result line of a task whose worker died on it STRIKES times."""
     located = locate(play["tasks"], task)
     scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
     if located.swept:

@@ -1,4 +1,4 @@
-"""All the dispatcher decides on: what has not ended, and what is lent to it."""
+"""Snapshot for the dispatcher: all simulations that have not ended and all live launches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from typing import Any
 
 import msgspec
 
-from core.domain.admission import Waiting
+from core.domain.admission import QueuedSimulation
 from core.domain.launches import Gang
 from core.domain.states import State
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class ActiveSimulation:
     """A simulation that has not ended, as the dispatcher sees it."""
 
     id: str
     state: State
     attempt: int
-    executor: str  # where it runs; empty while it waits
-    asked: str  # where it asked to
-    among: frozenset[str] | None  # the places that could run it; None: all
-    requested: int | None  # pairs at work at once; None: all there are
-    workers: int  # what it gets where it runs
+    executor: str  # empty while it is queued
+    requested_executor: str  # empty: any
+    eligible: frozenset[str] | None  # the executors that could run it; None: all
+    requested: int | None  # workers; None: as many as the executor has
+    workers: int  # granted on its executor
     dry_run: bool
     created_at: float
     not_before: float
@@ -36,14 +36,14 @@ class Busy:
 
     @property
     def unattended(self) -> bool:
-        """Whether no runner goes with its launches: a gang of an operator's, or in an image of its own."""
+        """Whether its launches have no runner: a gang started by an operator, or in its own image."""
         gang = self.spec.get("gang")
         return gang is not None and not msgspec.convert(gang, Gang).attended
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
-    """A launch that is not over."""
+class LiveLaunch:
+    """A launch that is not over; ``age`` in seconds."""
 
     id: str
     simulation: str
@@ -56,30 +56,38 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All the dispatcher decides on."""
+    """All that the dispatcher's decisions depend on, read at ``now``."""
 
     now: float
-    busy: tuple[Busy, ...]
-    launches: tuple[Lent, ...]
+    busy: tuple[ActiveSimulation, ...]
+    launches: tuple[LiveLaunch, ...]
 
     @property
-    def queue(self) -> list[Waiting]:
-        """What waits to be admitted."""
+    def queue(self) -> list[QueuedSimulation]:
+        """Simulations to be admitted."""
         return [
-            Waiting(one.id, one.requested, one.created_at, one.not_before, one.dry_run, one.asked, one.among)
-            for one in self.busy
-            if one.state is State.QUEUED
+            QueuedSimulation(
+                simulation.id,
+                simulation.requested,
+                simulation.created_at,
+                simulation.not_before,
+                simulation.dry_run,
+                simulation.requested_executor,
+                simulation.eligible,
+            )
+            for simulation in self.busy
+            if simulation.state is State.QUEUED
         ]
 
     def in_use(self, executor: str) -> int:
-        """Cores that are held in one place: by launches, and by what is admitted and on its way to one."""
-        launched = {lent.simulation for lent in self.launches}
-        coming = sum(
-            one.workers
-            for one in self.busy
-            if one.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
-            and one.executor == executor
-            and one.id not in launched
-            and not one.claimed
+        """Workers in use on an executor: by launches, and by simulations that are admitted but not yet launched."""
+        launched = {launch.simulation for launch in self.launches}
+        admitted = sum(
+            simulation.workers
+            for simulation in self.busy
+            if simulation.state in {State.STAGING, State.LAUNCHING, State.RUNNING}
+            and simulation.executor == executor
+            and simulation.id not in launched
+            and not simulation.claimed
         )
-        return sum(lent.workers for lent in self.launches if lent.executor == executor) + coming
+        return sum(launch.workers for launch in self.launches if launch.executor == executor) + admitted

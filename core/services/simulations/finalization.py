@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from core.domain.states import FINAL, State
-from core.domain.statistics import Tally
+from core.domain.statistics import MetricTally
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
 from core.services.datasets.catalogue import played
@@ -42,7 +42,7 @@ class _Respecified(Exception):
     """What was asked for has changed meanwhile."""
 
 
-class Collecting:
+class Finalization:
     """Ends simulations of which every stage is done. Safe to repeat, and to die in the middle of."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Collecting:
     def _sum_up(self, row: Any, stage: str, total: int | None = None) -> dict[str, Any]:
         """Sum up the results there are; ``total``: how many tasks there were to be, where not all have one."""
         definition = played(json.loads(row.provenance)["dataset"]).definition
-        tally = Tally(definition["metrics"], definition.get("group_by", ()))
+        tally = MetricTally(definition["metrics"], definition.get("group_by", ()))
         digest = hashlib.sha256()
         crc = size = 0
         for body in self._bodies(stage):

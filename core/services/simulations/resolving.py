@@ -19,7 +19,7 @@ from errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
 from runtimes import catalogue
 from runtimes.harness.evaluator.tasks import count
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 RECORDS = ("none", "failures", "all")
 
 

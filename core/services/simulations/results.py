@@ -267,7 +267,7 @@ class Results:
         summary = json.loads(row.summary)
         documents = self._documents(row)
 
-        def members() -> Iterator[zip.Member]:
+        def members() -> Iterator[zip.ArchiveMember]:
             return self._members(row, summary, documents)
 
         described = json.dumps([summary["archive"], summary["results_digest"], documents], sort_keys=True)
@@ -288,13 +288,13 @@ class Results:
             + "\n",
         }
 
-    def _members(self, row: Any, summary: dict[str, Any], documents: dict[str, str]) -> Iterator[zip.Member]:
+    def _members(self, row: Any, summary: dict[str, Any], documents: dict[str, str]) -> Iterator[zip.ArchiveMember]:
         for name, text in documents.items():
             raw = text.encode()
-            yield zip.Member(name, len(raw), zlib.crc32(raw), _reader(raw))
+            yield zip.ArchiveMember(name, len(raw), zlib.crc32(raw), _reader(raw))
         held = summary["archive"]
         stage = self._stage(row.id)
-        yield zip.Member("results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b))
+        yield zip.ArchiveMember("results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b))
         after = (-2, "")
         while True:
             with self._database.read() as c:
@@ -305,7 +305,9 @@ class Results:
                 after = (one.task, one.name)
                 if one.task < 0:
                     continue  # made on demand after the end, such as replays: not part of what was measured
-                yield zip.Member(f"artifacts/{one.task}/{one.name}", one.bytes, one.crc32, self._blob(row.id, one).read)
+                yield zip.ArchiveMember(
+                    f"artifacts/{one.task}/{one.name}", one.bytes, one.crc32, self._blob(row.id, one).read
+                )
 
     def _slice(self, stage: str, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes [start, stop) of all result lines in task order."""

@@ -234,11 +234,11 @@ class Simulations:
 
     def _away(self, c: Connection, asked: str | None) -> str | None:
         """Say which place a queued simulation waits for, if every one that it could run in takes nothing now."""
-        ill = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
+        unhealthy = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
         able = [asked] if asked else list(self._executor_configs)
-        if not all(name in ill for name in able):
+        if not all(name in unhealthy for name in able):
             return None
-        return "; ".join(f"waits for {name}: {ill[name] or 'it does not answer'}" for name in able)
+        return "; ".join(f"waits for {name}: {unhealthy[name] or 'it does not answer'}" for name in able)
 
     # -- change
 
@@ -273,7 +273,7 @@ class Simulations:
                     f"The simulation is {row.state} already; its number of workers can no longer be changed."
                 )
             if json.loads(row.spec).get("gang"):
-                raise Unsupported("A gang keeps its size. Cancel it and submit it anew.")
+                raise Unsupported("A gang keeps its size. Cancel it and submit it again.")
             store.respecify(c, id, json.loads(row.spec) | {"workers": workers})
             store.say(c, id, "workers", {"workers": workers}, self._database.now(c))
 

@@ -16,6 +16,6 @@ def verified(chunks: Iterable[bytes], digest: str, name: str) -> Iterator[bytes]
             yield last
         last = chunk
     if f"sha256:{hasher.hexdigest()}" != digest:
-        raise Corrupt(f"What is stored of {name} is not what was brought: it was damaged. Bring it anew.")
+        raise Corrupt(f"What is stored of {name} is not what was brought: it was damaged. Bring it again.")
     if last:
         yield last

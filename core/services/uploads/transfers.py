@@ -1,6 +1,6 @@
 """Transfers past the API: what is large goes straight into the object store, under a name that nobody can guess.
 
-Nothing is believed of what was sent: it is read, hashed and stored anew like any other upload, so that a second PUT
+Nothing is believed of what was sent: it is read, hashed and stored again like any other upload, so that a second PUT
 under the same address, which stays valid for a while, changes nothing that was looked at.
 """
 

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from core.domain.ids import new_id
-from core.domain.uploads import PART, Checksum, Intake, Upload
+from core.domain.uploads import PART, Checksum, Upload, UploadBuffer
 from core.store import uploads as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
@@ -207,7 +207,7 @@ class Uploads:
             try:
                 room = (self.largest if upload.length is None else upload.length) - offset
                 algorithm = checksum.algorithm if checksum else None
-                intake = Intake(chunks, room, algorithm=algorithm, pace=checksum is None, part=self._limits.part)
+                intake = UploadBuffer(chunks, room, algorithm=algorithm, pace=checksum is None, part=self._limits.part)
                 if checksum is not None:
                     upload = self._all_or_nothing(upload, writer, intake, checksum)
                 else:
@@ -267,14 +267,14 @@ class Uploads:
         if announced is not None and offset + announced > (self.largest if whole is None else whole):
             raise TooLarge(f"{announced} bytes from {offset} on are more than the upload has room for.")
 
-    def _part_by_part(self, upload: Upload, writer: str, intake: Intake) -> Upload:
+    def _part_by_part(self, upload: Upload, writer: str, intake: UploadBuffer) -> Upload:
         for chunks in intake.parts():
             start = upload.offset
             part = self._keep(upload.id, start, chunks)
             upload = self._advance(upload, writer, [part], over=intake.ended)
         return upload
 
-    def _all_or_nothing(self, upload: Upload, writer: str, intake: Intake, checksum: Checksum) -> Upload:
+    def _all_or_nothing(self, upload: Upload, writer: str, intake: UploadBuffer, checksum: Checksum) -> Upload:
         stored: list[tuple[int, int, str]] = []
         to = upload.offset
         try:
@@ -394,7 +394,7 @@ class Uploads:
         now = time.monotonic()
         if self._combed_at is None or now - self._combed_at > COMBING:
             self._combed_at = now
-            self.comb()
+            self.remove_orphans()
         return gone
 
     def _expired(self) -> Sequence[str]:
@@ -408,7 +408,7 @@ class Uploads:
             return None  # somebody came back to it after all
         return store.remove(c, id)
 
-    def comb(self) -> None:
+    def remove_orphans(self) -> None:
         """Delete objects that no upload refers to: what processes left that were killed between an object and its row.
 
         Those of an upload that is not finished are let be, for one of them may be about to get its row.

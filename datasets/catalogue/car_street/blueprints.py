@@ -16,7 +16,7 @@ COMMON = ("--no-turnarounds.except-deadend", "true", "--tls.default-type", "stat
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Blueprint:
+class NetworkTemplate:
     """One street: the tool that builds it, its options, and the plain files it reads by option name."""
 
     tool: str
@@ -42,9 +42,9 @@ def edge(start: str, end: str, *, lanes: int, speed: float, priority: int, extra
     )
 
 
-def signal_grid() -> Blueprint:
+def signal_grid() -> NetworkTemplate:
     """Nine junctions, 150 m apart, two lanes each way; five of them have lights."""
-    return Blueprint(
+    return NetworkTemplate(
         tool="netgenerate",
         options=(
             *("--grid", "--grid.x-number", "3", "--grid.y-number", "3", "--grid.length", "150"),
@@ -53,9 +53,9 @@ def signal_grid() -> Blueprint:
     )
 
 
-def arterial() -> Blueprint:
+def arterial() -> NetworkTemplate:
     """One main road through four lights 200 m apart, with side streets."""
-    return Blueprint(
+    return NetworkTemplate(
         tool="netgenerate",
         options=(
             *("--grid", "--grid.x-number", "4", "--grid.y-number", "1", "--grid.x-length", "200"),
@@ -65,7 +65,7 @@ def arterial() -> Blueprint:
     )
 
 
-def roundabout() -> Blueprint:
+def roundabout() -> NetworkTemplate:
     """Four arms of one lane into a ring of 20 m radius, which has priority."""
     radius, arm = 20.0, 170.0
     names = ("e", "n", "w", "s")
@@ -84,14 +84,14 @@ def roundabout() -> Blueprint:
         edges.append(edge(f"r{name}", f"r{following}", lanes=1, speed=RING, priority=3, extra=f'shape="{shape}"'))
     ring = " ".join(f"r{name}r{names[(i + 1) % 4]}" for i, name in enumerate(names))
     edges.append(f'<roundabout nodes="{" ".join(f"r{name}" for name in names)}" edges="{ring}"/>')
-    return Blueprint(
+    return NetworkTemplate(
         tool="netconvert",
         options=COMMON,
         files={"--node-files": xml("nodes", *nodes), "--edge-files": xml("edges", *edges)},
     )
 
 
-def ramp_merge() -> Blueprint:
+def ramp_merge() -> NetworkTemplate:
     """A motorway of two lanes that a ramp joins over 250 m."""
     nodes = [node("a", 0, 60), node("b", 400, 60), node("c", 650, 60), node("d", 850, 60), node("r", 170, 0)]
     edges = [
@@ -104,7 +104,7 @@ def ramp_merge() -> Blueprint:
     connections = [
         f'<connection from="{start}" to="{end}" fromLane="{lane}" toLane="{onto}"/>' for start, end, lane, onto in joins
     ]
-    return Blueprint(
+    return NetworkTemplate(
         tool="netconvert",
         options=COMMON,
         files={
@@ -115,7 +115,7 @@ def ramp_merge() -> Blueprint:
     )
 
 
-def priority_junction() -> Blueprint:
+def priority_junction() -> NetworkTemplate:
     """A side street of one lane meets a main road of two, without lights."""
     nodes = [node("j", 0, 0), node("w", -190, 0), node("e", 190, 0), node("s", 0, -160), node("n", 0, 160)]
     edges = []
@@ -124,14 +124,14 @@ def priority_junction() -> Blueprint:
             edge(arm, "j", lanes=lanes, speed=TOWN, priority=priority),
             edge("j", arm, lanes=lanes, speed=TOWN, priority=priority),
         ]
-    return Blueprint(
+    return NetworkTemplate(
         tool="netconvert",
         options=COMMON,
         files={"--node-files": xml("nodes", *nodes), "--edge-files": xml("edges", *edges)},
     )
 
 
-def crosswalk() -> Blueprint:
+def crosswalk() -> NetworkTemplate:
     """A main road with pavements and three zebra crossings, 110 m apart."""
     names = ("w", "k", "l", "m", "e")
     nodes = [node(name, 110.0 * i, 0) for i, name in enumerate(names)]
@@ -146,7 +146,7 @@ def crosswalk() -> Blueprint:
         f'<crossing node="{here}" edges="{before}{here} {here}{before}" priority="true" width="4"/>'
         for before, here in pairwise(names[:4])
     ]
-    return Blueprint(
+    return NetworkTemplate(
         tool="netconvert",
         options=COMMON,
         files={
@@ -157,7 +157,7 @@ def crosswalk() -> Blueprint:
     )
 
 
-BLUEPRINTS: Mapping[str, Blueprint] = {
+BLUEPRINTS: Mapping[str, NetworkTemplate] = {
     "signal_grid": signal_grid(),
     "arterial": arterial(),
     "roundabout": roundabout(),

@@ -1,4 +1,5 @@
-"""Make the data set anew: networks, scenarios, `dataset.json`. Run: `python -m datasets.catalogue.car_street.generate`.
+"""Make the data set again: networks, scenarios, `dataset.json`. Run: `python -m
+datasets.catalogue.car_street.generate`.
 
 Needs requirements.lock beside it. Equal versions make equal bytes; `--into` writes elsewhere, to compare.
 """
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from datasets.catalogue.car_street.blueprints import BLUEPRINTS, Blueprint
+from datasets.catalogue.car_street.blueprints import BLUEPRINTS, NetworkTemplate
 from datasets.catalogue.car_street.definition import DEFINITION
 from datasets.catalogue.car_street.scenarios import scenarios
 
@@ -32,7 +33,7 @@ def program(name: str) -> str:
     return found
 
 
-def network(blueprint: Blueprint) -> str:
+def network(blueprint: NetworkTemplate) -> str:
     """Build one street and return the text of its network file."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "made.net.xml"

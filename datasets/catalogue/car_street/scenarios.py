@@ -76,7 +76,7 @@ FAMILIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class StreetNetwork:
     """What a route is chosen by: lengths and limits of edges, their lanes' ways on, and where lights stand."""
 
     lengths: Mapping[str, float]
@@ -88,7 +88,7 @@ class Network:
     lit: frozenset[str]
 
     @classmethod
-    def of(cls, text: str) -> "Network":
+    def of(cls, text: str) -> "StreetNetwork":
         """Read a network file's text."""
         root = ElementTree.fromstring(text)
         lengths, limits, ends, lanes, first = {}, {}, {}, {}, {}
@@ -118,7 +118,7 @@ class Network:
         return sorted({lane for start, lane, end in self.ways if start == edge and end == onto})
 
 
-def walks(network: Network, first: str, edges: int) -> Iterator[tuple[str, ...]]:
+def walks(network: StreetNetwork, first: str, edges: int) -> Iterator[tuple[str, ...]]:
     """Yield every drive of so many edges from a first one."""
     if edges == 1:
         yield (first,)
@@ -128,7 +128,7 @@ def walks(network: Network, first: str, edges: int) -> Iterator[tuple[str, ...]]
             yield (first, *rest)
 
 
-def routes(street: str, event: str, seed: int, network: Network) -> Sequence[tuple[str, ...]]:
+def routes(street: str, event: str, seed: int, network: StreetNetwork) -> Sequence[tuple[str, ...]]:
     """Return the routes a scenario may take."""
     match street:
         case "signal_grid":
@@ -160,7 +160,7 @@ def routes(street: str, event: str, seed: int, network: Network) -> Sequence[tup
             return [("wk", "kl", "lm", "me"), ("em", "ml", "lk", "kw")]
 
 
-def trigger(event: str, route: tuple[str, ...], start: float, network: Network, rng: Random) -> float:
+def trigger(event: str, route: tuple[str, ...], start: float, network: StreetNetwork, rng: Random) -> float:
     """Return after how many metres an event may begin, or how far ahead it stands."""
     first = network.lengths[route[0]] - start
     match event:
@@ -178,7 +178,7 @@ def trigger(event: str, route: tuple[str, ...], start: float, network: Network, 
 
 
 def scenario(
-    index: int, family: Family, density: int, event: str, mix: str, seed: int, network: Network
+    index: int, family: Family, density: int, event: str, mix: str, seed: int, network: StreetNetwork
 ) -> dict[str, Any]:
     """Return one line of `scenarios.ndjson`."""
     name = f"{family.street}-{DENSITIES[density]}-{event}-{mix}-{seed}"
@@ -212,7 +212,7 @@ def scenario(
 
 def scenarios(networks: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return all scenarios, given each street's network text."""
-    read = {street: Network.of(text) for street, text in networks.items()}
+    read = {street: StreetNetwork.of(text) for street, text in networks.items()}
     lines: list[dict[str, Any]] = []
     for family in FAMILIES:
         for density in range(3):

@@ -1,77 +1,77 @@
-"""Who knows bearer tokens: the port and its adapters, chosen by the configuration's ``Reviewer``."""
+"""Authenticators: check bearer tokens; the configuration's ``Reviewer`` chooses the adapter."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from datasets.scs.authenticators.base import Identity, TokenReviewer, Unavailable
-from datasets.scs.authenticators.jwt import JwtReviewer, published
-from datasets.scs.authenticators.kubernetes import KubernetesReviewer
-from datasets.scs.authenticators.static import StaticReviewer
+from datasets.scs.authenticators.base import Authenticator, Identity, Unavailable
+from datasets.scs.authenticators.jwt import JwtAuthenticator, jwks_fetcher
+from datasets.scs.authenticators.kubernetes import TokenReviewAuthenticator
+from datasets.scs.authenticators.static import StaticAuthenticator
 
-__all__ = ["Identity", "TokenReviewer", "Unavailable", "open_reviewer"]
+__all__ = ["Authenticator", "Identity", "Unavailable", "open_authenticator"]
 
-#: Where Kubernetes puts what a pod needs to speak to its API server.
-_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Where Kubernetes mounts a pod's token and the API server's certificate authority.
+_SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def open_reviewer(given: Mapping[str, Any]) -> TokenReviewer:
-    """Build the reviewer a configuration names; without one, no token is good. Errors never repeat a token."""
-    told = {key: value for key, value in given.items() if key != "base"}
-    base: Path = given.get("base", Path())
-    kind = told.pop("Kind", "static")
+def open_authenticator(config: Mapping[str, Any]) -> Authenticator:
+    """Build the configured authenticator; without one, every token is rejected. Errors never repeat a token."""
+    options = {key: value for key, value in config.items() if key != "base"}
+    base: Path = config.get("base", Path())
+    kind = options.pop("Kind", "static")
     if kind not in _KINDS:
         raise ValueError(f"Reviewer: Kind is one of {', '.join(_KINDS)}")
-    known, build = _KINDS[kind]
-    if unknown := sorted(set(told) - set(known)):
-        raise ValueError(f"Reviewer: unknown key {unknown[0]!r}; known are Kind, {', '.join(known)}")
-    return build(told, base)
+    known_keys, build = _KINDS[kind]
+    if unknown := sorted(set(options) - set(known_keys)):
+        raise ValueError(f"Reviewer: unknown key {unknown[0]!r}; known keys are Kind, {', '.join(known_keys)}")
+    return build(options, base)
 
 
-def _static(told: Mapping[str, Any], base: Path) -> TokenReviewer:
+def _static(options: Mapping[str, Any], base: Path) -> Authenticator:
     tokens: dict[str, Identity] = {}
-    for number, one in enumerate(told.get("Tokens", [])):
-        if not isinstance(one, dict) or set(one) not in ({"Token", "Namespace"}, {"TokenFile", "Namespace"}):
+    for number, entry in enumerate(options.get("Tokens", [])):
+        if not isinstance(entry, dict) or set(entry) not in ({"Token", "Namespace"}, {"TokenFile", "Namespace"}):
             raise ValueError(f"Reviewer: Tokens number {number} needs Namespace and either Token or TokenFile")
-        token = one["Token"] if "Token" in one else _text(base / one["TokenFile"])
+        token = entry["Token"] if "Token" in entry else _read_text(base / entry["TokenFile"])
         if not token or not isinstance(token, str):
             raise ValueError(f"Reviewer: Tokens number {number} is empty")
-        tokens[token] = Identity(one["Namespace"], f"static-{number}")
-    return StaticReviewer(tokens)
+        tokens[token] = Identity(entry["Namespace"], f"static-{number}")
+    return StaticAuthenticator(tokens)
 
 
-def _jwt(told: Mapping[str, Any], base: Path) -> TokenReviewer:
-    if "Audience" not in told or ("KeysURL" in told) == ("KeysFile" in told):
+def _jwt(options: Mapping[str, Any], base: Path) -> Authenticator:
+    if "Audience" not in options or ("KeysURL" in options) == ("KeysFile" in options):
         raise ValueError("Reviewer: jwt needs Audience and either KeysURL or KeysFile")
-    bearer = _reader(base / told["TokenFile"]) if "TokenFile" in told else None
-    if "KeysFile" in told:
-        keys: Callable[[], bytes] = (base / told["KeysFile"]).read_bytes
+    bearer = _reader(base / options["TokenFile"]) if "TokenFile" in options else None
+    if "KeysFile" in options:
+        keys: Callable[[], bytes] = (base / options["KeysFile"]).read_bytes
     else:
-        keys = published(told["KeysURL"], authority=told.get("CAFile"), bearer=bearer)
-    algorithms = told.get("Algorithms", ("RS256", "ES256"))
-    return JwtReviewer(keys, audience=told["Audience"], issuer=told.get("Issuer"), algorithms=algorithms)
+        keys = jwks_fetcher(options["KeysURL"], authority=options.get("CAFile"), bearer=bearer)
+    algorithms = options.get("Algorithms", ("RS256", "ES256"))
+    return JwtAuthenticator(keys, audience=options["Audience"], issuer=options.get("Issuer"), algorithms=algorithms)
 
 
-def _kubernetes(told: Mapping[str, Any], base: Path) -> TokenReviewer:
-    if "Audience" not in told:
+def _kubernetes(options: Mapping[str, Any], base: Path) -> Authenticator:
+    if "Audience" not in options:
         raise ValueError("Reviewer: kubernetes needs Audience")
-    return KubernetesReviewer(
-        told.get("Server", "https://kubernetes.default.svc"),
-        audience=told["Audience"],
-        authority=str(base / told.get("CAFile", _POD / "ca.crt")),
-        bearer=_reader(base / told.get("TokenFile", _POD / "token")),
+    return TokenReviewAuthenticator(
+        options.get("Server", "https://kubernetes.default.svc"),
+        audience=options["Audience"],
+        authority=str(base / options.get("CAFile", _SERVICE_ACCOUNT_DIR / "ca.crt")),
+        bearer=_reader(base / options.get("TokenFile", _SERVICE_ACCOUNT_DIR / "token")),
     )
 
 
 def _reader(path: Path) -> Callable[[], str]:
-    return lambda: _text(path)
+    return lambda: _read_text(path)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text().strip()
 
 
-_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any], Path], TokenReviewer]]] = {
+_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any], Path], Authenticator]]] = {
     "static": (("Tokens",), _static),
     "jwt": (("Audience", "Issuer", "Algorithms", "KeysURL", "KeysFile", "CAFile", "TokenFile"), _jwt),
     "kubernetes": (("Audience", "Server", "CAFile", "TokenFile"), _kubernetes),

@@ -1,35 +1,35 @@
-"""The port to whoever knows bearer tokens."""
+"""Authenticator port: checks bearer tokens of service accounts."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 
 class Unavailable(Exception):
-    """Whether the token is good cannot be told now."""
+    """The authenticator cannot tell now whether the token is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose token it is; ``expires`` in seconds since 1970, None if that is not known."""
+    """Service account of a token; ``expires`` in seconds since 1970, None if unknown."""
 
     namespace: str
     account: str
     expires: float | None = None
 
 
-class TokenReviewer(Protocol):
-    """Knows which tokens are good. May take seconds; is asked from several threads."""
+class Authenticator(Protocol):
+    """Checks tokens. A call may take seconds; calls come from several threads."""
 
-    def review(self, token: str) -> Identity | None:
-        """Return whose token it is, None if it is not good *for this service*; raise Unavailable if nobody can say.
+    def authenticate(self, token: str) -> Identity | None:
+        """Return the token's identity, None if it is not valid *for this service*; raise Unavailable if unknown.
 
-        A token for another audience, past its end, of an account or pod that is gone, or that names no service account
-        is not good. The token appears in no log and no error.
+        A token is not valid if it is for another audience, has expired, belongs to a deleted account or pod, or names
+        no service account. The token appears in no log and no error.
         """
 
 
 def service_account(username: object) -> tuple[str, str] | None:
-    """Return the namespace and name in ``system:serviceaccount:<namespace>:<name>``, None if it is no such name."""
+    """Return namespace and name of ``system:serviceaccount:<namespace>:<name>``, None for any other user name."""
     parts = username.split(":") if isinstance(username, str) else []
     if len(parts) == 4 and parts[:2] == ["system", "serviceaccount"] and parts[2] and parts[3]:
         return parts[2], parts[3]

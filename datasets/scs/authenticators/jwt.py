@@ -1,4 +1,4 @@
-"""Tokens checked here, by the keys their issuer publishes (JWT, JWKS)."""
+"""JWT authenticator: verifies tokens with the keys that their issuer publishes (JWKS)."""
 
 import json
 import ssl
@@ -13,19 +13,19 @@ import jwt
 
 from datasets.scs.authenticators.base import Identity, Unavailable, service_account
 
-#: What may sign a token: public keys only, so that a published key can never serve as a secret.
+#: Accepted algorithms: public-key ones only, so that a published key can never serve as a shared secret.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: Seconds that fetched keys are used, and that pass at least between two fetches, whoever asks for unknown keys.
-KEEP, PAUSE = 300.0, 10.0
+#: Seconds that fetched keys are used, and between two fetches at least, however many tokens name unknown keys.
+KEYS_TTL, MIN_REFETCH = 300.0, 10.0
 #: Seconds between two fetches while there is no key at all.
-SOON = 1.0
-#: Clocks may differ by so many seconds.
+MIN_RETRY_WITHOUT_KEYS = 1.0
+#: Seconds by which clocks may differ.
 LEEWAY = 5.0
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
-class JwtReviewer:
-    """Knows an issuer's keys; one that is not known yet is looked for, for keys are rotated."""
+class JwtAuthenticator:
+    """Authenticator with an issuer's keys; an unknown key id triggers a fetch, because keys are rotated."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class JwtReviewer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if refused := sorted(set(algorithms) - set(ALGORITHMS)):
-            raise ValueError(f"algorithm {refused[0]!r} is not taken; there are {', '.join(ALGORITHMS)}")
+            raise ValueError(f"algorithm {refused[0]!r} is not supported; choose from {', '.join(ALGORITHMS)}")
         self._fetch, self._audience, self._issuer = keys, audience, issuer
         self._algorithms, self._clock = list(algorithms), clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at: float | None = None
         self._tried_at: float | None = None
-        self._silent = False
+        self._fetch_failed = False
         self._lock = threading.Lock()
 
-    def review(self, token: str) -> Identity | None:
-        """Verify signature, audience, issuer and time, then read whose it is."""
+    def authenticate(self, token: str) -> Identity | None:
+        """Verify signature, audience, issuer and time, and return the service account."""
         try:
             kid = jwt.get_unverified_header(token).get("kid")
             key = self._key(kid) if isinstance(kid, str) else None
@@ -69,46 +69,48 @@ class JwtReviewer:
     def _key(self, kid: str) -> jwt.PyJWK | None:
         with self._lock:
             now = self._clock()
-            fresh = self._fetched_at is not None and now - self._fetched_at <= KEEP
-            pause = PAUSE if self._keys else SOON
+            fresh = self._fetched_at is not None and now - self._fetched_at <= KEYS_TTL
+            pause = MIN_REFETCH if self._keys else MIN_RETRY_WITHOUT_KEYS
             if (fresh and kid in self._keys) or (self._tried_at is not None and now - self._tried_at <= pause):
-                if self._silent and kid not in self._keys:
-                    raise Unavailable("the issuer's keys could not be had a moment ago")
+                if self._fetch_failed and kid not in self._keys:
+                    raise Unavailable("the issuer's keys (KeysURL) could not be fetched")
                 return self._keys.get(kid)
             try:
                 self._keys = _parse(self._fetch())
-                self._fetched_at, self._silent = now, False
+                self._fetched_at, self._fetch_failed = now, False
             except (OSError, ValueError, jwt.PyJWTError) as error:
-                self._silent = True
+                self._fetch_failed = True
                 if kid not in self._keys:
-                    raise Unavailable(f"the issuer's keys cannot be had: {type(error).__name__}") from None
+                    raise Unavailable(
+                        f"the issuer's keys (KeysURL) could not be fetched: {type(error).__name__}"
+                    ) from None
             finally:
-                self._tried_at = self._clock()  # a silent issuer is waited for once a pause, not once a token
+                self._tried_at = self._clock()  # a failing issuer is tried once per pause, not once per token
             return self._keys.get(kid)
 
 
 def identity_of(claims: dict[str, Any]) -> Identity | None:
-    """Return whose claims these are: the subject's service account, which Kubernetes' own claim must not contradict."""
+    """Return the service account in ``sub``, None if there is none or the ``kubernetes.io`` claim contradicts it."""
     account = service_account(claims.get("sub"))
-    said = claims.get("kubernetes.io")
+    claim = claims.get("kubernetes.io")
     if account is None:
         return None
-    if isinstance(said, dict) and said.get("namespace", account[0]) != account[0]:
+    if isinstance(claim, dict) and claim.get("namespace", account[0]) != account[0]:
         return None
     return Identity(*account, expires=float(claims["exp"]))
 
 
 def _parse(document: bytes) -> dict[str, jwt.PyJWK]:
-    found = json.loads(document)
-    if not isinstance(found, dict):
-        raise ValueError("no key set")
-    return {key.key_id: key for key in jwt.PyJWKSet.from_dict(found).keys if key.key_id}
+    key_set = json.loads(document)
+    if not isinstance(key_set, dict):
+        raise ValueError("not a JSON Web Key Set")
+    return {key.key_id: key for key in jwt.PyJWKSet.from_dict(key_set).keys if key.key_id}
 
 
-def published(
+def jwks_fetcher(
     url: str, *, authority: str | None = None, bearer: Callable[[], str] | None = None
 ) -> Callable[[], bytes]:
-    """Return how to fetch keys from an address, trusting ``authority`` (a file of certificates) if one is named."""
+    """Return a function that fetches keys from a URL, trusting ``authority`` (a file of certificates) if it is set."""
     context = ssl.create_default_context(cafile=authority) if url.startswith("https:") else None
 
     def fetch() -> bytes:
@@ -116,7 +118,7 @@ def published(
         if bearer is not None:
             request.add_header("Authorization", f"Bearer {bearer()}")
         with urllib.request.urlopen(request, timeout=5, context=context) as answer:
-            document: bytes = answer.read(_LARGEST)
+            document: bytes = answer.read(_MAX_BYTES)
         return document
 
     return fetch

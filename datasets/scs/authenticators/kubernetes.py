@@ -1,6 +1,6 @@
-"""Tokens that a Kubernetes API server is asked about (TokenReview, authentication.k8s.io/v1).
+"""TokenReview authenticator: asks a Kubernetes API server about tokens (authentication.k8s.io/v1).
 
-The API server checks what only it can: that the account, and the pod a bound token was made for, still exist.
+Only the API server can check that the account, and the pod that a token is bound to, still exist.
 """
 
 import http.client
@@ -13,53 +13,54 @@ from urllib.parse import urlsplit
 from datasets.scs.authenticators.base import Identity, Unavailable, service_account
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
-_TIME = 5.0
-_LARGEST = 1 << 20
+_TIMEOUT = 5.0
+_MAX_BYTES = 1 << 20
 
 
-class KubernetesReviewer:
-    """Asks the API server, as the service account whose token ``bearer`` returns (read anew, for it is rotated)."""
+class TokenReviewAuthenticator:
+    """Calls the API server with the token that ``bearer`` returns, read for every call, because it is rotated."""
 
     def __init__(self, server: str, *, audience: str, authority: str | None, bearer: Callable[[], str]) -> None:
         parts = urlsplit(server)
         if parts.scheme != "https" or not parts.hostname:
-            raise ValueError(f"the API server's address begins with https://, not {server!r}")
+            raise ValueError(f"Reviewer: Server begins with https://, not {server!r}")
         self._host, self._port = parts.hostname, parts.port or 443
         self._path = parts.path.rstrip("/") + PATH
         self._audience, self._bearer = audience, bearer
         self._context = ssl.create_default_context(cafile=authority)
 
-    def review(self, token: str) -> Identity | None:
-        """Ask; what is not plainly a yes is a no."""
+    def authenticate(self, token: str) -> Identity | None:
+        """Create a TokenReview; every response that does not clearly accept the token rejects it."""
         if not token:
-            return None  # to which the API server answers that the question is wrong
-        asked = {
+            return None  # the API server would answer that the request is malformed
+        document = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [self._audience]},
         }
-        return verdict(self._ask(asked), self._audience)
+        return identity_from_review(self._post(document), self._audience)
 
-    def _ask(self, document: dict[str, Any]) -> Any:
-        connection = http.client.HTTPSConnection(self._host, self._port, timeout=_TIME, context=self._context)
+    def _post(self, document: dict[str, Any]) -> Any:
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT, context=self._context)
         try:
             headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
             connection.request("POST", self._path, json.dumps(document), headers)
             answer = connection.getresponse()
-            body = answer.read(_LARGEST)
+            body = answer.read(_MAX_BYTES)
             if answer.status not in (200, 201):
                 raise Unavailable(f"the API server answered {answer.status} to a TokenReview")
             return json.loads(body)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unavailable(f"the API server cannot be asked: {type(error).__name__}") from None
+            raise Unavailable(f"the API server (Reviewer: Server) cannot be reached: {type(error).__name__}") from None
         finally:
             connection.close()
 
 
-def verdict(review: Any, audience: str) -> Identity | None:
-    """Read a TokenReview's status.
+def identity_from_review(review: Any, audience: str) -> Identity | None:
+    """Return the identity in a TokenReview's status, None if the token is rejected.
 
-    A server that does not know audiences answers without any; its yes may be for another audience, so it is a no.
+    An API server without support for audiences returns none: it may have accepted the token for another audience, so
+    the token is rejected.
     """
     status = review.get("status") if isinstance(review, dict) else None
     if not isinstance(status, dict) or status.get("authenticated") is not True or status.get("error"):

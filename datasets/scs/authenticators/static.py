@@ -1,4 +1,4 @@
-"""Tokens that were written into the configuration: for a laptop, and for tests."""
+"""Static authenticator: tokens from the configuration, for a laptop and for tests."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from datasets.scs.authenticators.base import Identity
 
 
-class StaticReviewer:
-    """Compares digests, so that how long a comparison takes says nothing of a token."""
+class StaticAuthenticator:
+    """Compares digests, so that the time of a comparison reveals nothing about a token."""
 
     def __init__(self, tokens: Mapping[str, Identity]) -> None:
-        self._known = {_digest(token): identity for token, identity in tokens.items()}
+        self._identities = {_digest(token): identity for token, identity in tokens.items()}
 
-    def review(self, token: str) -> Identity | None:
-        """Look the token up."""
-        return self._known.get(_digest(token))
+    def authenticate(self, token: str) -> Identity | None:
+        """Return the identity of a configured token."""
+        return self._identities.get(_digest(token))
 
 
 def _digest(token: str) -> bytes:

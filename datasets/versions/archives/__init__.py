@@ -1,23 +1,23 @@
-"""Archives that strangers send, read as streams: every member becomes a name and bytes, nothing is ever unpacked."""
+"""Uploaded archives (untrusted), read as streams: members become names and bytes, nothing is unpacked to disk."""
 
 from collections.abc import Iterator
 
 from datasets.versions.archives import tar, zip
-from datasets.versions.archives.streams import SMALL, Blob, inflated, sniffed
-from datasets.versions.packs import File
+from datasets.versions.archives.streams import SMALL, ByteSource, decompressed, detect_format
+from datasets.versions.packs import SourceFile
 from errors import BadArchive
 
-__all__ = ["Blob", "files_of"]
+__all__ = ["ByteSource", "files_of"]
 
 
-def files_of(blob: Blob, *, ratio_from: int = SMALL) -> Iterator[File]:
-    """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive where it is none, or hostile.
+def files_of(archive: ByteSource, *, ratio_from: int = SMALL) -> Iterator[SourceFile]:
+    """Yield the files of a tar (plain, gzip, bzip2, xz, zstd) or zip; raise BadArchive if it is neither, or hostile.
 
-    Up to ``ratio_from`` bytes may come out whatever the ratio to the packed bytes.
+    The compression ratio is checked only beyond ``ratio_from`` bytes of output.
     """
-    kind = sniffed(blob)
-    if kind == "zip":
-        return zip.files(blob, ratio_from=ratio_from)
-    if kind is None:
-        raise BadArchive("This is neither a zip nor a tar (plain, or packed by gzip, bzip2, xz or zstd).")
-    return tar.files(inflated(blob, kind, ratio_from=ratio_from))
+    format = detect_format(archive)
+    if format == "zip":
+        return zip.files(archive, ratio_from=ratio_from)
+    if format is None:
+        raise BadArchive("This is neither a zip nor a tar (plain, or compressed by gzip, bzip2, xz or zstd).")
+    return tar.files(decompressed(archive, format, ratio_from=ratio_from))

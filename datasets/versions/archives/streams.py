@@ -1,4 +1,4 @@
-"""Bytes that wait to be unpacked: told by how they begin, inflated piece by piece, and counted as they come out."""
+"""Compressed streams: format detection, incremental decompression, limits against decompression bombs."""
 
 import bz2
 import io
@@ -11,11 +11,11 @@ from typing import Protocol
 from errors import BadArchive
 
 CHUNK = 256 << 10
-#: How much larger than packed a whole may come out, once it is larger than ``SMALL`` bytes.
+#: Highest ratio of decompressed to compressed bytes, checked beyond ``SMALL`` decompressed bytes.
 RATIO, SMALL = 200, 64 << 20
-#: Bytes that unpacking may bring forth in all, and that xz may hold.
+#: Decompressed bytes of an archive, and memory of the xz decompressor, at most.
 LARGEST, MEMORY = 4 << 40, 128 << 20
-#: How much is read for a small part, for the next one lies behind it.
+#: Bytes of read-ahead for a small read, because the next small read follows it.
 WINDOW = 1 << 20
 
 _MAGIC: Mapping[bytes, str] = {
@@ -29,35 +29,35 @@ _MAGIC: Mapping[bytes, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """Bytes that lie somewhere: ``read(start, stop)`` yields a part of them."""
+class ByteSource:
+    """Random access to stored bytes: ``read(start, stop)`` yields the bytes of ``[start, stop)`` in chunks."""
 
     size: int
     read: Callable[[int, int], Iterator[bytes]]
 
     def at(self, start: int, length: int) -> bytes:
-        """Return a small part, whole."""
+        """Return the bytes of a small part."""
         return b"".join(self.read(start, min(self.size, start + length)))
 
 
-def near(blob: Blob) -> Blob:
-    """Return a blob whose small parts, asked for one after the other, cost a read for many: each may be a request."""
-    begin, held = 0, b""
+def read_ahead(source: ByteSource) -> ByteSource:
+    """Return a source that reads ahead for small sequential reads, each of which may otherwise be a request."""
+    begin, window = 0, b""
 
     def read(start: int, stop: int) -> Iterator[bytes]:
-        nonlocal begin, held
+        nonlocal begin, window
         if stop - start > WINDOW:
-            yield from blob.read(start, stop)
+            yield from source.read(start, stop)
             return
-        if not begin <= start <= stop <= begin + len(held):
-            begin, held = start, blob.at(start, WINDOW)
-        yield held[start - begin : stop - begin]
+        if not begin <= start <= stop <= begin + len(window):
+            begin, window = start, source.at(start, WINDOW)
+        yield window[start - begin : stop - begin]
 
-    return Blob(blob.size, read)
+    return ByteSource(source.size, read)
 
 
-class Inflater(Protocol):
-    """What the standard library's decompressors have in common."""
+class Decompressor(Protocol):
+    """The common interface of the standard library's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -68,26 +68,28 @@ class Inflater(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-def sniffed(blob: Blob) -> str | None:
-    """Tell a kind of archive or packing from its first bytes; ``plain`` for a tar that is not packed."""
-    head = blob.at(0, 512)
-    for magic, kind in _MAGIC.items():
+def detect_format(source: ByteSource) -> str | None:
+    """Detect the format by the first bytes; ``plain`` for an uncompressed tar, None if it is unknown."""
+    head = source.at(0, 512)
+    for magic, format in _MAGIC.items():
         if head.startswith(magic):
-            return kind
+            return format
     return "plain" if len(head) == 512 and (head[257:262] == b"ustar" or not any(head)) else None
 
 
-def inflated(blob: Blob, kind: str, *, ratio_from: int = SMALL) -> Iterator[bytes]:
-    """Yield what a packed blob unpacks to; raise BadArchive where it is damaged, cut off or a bomb."""
-    packed = blob.read(0, blob.size)
-    if kind == "plain":
-        return packed
-    meter = Meter(ratio_from)
-    return _zstd(blob, meter) if kind == "zstd" else _members(packed, _INFLATERS[kind], kind, meter)
+def decompressed(source: ByteSource, format: str, *, ratio_from: int = SMALL) -> Iterator[bytes]:
+    """Yield the decompressed bytes; raise BadArchive if the stream is damaged, truncated or a decompression bomb."""
+    compressed = source.read(0, source.size)
+    if format == "plain":
+        return compressed
+    limit = InflationLimit(ratio_from)
+    if format == "zstd":
+        return _zstd(source, limit)
+    return _streams(compressed, _DECOMPRESSORS[format], format, limit)
 
 
 class _Gzip:
-    """zlib's object with the face of the other two."""
+    """zlib's decompressor with the interface of bz2's and lzma's."""
 
     def __init__(self) -> None:
         self._object = zlib.decompressobj(wbits=31)
@@ -104,61 +106,67 @@ class _Gzip:
         return self._object.unused_data
 
 
-_INFLATERS: Mapping[str, Callable[[], Inflater]] = {
+_DECOMPRESSORS: Mapping[str, Callable[[], Decompressor]] = {
     "gzip": _Gzip,
     "bzip2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY),
 }
 
 
-class Meter:
-    """Counts what goes in and comes out, and stops a bomb."""
+class InflationLimit:
+    """Counts compressed and decompressed bytes, and refuses decompression bombs."""
 
     def __init__(self, ratio_from: int = SMALL) -> None:
-        self.packed = 0
-        self.whole = 0
+        self.compressed = 0
+        self.decompressed = 0
         self._ratio_from = ratio_from
 
     def out(self, size: int) -> None:
-        """Count bytes that came out."""
-        self.whole += size
-        if self.whole > LARGEST or (self.whole > self._ratio_from and self.whole > RATIO * self.packed):
-            raise BadArchive(f"The archive unpacks to more than {RATIO} times its size; that is not taken.")
+        """Count decompressed bytes; raise BadArchive beyond a limit."""
+        self.decompressed += size
+        if self.decompressed > LARGEST or (
+            self.decompressed > self._ratio_from and self.decompressed > RATIO * self.compressed
+        ):
+            raise BadArchive(
+                f"The archive decompresses to more than {RATIO} times its size; such archives are refused."
+            )
 
 
-def _members(packed: Iterator[bytes], make: Callable[[], Inflater], kind: str, meter: Meter) -> Iterator[bytes]:
-    """Inflate one packed stream after the other, as gzip and its kin allow; zeros at the end are padding."""
-    inflater = make()
+def _streams(
+    compressed: Iterator[bytes], make: Callable[[], Decompressor], format: str, limit: InflationLimit
+) -> Iterator[bytes]:
+    """Decompress concatenated streams, which gzip, bzip2 and xz allow; zeros at the end are padding."""
+    decompressor = make()
     begun = False
     try:
-        for data in packed:
-            meter.packed += len(data)
+        for data in compressed:
+            limit.compressed += len(data)
             while data or begun:
                 if not begun and not (data := data.lstrip(b"\0")):
                     break
                 begun = True
-                piece = inflater.decompress(data, CHUNK)
-                meter.out(len(piece))
+                piece = decompressor.decompress(data, CHUNK)
+                limit.out(len(piece))
                 if piece:
                     yield piece
                 data = b""
-                if inflater.eof:
-                    data, inflater, begun = inflater.unused_data, make(), False
+                if decompressor.eof:
+                    data, decompressor, begun = decompressor.unused_data, make(), False
                 elif len(piece) < CHUNK:
-                    break  # it wants more
+                    break  # it needs more input
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-        raise BadArchive(f"The {kind} stream is damaged: {error}.") from None
+        raise BadArchive(f"The {format} stream is damaged: {error}.") from None
     if begun:
-        raise BadArchive(f"The {kind} stream ends too early: it was cut off. Send it again.")
+        raise BadArchive(f"The {format} stream is truncated. Upload it again.")
 
 
-class _Reader(io.RawIOBase):
-    """A blob as a file to be read from front to back."""
+class _SourceFile(io.RawIOBase):
+    """A byte source as a sequential file object, for pyarrow."""
 
-    def __init__(self, blob: Blob, meter: Meter) -> None:
-        self._chunks = blob.read(0, blob.size)
+    def __init__(self, source: ByteSource, limit: InflationLimit) -> None:
+        self._chunks = source.read(0, source.size)
         self._rest = b""
-        self._meter = meter
+        self._limit = limit
 
     def readable(self) -> bool:
         return True
@@ -166,18 +174,18 @@ class _Reader(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if not self._rest:
             self._rest = next(self._chunks, b"")
-            self._meter.packed += len(self._rest)
-        taken, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
-        return taken
+            self._limit.compressed += len(self._rest)
+        data, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        return data
 
 
-def _zstd(blob: Blob, meter: Meter) -> Iterator[bytes]:
-    import pyarrow  # only those who send zstd wait for it
+def _zstd(source: ByteSource, limit: InflationLimit) -> Iterator[bytes]:
+    import pyarrow  # imported late, because only zstd archives need it
 
     try:
-        with pyarrow.CompressedInputStream(pyarrow.PythonFile(_Reader(blob, meter), mode="r"), "zstd") as stream:
+        with pyarrow.CompressedInputStream(pyarrow.PythonFile(_SourceFile(source, limit), mode="r"), "zstd") as stream:
             while piece := stream.read(CHUNK):
-                meter.out(len(piece))
+                limit.out(len(piece))
                 yield piece
     except OSError as error:
-        raise BadArchive(f"The zstd stream is damaged or cut off: {error}.") from None
+        raise BadArchive(f"The zstd stream is damaged or truncated: {error}.") from None

@@ -1,19 +1,19 @@
-"""Tar, read by hand from front to back (POSIX.1-2017 pax, ustar, GNU long names): files and folders, nothing else.
+"""Tar reader, sequential (POSIX.1-2017 pax, ustar, GNU long names): files and folders only.
 
-The standard library keeps every member it has seen, and believes sizes of names; a stranger's archive may have
-millions of members and lie about anything.
+The standard library's `tarfile` keeps every member in memory, and trusts the sizes of names; an untrusted archive may
+have millions of members and any field may be false.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datasets.versions import file_names
-from datasets.versions.packs import File
+from datasets.versions.packs import SourceFile
 from errors import BadArchive
 
 BLOCK = 512
-#: Members that are read, and bytes of what is said about one beside its header.
-MEMBERS, REMARKS = 2_000_000, 64 << 10
+#: Members of an archive, and bytes of a pax or GNU extension header, at most.
+MEMBERS, EXTENSION = 2_000_000, 64 << 10
 
 _FILE, _FOLDER = b"0\x007", b"5"
 _KINDS = {
@@ -27,92 +27,94 @@ _KINDS = {
 
 
 @dataclass(slots=True)
-class _Said:
-    """What pax and GNU headers say of the members that follow."""
+class _Overrides:
+    """Values of pax and GNU extension headers, which override those of the ustar headers that follow."""
 
     path: bytes | None = None
     size: int | None = None
 
 
-class Source:
-    """A stream of chunks as a reader of exact lengths."""
+class ChunkReader:
+    """Reads exact lengths from a stream of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._rest = memoryview(b"")
 
     def piece(self, most: int) -> memoryview:
-        """Return some bytes, at most so many; raise BadArchive at the end."""
+        """Return between 1 and ``most`` bytes; raise BadArchive at the end."""
         while not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:
-                raise BadArchive("The tar ends in the middle of a member: it was cut off. Send it again.")
+                raise BadArchive("The tar is truncated: it ends in the middle of a member. Upload it again.")
             self._rest = memoryview(chunk)
         piece, self._rest = self._rest[:most], self._rest[most:]
         return piece
 
     def exactly(self, size: int) -> bytes:
-        """Return so many bytes."""
-        taken = bytearray()
-        while len(taken) < size:
-            taken += self.piece(size - len(taken))
-        return bytes(taken)
+        """Return exactly ``size`` bytes."""
+        data = bytearray()
+        while len(data) < size:
+            data += self.piece(size - len(data))
+        return bytes(data)
 
     def skip(self, size: int) -> None:
-        """Pass so many bytes over."""
+        """Skip ``size`` bytes."""
         while size:
             size -= len(self.piece(size))
 
-    def drained(self) -> None:
-        """Read to the end, so that a packed stream is checked to its end."""
+    def drain(self) -> None:
+        """Read to the end, so that a compressed stream is verified to its end."""
         for _ in self._chunks:
             pass
 
 
-def files(chunks: Iterator[bytes]) -> Iterator[File]:
-    """Yield the files of a tar; each must be read before the next is asked for."""
-    source = Source(chunks)
-    always, once = _Said(), _Said()
+def files(chunks: Iterator[bytes]) -> Iterator[SourceFile]:
+    """Yield the files of a tar; a file's chunks must be read before the next file is taken from the iterator."""
+    source = ChunkReader(chunks)
+    defaults, overrides = _Overrides(), _Overrides()  # for all following members, for the next member
     for count in range(MEMBERS + 1):
         header = source.exactly(BLOCK)
         if not any(header):
-            source.drained()
+            source.drain()
             return
         if count == MEMBERS:
             raise BadArchive(f"The tar has more than {MEMBERS:,} members.")
-        kind, size, path = _parsed(header)
+        kind, size, path = _parse_header(header)
         if kind in b"xgL":
-            if size > REMARKS:
-                raise BadArchive("The tar says more about one of its members than is read.")
-            remark = source.exactly(size)
+            if size > EXTENSION:
+                raise BadArchive(f"The tar has an extension header of more than {EXTENSION:,} bytes.")
+            extension = source.exactly(size)
             source.skip(-size % BLOCK)
             if kind == b"L":
-                once.path = remark.rstrip(b"\0")
+                overrides.path = extension.rstrip(b"\0")
             else:
-                _hear(remark, once if kind == b"x" else always)
+                _parse_pax(extension, overrides if kind == b"x" else defaults)
             continue
-        if kind == b"K":  # the long target of a link, which the next header will say it is
+        if kind == b"K":  # GNU long link target; the link itself follows, and is refused
             source.skip(size + -size % BLOCK)
             continue
-        path = once.path or always.path or path
-        length = next((said for said in (once.size, always.size) if said is not None), size)
-        once = _Said()
+        path = overrides.path or defaults.path or path
+        length = next((value for value in (overrides.size, defaults.size) if value is not None), size)
+        overrides = _Overrides()
         if kind == _FOLDER or (kind in _FILE and path.endswith(b"/")):
             file_names.check_folder(path)
             source.skip(length + -length % BLOCK)
             continue
         if kind not in _FILE:
-            what = _KINDS.get(kind, "something unknown")
-            raise BadArchive(f"The tar's member {file_names.shown(path)} is {what}; only files and folders are taken.")
+            kind_name = _KINDS.get(kind, "of an unknown type")
+            raise BadArchive(
+                f"The tar's member {file_names.printable(path)} is {kind_name}; only files and folders are allowed."
+            )
         body = _Body(source, length)
-        yield File(file_names.checked(path), body)
+        yield SourceFile(file_names.validated(path), body)
         body.finish()
 
 
 class _Body:
-    """The bytes of one member; what nobody read is passed over."""
+    """The bytes of one member; ``finish`` skips those that were not read."""
 
-    def __init__(self, source: Source, size: int) -> None:
+    def __init__(self, source: ChunkReader, size: int) -> None:
         self._source = source
         self._size = size
         self._left = size
@@ -124,15 +126,15 @@ class _Body:
             yield bytes(piece)
 
     def finish(self) -> None:
-        """Go to where the next header begins."""
+        """Skip to the next header."""
         self._source.skip(self._left + -self._size % BLOCK)
 
 
-def _parsed(header: bytes) -> tuple[bytes, int, bytes]:
-    """Return type, size and name; raise BadArchive where the header's own sum does not fit."""
-    said = _number(header[148:156])
-    if sum(header) - sum(header[148:156]) + 8 * 32 != said:
-        raise BadArchive("The tar is damaged: a header's checksum does not fit.")
+def _parse_header(header: bytes) -> tuple[bytes, int, bytes]:
+    """Return type, size and name; raise BadArchive if the header's checksum is wrong."""
+    checksum = _number(header[148:156])
+    if sum(header) - sum(header[148:156]) + 8 * 32 != checksum:
+        raise BadArchive("The tar is damaged: a header's checksum is wrong.")
     name = header[:100].split(b"\0", 1)[0]
     if header[257:263] == b"ustar\0" and (prefix := header[345:500].split(b"\0", 1)[0]):
         name = prefix + b"/" + name
@@ -140,39 +142,39 @@ def _parsed(header: bytes) -> tuple[bytes, int, bytes]:
 
 
 def _number(field: bytes) -> int:
-    """Read a number: octal digits, or GNU's binary where the first bit is set."""
+    """Parse a numeric field: octal digits, or GNU base-256 if the first bit is set."""
     if field[0] == 0x80:
         value = int.from_bytes(field[1:], "big")
     else:
         digits = field.split(b"\0", 1)[0].strip(b" ")
         if not all(48 <= digit < 56 for digit in digits):
-            raise BadArchive("The tar is damaged: a header holds no number where one should be.")
+            raise BadArchive("The tar is damaged: a numeric header field is invalid.")
         value = int(digits or b"0", 8)
     if value >= 1 << 62:
-        raise BadArchive("The tar is damaged: a size is out of all measure.")
+        raise BadArchive("The tar is damaged: a numeric header field is too large.")
     return value
 
 
-def _hear(remark: bytes, said: _Said) -> None:
-    """Take in pax records: `length key=value\\n`, one after the other."""
-    while remark:
-        digits, blank, _ = remark[:20].partition(b" ")
+def _parse_pax(records: bytes, overrides: _Overrides) -> None:
+    """Parse concatenated pax records, `length key=value\\n`, into ``overrides``."""
+    while records:
+        digits, blank, _ = records[:20].partition(b" ")
         if not blank or not digits.isdigit():
             raise BadArchive("The tar is damaged: a pax header cannot be read.")
         length = int(digits)
-        record, remark = remark[len(digits) + 1 : length], remark[length:]
+        record, records = records[len(digits) + 1 : length], records[length:]
         key, equals, value = record.removesuffix(b"\n").partition(b"=")
         if not equals or not record.endswith(b"\n"):
             raise BadArchive("The tar is damaged: a pax header cannot be read.")
         if key == b"path":
-            said.path = value
+            overrides.path = value
         elif key == b"size":
-            said.size = _decimal(value)
+            overrides.size = _decimal(value)
         elif key.startswith(b"GNU.sparse"):
-            raise BadArchive("The tar has a sparse file in it; pack it without `--sparse`.")
+            raise BadArchive("The tar contains a sparse file; create it without `--sparse`.")
 
 
 def _decimal(value: bytes) -> int:
     if not value.isdigit() or len(value) > 18:
-        raise BadArchive("The tar is damaged: a pax header gives no size.")
+        raise BadArchive("The tar is damaged: the size in a pax header is invalid.")
     return int(value)

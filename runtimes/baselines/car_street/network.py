@@ -33,7 +33,7 @@ def spread_matrix() -> tuple[Array, Array]:
     return scaling, decays
 
 
-class Network:
+class PolicyNetwork:
     """Layers of weights; ``(kernel, bias)`` each, the last two being the heads for acceleration and lane."""
 
     def __init__(self, layers: Sequence[tuple[Array, Array]]) -> None:
@@ -79,13 +79,13 @@ def keras_model() -> tuple[Any, Any]:
     return keras.Model(seen, {"accel": accel, "lane_odds": odds}), keras.Model(seen, action, name="car_street")
 
 
-def taken(model: Any) -> Network:
+def taken(model: Any) -> PolicyNetwork:
     """Return a Keras model's weights as a network."""
     names = [*(f"hidden_{number}" for number in range(len(HIDDEN))), "accel_head", "lane_odds"]
-    return Network([tuple(model.get_layer(name).get_weights()) for name in names])
+    return PolicyNetwork([tuple(model.get_layer(name).get_weights()) for name in names])
 
 
-def write_onnx(network: Network, path: Path) -> None:
+def write_onnx(network: PolicyNetwork, path: Path) -> None:
     """Write the network as ONNX: `observation` [n, 32] to `action` [n, 2]."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -129,7 +129,7 @@ def write_onnx(network: Network, path: Path) -> None:
     path.write_bytes(made.SerializeToString())
 
 
-def write_tflite(network: Network, path: Path) -> None:
+def write_tflite(network: PolicyNetwork, path: Path) -> None:
     """Write the network as TensorFlow Lite, with the signature `observation` to `action`, one row at a time.
 
     The weights go in as constants: a Keras model's variables would stay behind in the process that converted it.

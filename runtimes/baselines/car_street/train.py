@@ -19,7 +19,15 @@ import numpy as np
 
 # libsumo first: after TensorFlow it would find that one's libraries instead of its own.
 from runtimes.harness.simulators.sumo.world import World  # isort: skip
-from runtimes.baselines.car_street.network import HIDDEN, Array, Network, keras_model, taken, write_onnx, write_tflite
+from runtimes.baselines.car_street.network import (
+    HIDDEN,
+    Array,
+    PolicyNetwork,
+    keras_model,
+    taken,
+    write_onnx,
+    write_tflite,
+)
 from runtimes.harness.simulators.base import Metric, Scenario
 from runtimes.harness.simulators.sumo.standalone import scenarios
 
@@ -60,7 +68,9 @@ def teacher() -> Any:
     return Reflex()
 
 
-def lesson(world: World, scenario: Scenario, pupil: Network | None, share: float, rng: Any, lessons: Lessons) -> None:
+def lesson(
+    world: World, scenario: Scenario, pupil: PolicyNetwork | None, share: float, rng: Any, lessons: Lessons
+) -> None:
     """Play a scenario, by the pupil or (with a chance of ``share``) by the teacher, and note the teacher's answers."""
     master = teacher()
     observation, over = world.reset(scenario), False
@@ -100,7 +110,7 @@ def fit(model: Any, lessons: Lessons, epochs: int, rate: float) -> None:
     )
 
 
-def examine(world: World, network: Network, seed: int, count: int | None = None) -> dict[str, Any]:
+def examine(world: World, network: PolicyNetwork, seed: int, count: int | None = None) -> dict[str, Any]:
     """Drive the data set and return how it went."""
     told: list[dict[str, Metric]] = []
     for scenario in scenarios(DATASET, count, seed, {}):
@@ -123,7 +133,7 @@ def chosen(history: list[dict[str, Any]]) -> int:
     return min(good, key=lambda number: (history[number]["at_fault"] + history[number]["red_lights"], -number))
 
 
-def rounds(world: World, model: Any, count: int, epochs: int) -> Iterator[Network]:
+def rounds(world: World, model: Any, count: int, epochs: int) -> Iterator[PolicyNetwork]:
     """Yield the pupil after each round of driving and learning."""
     rng = np.random.default_rng(7)
     lessons, pupil = Lessons(), None
@@ -139,7 +149,7 @@ def rounds(world: World, model: Any, count: int, epochs: int) -> Iterator[Networ
         yield pupil
 
 
-def agree(network: Network, publish: Any, folder: Path) -> float:
+def agree(network: PolicyNetwork, publish: Any, folder: Path) -> float:
     """Return by how much the written files differ from the network on random observations."""
     import onnxruntime
     import tensorflow as tf

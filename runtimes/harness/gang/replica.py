@@ -114,7 +114,7 @@ class Follower:
     def _start(self) -> None:
         try:
             self._program = Program(self._command, self._folder)
-        except OSError as error:  # the task's own fault: a gang begun anew would find the same
+        except OSError as error:  # the task's own fault: a gang begun again would find the same
             self._leader.say(run=self._run, exit=unstarted(error), result=None)
             return
         self._selector.register(self._program.pidfd, selectors.EVENT_READ, self._program)

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 
-from ..models.base import Assignment, Misfit, Model, NoAction
+from ..models.base import Assignment, LoadedModel, Misfit, NoAction
 from ..simulators.base import Interface
 from . import model_protocol
 from .model_protocol import Act, Close, Done, Load, Reset
@@ -189,7 +189,7 @@ class ModelServer:
         self._format = format
         self._assignment = assignment
         self._seq = seq
-        self._model: Model
+        self._model: LoadedModel
         space = assignment.interface.observation
         self._dtype = np.dtype(space.dtype)
         self._shape = space.shape

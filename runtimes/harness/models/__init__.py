@@ -1,1 +1,1 @@
-"""How models are loaded and called: one module a format, each importing its libraries itself."""
+"""Model formats: one module per format loads and calls its models; each imports its own libraries."""

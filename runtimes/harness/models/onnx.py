@@ -1,4 +1,4 @@
-"""Models in ONNX, run by onnxruntime on one thread."""
+"""ONNX format: models run by onnxruntime on one thread."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from .base import Assignment, Misfit, Model, action_bytes, check_batched, chosen
+from .base import Assignment, LoadedModel, Misfit, action_bytes, check_batched, select_node
 
 TYPES = {
     "tensor(float)": "float32",
@@ -20,16 +20,16 @@ TYPES = {
     "tensor(uint8)": "uint8",
     "tensor(bool)": "bool",
 }
-#: Operators that draw. Their generators are as old as their session, and take its seed where a node has none.
-DRAWN = (b"Random", b"Multinomial", b"Bernoulli")
+#: Random operators. A session creates their generators, and seeds those of nodes that have no seed.
+RANDOM_OPERATORS = (b"Random", b"Multinomial", b"Bernoulli")
 
 
 def preload() -> None:
-    """Everything was imported with this module."""
+    """Do nothing: this module imports its libraries itself."""
 
 
-def load(assignment: Assignment) -> Model:
-    """Make a session of the bytes and check its declared input and output."""
+def load(assignment: Assignment) -> LoadedModel:
+    """Create a session from the bytes and check its declared input and output."""
     return OnnxModel(assignment)
 
 
@@ -41,39 +41,39 @@ def _session(source: bytes) -> Any:
     try:
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise Misfit(f"onnxruntime {ort.__version__} does not load the model: {_words(error)}") from None
+        raise Misfit(f"onnxruntime {ort.__version__} does not load the model: {_error_text(error)}") from None
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error).partition("] : ")[2].partition(" : ")[2][:500] or str(error)[:500]
 
 
 class OnnxModel:
-    """Runs a session; but for what it draws, a graph has no memory, so there is nothing to forget."""
+    """Runs a session. A graph has no state except its random generators, so only those are reset."""
 
     def __init__(self, assignment: Assignment) -> None:
         session = _session(assignment.source)
-        self._drawing = assignment.source if any(name in assignment.source for name in DRAWN) else None
+        self._random_source = assignment.source if any(name in assignment.source for name in RANDOM_OPERATORS) else None
         interface = assignment.interface
-        entry = chosen(session.get_inputs(), "observation", "input", lambda one: one.name, alone=True)
-        exit_ = chosen(session.get_outputs(), "action", "output", lambda one: one.name)
-        check_batched("input", _type(entry), entry.shape, interface.observation, "observes", assignment.batch)
-        check_batched("output", _type(exit_), exit_.shape, interface.action, "takes", assignment.batch)
+        input_ = select_node(session.get_inputs(), "observation", "input", lambda node: node.name, alone=True)
+        output = select_node(session.get_outputs(), "action", "output", lambda node: node.name)
+        check_batched("input", _type(input_), input_.shape, interface.observation, "observes", assignment.batch)
+        check_batched("output", _type(output), output.shape, interface.action, "takes", assignment.batch)
         self._run = session.run
-        self._in, self._out = entry.name, [exit_.name]
-        self._shape = _flat(entry.shape, interface.observation.shape)
+        self._input_name, self._output_names = input_.name, [output.name]
+        self._flat_size = _flat_length(input_.shape, interface.observation.shape)
         self._space = interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {"library": f"onnxruntime {ort.__version__}"}
 
     def reset(self, seed: int) -> None:
-        if self._drawing is not None:
+        if self._random_source is not None:
             ort.set_seed(seed & 0x7FFFFFFF)
-            self._run = _session(self._drawing).run
+            self._run = _session(self._random_source).run
 
     def act(self, observations: NDArray[Any]) -> bytes:
-        if self._shape is not None:
-            observations = observations.reshape(len(observations), self._shape)
-        (answer,) = self._run(self._out, {self._in: observations})
+        if self._flat_size is not None:
+            observations = observations.reshape(len(observations), self._flat_size)
+        (answer,) = self._run(self._output_names, {self._input_name: observations})
         return action_bytes(answer, len(observations), self._space)
 
 
@@ -81,6 +81,6 @@ def _type(node: Any) -> str:
     return TYPES.get(node.type, str(node.type))
 
 
-def _flat(declared: Sequence[Any], shape: tuple[int, ...]) -> int | None:
-    """Return the length to flatten observations to, where the graph wants them flat."""
+def _flat_length(declared: Sequence[Any], shape: tuple[int, ...]) -> int | None:
+    """Return the length to flatten observations to, or None if the graph does not declare a flat input."""
     return int(np.prod(shape)) if len(declared) == 2 and len(shape) != 1 else None

@@ -1,4 +1,4 @@
-"""Models in Python: a file, or a zip with ``model.py``, that holds a class ``Model``."""
+"""Python format: a file, or a zip with ``model.py``, that defines a class ``Model``."""
 
 import importlib.util
 import sys
@@ -10,31 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import unpacking
-from .base import Assignment, Misfit, Model, NoAction, action_bytes
+from .base import Assignment, LoadedModel, Misfit, NoAction, action_bytes
 
 _compiled: dict[bytes, CodeType] = {}
 
 
 def preload() -> None:
-    """Import what most models import, so that a scenario's own process need not."""
+    """Import the modules that most models import, so that a scenario's process does not have to."""
     import numpy.linalg
     import numpy.random  # noqa: F401
 
 
 def prepare(assignment: Assignment) -> None:
-    """Compile the source without running it; a child forked later only has to run it."""
+    """Compile the source without running it, so that children forked later only run it."""
     if not unpacking.is_zip(assignment.source):
         _code(assignment.source)
 
 
-def load(assignment: Assignment) -> Model:
-    """Run the model's file and make a ``Model`` of it."""
+def load(assignment: Assignment) -> LoadedModel:
+    """Run the model's file and create an instance of its class ``Model``."""
     module = _from_zip(assignment) if unpacking.is_zip(assignment.source) else _from_file(assignment.source)
-    made = getattr(module, "Model", None)
-    if made is None:
+    model_class = getattr(module, "Model", None)
+    if model_class is None:
         names = ", ".join(name for name, value in vars(module).items() if isinstance(value, type)) or "none"
-        raise Misfit(f"the file has no class `Model` (its classes: {names})")
-    instance = made()
+        raise Misfit(f"the file has no class `Model` (its classes: {names}); name your class `Model`")
+    instance = model_class()
     if not callable(getattr(instance, "act", None)):
         raise Misfit("the class `Model` has no method `act(self, observation)`")
     return PythonModel(instance, assignment)
@@ -55,7 +55,7 @@ def _code(source: bytes) -> CodeType:
         except (SyntaxError, ValueError) as error:
             line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise Misfit(f"the file is no Python{line}: {reason}") from None
+            raise Misfit(f"the file is not valid Python{line}: {reason}") from None
     return _compiled[source]
 
 
@@ -63,18 +63,18 @@ def _from_zip(assignment: Assignment) -> ModuleType:
     folder = assignment.folder()
     unpacking.unpack(assignment.source, folder)
     if not (folder / "model.py").is_file():
-        raise Misfit("the zip has no `model.py` at its top")
+        raise Misfit("the zip has no `model.py` at its top; zip the files, not the folder that contains them")
     sys.path.insert(0, str(folder))
-    found = importlib.util.spec_from_file_location("model", folder / "model.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     sys.modules["model"] = module
-    found.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
 class PythonModel:
-    """Calls an instance of the user's class; every observation it is given is its own to keep."""
+    """Calls an instance of the user's class with copies of the observations, which it may keep."""
 
     def __init__(self, instance: Any, assignment: Assignment) -> None:
         self._act = instance.act
@@ -83,7 +83,7 @@ class PythonModel:
         self._space = assignment.interface.action
         self._size = self._space.size
         self._dtype = np.dtype(self._space.dtype)
-        self._told = {
+        self._reset_arguments = {
             "observation": assignment.interface.observation,
             "action": assignment.interface.action,
             "params": dict(assignment.params),
@@ -92,7 +92,7 @@ class PythonModel:
 
     def reset(self, seed: int) -> None:
         if self._reset is not None:
-            self._reset({"seed": seed, **self._told})
+            self._reset({"seed": seed, **self._reset_arguments})
 
     def act(self, observations: NDArray[Any]) -> bytes:
         count = len(observations)
@@ -104,6 +104,6 @@ class PythonModel:
         if self._act_batch is not None:
             return action_bytes(self._act_batch(observations.copy()), count, self._space)
         try:
-            return b"".join(action_bytes(self._act(one.copy()), 1, self._space) for one in observations)
+            return b"".join(action_bytes(self._act(observation.copy()), 1, self._space) for observation in observations)
         except NoAction as error:
             raise NoAction(f"{error}, for one observation of {count}") from None

@@ -1,4 +1,4 @@
-"""What TensorFlow's two formats share: TensorFlow itself, and calling a function of a batch."""
+"""Code shared by TensorFlow's formats: TensorFlow's set-up, and a model that is a function of a batch."""
 
 import importlib
 import os
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from .base import Assignment, Misfit, NoAction, action_bytes
 
-# Read when it is imported: no chatter in the model's log, and sums in one order wherever they are made.
+# TensorFlow reads both at import: fewer lines in the model's log, and the same order of summation on every machine.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 tf = importlib.import_module("tensorflow")
 
 
 def preload() -> None:
-    """Limit TensorFlow to one thread before it starts any."""
+    """Limit TensorFlow to one thread before it starts its threads."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.add(tf.constant(0.0), 1.0)  # starts the runtime
 
 
-class Called:
+class FunctionModel:
     """A model that is a function from a batch of observations to a batch of actions."""
 
     def __init__(self, function: Callable[[NDArray[Any]], Any], assignment: Assignment, library: str) -> None:
@@ -33,7 +33,7 @@ class Called:
         space = assignment.interface.observation
         sample = np.zeros((assignment.batch, *space.shape), space.dtype)
         try:
-            self.act(sample)  # also traces and compiles, which the first scenario should not pay for
+            self.act(sample)  # also traces and compiles, so that the first scenario does not wait for it
         except NoAction as error:
             raise Misfit(f"{error} (tried with zeros)") from None
         except Exception as error:
@@ -41,7 +41,7 @@ class Called:
             raise Misfit(f"the model does not take {space.dtype}[{shape}]: {str(error)[:500]}") from None
 
     def reset(self, seed: int) -> None:
-        """Its functions have no memory that outlives a call."""
+        """Do nothing: the functions have no state between calls."""
 
     def act(self, observations: NDArray[Any]) -> bytes:
         return action_bytes(self._function(observations), len(observations), self._space)

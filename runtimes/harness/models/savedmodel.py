@@ -1,4 +1,4 @@
-"""Models as a zipped TensorFlow SavedModel."""
+"""SavedModel format: a zipped TensorFlow SavedModel."""
 
 from pathlib import Path
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from . import unpacking
-from .base import Assignment, Misfit, Model, check_batched, chosen
-from .saved import Called, tf
+from .base import Assignment, LoadedModel, Misfit, check_batched, select_node
+from .saved import FunctionModel, tf
 from .saved import preload as preload
 
 
-def load(assignment: Assignment) -> Model:
+def load(assignment: Assignment) -> LoadedModel:
     """Unpack the folder and call its serving function."""
     folder = assignment.folder()
     unpacking.unpack(assignment.source, folder)
-    where = next((path.parent for path in sorted(folder.rglob("saved_model.pb"))), None)
-    if where is None:
-        raise Misfit("the zip has no `saved_model.pb`")
-    return Called(_function(where, assignment), assignment, f"tensorflow {tf.__version__}")
+    saved = next((path.parent for path in sorted(folder.rglob("saved_model.pb"))), None)
+    if saved is None:
+        raise Misfit("the zip has no `saved_model.pb`; zip the folder that `tf.saved_model.save` wrote")
+    return FunctionModel(_function(saved, assignment), assignment, f"tensorflow {tf.__version__}")
 
 
 def _function(folder: Path, assignment: Assignment) -> Any:
@@ -29,17 +29,17 @@ def _function(folder: Path, assignment: Assignment) -> Any:
     signatures = loaded.signatures
     serving = signatures.get("serving_default") or next(iter(signatures.values()), None)
     if serving is None:
-        raise Misfit("the SavedModel has no serving signature")
+        raise Misfit("the SavedModel has no serving signature; export it with `serving_default`")
     _, inputs = serving.structured_input_signature
-    entry = chosen(list(inputs), "observation", "input", str, alone=True)
-    told = inputs[entry]
-    if told.shape.rank is not None:
-        seen = assignment.interface.observation
-        check_batched("input", told.dtype.name, told.shape.as_list(), seen, "observes", assignment.batch)
-    exit_ = chosen(list(serving.structured_outputs), "action", "output", str)
+    input_name = select_node(list(inputs), "observation", "input", str, alone=True)
+    spec = inputs[input_name]
+    if spec.shape.rank is not None:
+        observation = assignment.interface.observation
+        check_batched("input", spec.dtype.name, spec.shape.as_list(), observation, "observes", assignment.batch)
+    output_name = select_node(list(serving.structured_outputs), "action", "output", str)
 
     def call(observations: NDArray[Any]) -> Any:
-        return serving(**{entry: tf.constant(observations)})[exit_].numpy()
+        return serving(**{input_name: tf.constant(observations)})[output_name].numpy()
 
-    call.keeps = loaded  # type: ignore[attr-defined]  # the signature holds its variables weakly
+    call.loaded_model = loaded  # type: ignore[attr-defined]  # the signature has only weak references to its variables
     return call

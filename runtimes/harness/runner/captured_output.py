@@ -1,20 +1,20 @@
-"""What models and simulators print: read from their pipes, held to a rate and a cap, handed on in pieces."""
+"""Captured output of models and simulators: read from pipes, limited in rate and size, delivered in pieces."""
 
 import os
 import threading
 import time
 from collections.abc import Callable
 
-#: Bytes of one launch's output: a second, and in all.
+#: Limits of a launch's output, in bytes: per second, and in total.
 RATE, CAP = 64 << 10, 1 << 20
-#: Read at once from one pipe; more waits, so that a flood costs its writer time rather than us.
+#: Bytes read from a pipe at once; the rest stays in the pipe, so a flood blocks its writer instead of the runner.
 PIECE = 64 << 10
 
 Clock = Callable[[], float]
 
 
-class Outputs:
-    """Collects output by name. What is over the rate or the cap is left out, and a line says so."""
+class CapturedOutput:
+    """Collects output by name. Output over the rate or the cap is dropped, and a line reports it."""
 
     def __init__(self, *, rate: int = RATE, cap: int = CAP, clock: Clock = time.monotonic) -> None:
         self._rate, self._left, self._clock = rate, cap, clock
@@ -26,30 +26,30 @@ class Outputs:
         self._pipes: dict[int, str] = {}
 
     def watch(self, pipe: int, name: str) -> None:
-        """Read this pipe whenever asked to."""
+        """Add a pipe to read from."""
         with self._lock:
             self._pipes[pipe] = name
 
     def forget(self, pipe: int) -> None:
-        """Read what is left in it, then never again."""
+        """Read the rest of the pipe's data once, then remove it."""
         with self._lock:
             name = self._pipes.pop(pipe, None)
             if name is not None:
                 self._read(pipe, name)
 
     def collect(self, pipe: int) -> bool:
-        """Read what is in one pipe now; tell whether it is still open."""
+        """Read the available data of a pipe; return whether it is still open."""
         with self._lock:
             name = self._pipes.get(pipe)
             return name is not None and self._read(pipe, name)
 
     def add(self, name: str, data: bytes) -> None:
-        """Add a line of our own."""
+        """Add a line from the runner itself."""
         with self._lock:
             self._keep(name, data)
 
     def take(self) -> list[tuple[str, bytes]]:
-        """Read every pipe and return what came since last time, by name."""
+        """Read every pipe and return the new output since the last call, by name."""
         with self._lock:
             for pipe, name in list(self._pipes.items()):
                 self._read(pipe, name)
@@ -79,4 +79,4 @@ class Outputs:
         self._pending.setdefault(name, bytearray()).extend(data[:size])
         if size < len(data) and not (self._left <= 0 and self._full):
             self._dropped += len(data) - size
-            self._full = self._left <= 0  # once full, it is said once
+            self._full = self._left <= 0  # report a full output only once

@@ -1,13 +1,13 @@
-"""The post: the first process of an evaluator's or model server's container; it starts processes as its runner orders.
+"""Container init: first process of an evaluator's or model server's container; starts processes on the runner's order.
 
 ``python -m runtimes.harness.runner.container_init evaluator|model_server [--posts FOLDER] [--site FOLDER]``
 
-It connects to the runner's socket in the first folder, says how well it can confine, and for each order starts a
-process with the descriptors that came along, confined (see process_spec.py); it writes on the process's leash how that
-ended, and ends it when the runner lets go of the leash. When the runner hangs up it ends all it has started and exits
-0: containers that end in a chain let a pod complete. SIGTERM alone does not end it while it has a runner: the kubelet
-signals all containers at once, and a model server must not die first and look like a crash of the model's. As the
-container's first process it reaps whatever is orphaned there.
+It connects to the runner's socket in the ``--posts`` folder, reports its sandbox level, and for each order starts a
+confined process with the descriptors that came along (see process_spec.py). It writes on the process's control socket
+how the process ended, and kills the process when the runner closes that socket. When the runner's connection closes, it
+kills all its processes and exits 0: containers that end in a chain let a pod complete. SIGTERM alone does not end it
+while a runner is connected: the kubelet signals all containers at once, and a model server that dies first would look
+like a crash of the model. As PID 1 of the container it reaps orphaned processes.
 """
 
 import argparse
@@ -26,58 +26,58 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .cpu_pinning import pin
-from .process_spec import Birth, Ground, bear, ending
+from .process_spec import Installation, ProcessSpec, ending, start_process
 
-#: The runner's socket, as remote_spawner.py names it; that module is not for containers that lack its libraries.
+#: The runner's socket, as remote_spawner.py names it; that module needs libraries that these containers lack.
 SOCKET = "runner.sock"
-#: Where all containers of a pod meet, and where an image has its environment's packages.
+#: The folder that all containers of a pod share, and the folder of the image's packages.
 FOLDER, SITE = Path("/run/windtunnel/posts"), "/opt/windtunnel/site"
-#: Seconds to wait for a runner: its image may still be on its way. Looks at first, and later.
-PATIENCE, EAGER, CALM = 900.0, 0.005, 0.1
-#: Exit codes: the runner is gone, as it should be; there never was one.
-DONE, ALONE = 0, 75
-#: Memory that this process itself takes of the container's.
-OWN = 32 << 20
-#: Where a container reads how much memory it may have.
+#: Seconds to wait for a runner (its image may still be pulled), and between two attempts: at first, and later.
+PATIENCE, FAST_INTERVAL, SLOW_INTERVAL = 900.0, 0.005, 0.1
+#: Exit codes: the runner ended (the normal end); no runner ever came.
+DONE, NO_RUNNER = 0, 75
+#: Bytes of the container's memory reserved for this process itself.
+OWN_MEMORY = 32 << 20
+#: Files with the container's memory limit: cgroup v2 and v1.
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 PR_SET_DUMPABLE = 4
 
 
-class Post:
+class ContainerInit:
     """The processes of one container."""
 
-    def __init__(self, module: str, ground: Ground, runner: socket.socket) -> None:
+    def __init__(self, module: str, installation: Installation, runner: socket.socket) -> None:
         self._module = module
-        self._ground = ground
+        self._installation = installation
         self._runner = runner
-        self._most = memory()
+        self._memory_limit = memory()
         self._selector = selectors.DefaultSelector()
-        self._leashes: dict[int, socket.socket] = {}  # of living processes, by pid
+        self._controls: dict[int, socket.socket] = {}  # of living processes, by pid
         self._starting: dict[int, subprocess.Popen[bytes]] = {}
-        self._roused, rouse = socket.socketpair()
-        self._roused.setblocking(False)
-        rouse.setblocking(False)
-        self._rouse = rouse
-        signal.set_wakeup_fd(rouse.fileno(), warn_on_full_buffer=False)
+        self._wake_reader, wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        wake_writer.setblocking(False)
+        self._wake_writer = wake_writer
+        signal.set_wakeup_fd(wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Obey until the runner hangs up; then end everything."""
+        """Execute orders until the runner disconnects; then kill all processes."""
         self._selector.register(self._runner, selectors.EVENT_READ, None)
-        self._selector.register(self._roused, selectors.EVENT_READ, -1)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, -1)
         while True:
             for key, _ in self._selector.select():
                 if key.data is None:
-                    if not self._obey():
+                    if not self._execute_order():
                         self._end_all()
                         return
                 elif key.data < 0:
                     self._reap()
                 else:
-                    self._pulled(key.data)
+                    self._on_control(key.data)
 
-    def _obey(self) -> bool:
-        """Take an order; False once there will be no more."""
+    def _execute_order(self) -> bool:
+        """Execute an order; return False once the runner has disconnected."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._runner, 1 << 16, 8)
         except OSError:
@@ -85,47 +85,49 @@ class Post:
         if not data:
             return False
         order = json.loads(data)
-        output, leash, *rest = descriptors
-        with socket.socket(fileno=leash) as line:
+        output, control, *rest = descriptors
+        with socket.socket(fileno=control) as control_socket:
             try:
-                self._start(order, output, line, rest)
+                self._start(order, output, control_socket, rest)
             except (OSError, subprocess.SubprocessError) as error:
-                tell(line, f"it cannot be started: {error}")
+                report_exit(control_socket, f"the process cannot be started: {error}")
         for descriptor in (output, *rest):
             os.close(descriptor)
         return True
 
-    def _start(self, order: dict[str, Any], output: int, leash: socket.socket, descriptors: list[int]) -> None:
-        birth = Birth(**{**order["birth"], "readonly": tuple(order["birth"]["readonly"])})
-        if birth.module != self._module:
-            raise PermissionError(f"{birth.module}s are not started here")
-        # A process that asks for too much gets a MemoryError; the kernel would end the whole container.
-        birth = replace(birth, memory=min(birth.memory, self._most))
-        popen = bear(birth, self._ground, dict(zip(order["descriptors"], descriptors, strict=True)), output)
-        kept = leash.dup()
-        self._leashes[popen.pid] = kept
+    def _start(self, order: dict[str, Any], output: int, control: socket.socket, descriptors: list[int]) -> None:
+        spec = ProcessSpec(**{**order["birth"], "readonly": tuple(order["birth"]["readonly"])})
+        if spec.module != self._module:
+            raise PermissionError(f"{spec.module} processes are not started in this container")
+        # With this limit an excessive request raises MemoryError; otherwise the kernel would kill the whole container.
+        spec = replace(spec, memory=min(spec.memory, self._memory_limit))
+        popen = start_process(
+            spec, self._installation, dict(zip(order["descriptors"], descriptors, strict=True)), output
+        )
+        control_end = control.dup()
+        self._controls[popen.pid] = control_end
         self._starting[popen.pid] = popen
-        self._selector.register(kept, selectors.EVENT_READ, popen.pid)
+        self._selector.register(control_end, selectors.EVENT_READ, popen.pid)
 
-    def _pulled(self, pid: int) -> None:
-        """Keep it on the core that the runner names, or end what it has let go of; how it ended is still told."""
-        leash = self._leashes.get(pid)
-        if leash is None:
+    def _on_control(self, pid: int) -> None:
+        """Pin the process to the core that the runner names, or kill it if the runner closed the control socket."""
+        control = self._controls.get(pid)
+        if control is None:
             return  # it was reaped a moment ago
         try:
-            said = leash.recv(1 << 10)
+            command = control.recv(1 << 10)
         except OSError:
-            said = b""
-        if said.endswith(b"\n"):
-            pin(pid, int(said.split()[-1]))
+            command = b""
+        if command.endswith(b"\n"):
+            pin(pid, int(command.split()[-1]))
         else:
-            self._selector.unregister(leash)
+            self._selector.unregister(control)
             os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """Wait for whatever has ended, ours or orphaned, and tell those who ask."""
+        """Reap all children that have ended, orphans too, and report on their control sockets."""
         with contextlib.suppress(BlockingIOError):
-            while self._roused.recv(1 << 10):
+            while self._wake_reader.recv(1 << 10):
                 pass
         while True:
             try:
@@ -136,10 +138,10 @@ class Post:
                 return
             if (popen := self._starting.pop(pid, None)) is not None:
                 popen.returncode = os.waitstatus_to_exitcode(status)
-                with self._leashes.pop(pid) as leash:
-                    with contextlib.suppress(KeyError):  # it was let go of before
-                        self._selector.unregister(leash)
-                    tell(leash, ending(popen.returncode))
+                with self._controls.pop(pid) as control:
+                    with contextlib.suppress(KeyError):  # the runner had closed it
+                        self._selector.unregister(control)
+                    report_exit(control, ending(popen.returncode))
 
     def _end_all(self) -> None:
         for pid in self._starting:
@@ -148,22 +150,22 @@ class Post:
             popen.wait()
 
 
-def tell(leash: socket.socket, words: str) -> None:
-    """Write how a process ended."""
-    with contextlib.suppress(OSError):  # nobody wants to know any more
-        leash.send(words.encode(), socket.MSG_NOSIGNAL)
+def report_exit(control: socket.socket, status: str) -> None:
+    """Write on the control socket how a process ended."""
+    with contextlib.suppress(OSError):  # the runner has closed its end
+        control.send(status.encode(), socket.MSG_NOSIGNAL)
 
 
 def memory() -> int:
-    """Return how much memory a process here may have without endangering the container."""
+    """Return how many bytes a process here may use without risking the container's limit."""
     for path in LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # "max", or another kind of cgroup
-            return max(OWN, int(Path(path).read_text()) - OWN)
+        with contextlib.suppress(OSError, ValueError):  # the file says "max", or belongs to the other cgroup version
+            return max(OWN_MEMORY, int(Path(path).read_text()) - OWN_MEMORY)
     return 1 << 62
 
 
 def connect(path: Path) -> socket.socket | None:
-    """Wait for the runner's socket and connect; None if there is no runner any more, or never was."""
+    """Wait for the runner's socket and connect; None if the runner is gone or never came."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < PATIENCE:
         runner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -172,7 +174,7 @@ def connect(path: Path) -> socket.socket | None:
             return runner
         except FileNotFoundError:
             runner.close()
-            time.sleep(EAGER if waited < 2.0 else CALM)
+            time.sleep(FAST_INTERVAL if waited < 2.0 else SLOW_INTERVAL)
         except ConnectionRefusedError:
             runner.close()
             return None
@@ -180,35 +182,35 @@ def connect(path: Path) -> socket.socket | None:
 
 
 def stop(*_: object) -> NoReturn:
-    """End at once: nobody relies on us yet."""
+    """Exit at once: no runner is connected yet."""
     os._exit(128 + signal.SIGTERM)
 
 
 def main() -> None:
-    """Be a container's first process."""
-    parser = argparse.ArgumentParser(prog="post", description="Starts processes as a runner orders.")
+    """Run as a container's first process."""
+    parser = argparse.ArgumentParser(prog="container_init", description="Starts processes on a runner's order.")
     parser.add_argument("module", choices=("evaluator", "model_server"))
     parser.add_argument("--posts", type=Path, default=FOLDER, help="the folder of the runner's socket")
     parser.add_argument("--site", default=SITE, help="the packages of what is started")
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
     from ..sandbox import level
 
     best = level()
-    # Not before: what is not dumpable may not adjust itself in /proc, and no level could be tried.
+    # Only after the level was determined: a process that is not dumpable cannot write its own /proc files.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    runner = connect(given.posts / SOCKET)
-    if runner is None:  # one that came and went had nothing for us to do: that is no failure of the pod's
-        sys.exit(DONE if (given.posts / SOCKET).exists() else ALONE)
+    runner = connect(options.posts / SOCKET)
+    if runner is None:  # a runner that came and went had no work for this container: the pod has not failed
+        sys.exit(DONE if (options.posts / SOCKET).exists() else NO_RUNNER)
     signal.signal(signal.SIGTERM, lambda *_: None)
     runner.send(json.dumps({"level": best.number, "missing": best.missing, "refusal": best.refusal}).encode())
-    ground = Ground(
+    installation = Installation(
         python=os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
         harness=str(Path(__file__).resolve().parents[1]),
-        site=given.site,
+        site=options.site,
         level=best.number,
     )
-    Post(given.module, ground, runner).serve()
+    ContainerInit(options.module, installation, runner).serve()
     os._exit(DONE)
 
 

@@ -1,8 +1,7 @@
-"""Which core an evaluator and its model server share: two that take turns wake each other faster on one than across
-two.
+"""CPU pinning: an evaluator and its model server share a core, because alternating processes wake faster on one core.
 
-Where nobody gives cores out, each runner of a node looks for itself: it moves to a core that idles while its own is
-full. That is right where somebody else is on its own, and does no harm where it was alone there.
+Without assigned cores, each runner of a node balances by itself: it moves to an idle core while its own core is full.
+That helps if another process competes for the core, and does no harm otherwise.
 """
 
 import contextlib
@@ -10,20 +9,20 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Seconds between two looks. Not before the first is anybody kept to a core: what begins needs all there are.
+#: Seconds between two rounds. Nothing is pinned before the first round: starting processes use all cores.
 ROUND = 2.0
-#: Shares of its time for which a core counts as full, and as idle.
+#: Utilization at which a core counts as full, and as idle.
 FULL, IDLE = 0.9, 0.4
-#: How likely one moves that could: who looks at the same moment as others shall not follow them all.
+#: Probability of a possible move: runners that measure at the same moment must not all choose the same core.
 LIKELY = 0.5
 
 
 def choose(core: int | None, busy: Mapping[int, float], lot: float) -> int | None:
-    """Return the core to be on, by how busy each was; ``lot`` is drawn anew each time, from 0 to 1."""
+    """Return the core to use, by each core's utilization; ``lot`` is a fresh random number in [0, 1)."""
     if len(busy) < 2:
         return core
     least = min(busy.values())
-    calm = [one for one, share in busy.items() if share <= least + 0.1]
+    calm = [candidate for candidate, share in busy.items() if share <= least + 0.1]
     if core is None or core not in busy:
         return calm[int(lot * len(calm))]
     if busy[core] >= FULL and least <= IDLE and lot < LIKELY:
@@ -32,24 +31,24 @@ def choose(core: int | None, busy: Mapping[int, float], lot: float) -> int | Non
 
 
 def pin(pid: int, core: int) -> None:
-    """Keep a process, and what it has started, on one core."""
-    found = [pid]
-    for one in found:
-        with contextlib.suppress(OSError):  # it may be ending, or that core is not for it
-            os.sched_setaffinity(one, {core})
-            with open(f"/proc/{one}/task/{one}/children") as children:
-                found += map(int, children.read().split())
+    """Pin a process and its descendants to one core."""
+    pids = [pid]
+    for current in pids:
+        with contextlib.suppress(OSError):  # the process may be ending, or may not use that core
+            os.sched_setaffinity(current, {core})
+            with open(f"/proc/{current}/task/{current}/children") as children:
+                pids += map(int, children.read().split())
 
 
-class Meter:
-    """Tells how busy each core that we may use was since the last time."""
+class CpuMeter:
+    """Measures the utilization of each allowed core between two readings."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
         self._last = self._times()
 
     def read(self) -> dict[int, float]:
-        """Return each core's share of time at work."""
+        """Return each core's busy share since the last reading, 0 to 1."""
         last, self._last = self._last, self._times()
         allowed = os.sched_getaffinity(0)
         return {
@@ -59,10 +58,10 @@ class Meter:
         }
 
     def _times(self) -> dict[int, tuple[int, int]]:
-        found = {}
+        times = {}
         for line in self._stat.read_text().splitlines():
-            name, *words = line.split()
+            name, *fields = line.split()
             if name.startswith("cpu") and name[3:].isdigit():
-                spent = list(map(int, words[:8]))
-                found[int(name[3:])] = sum(spent), spent[3] + spent[4]  # idle, and waiting for a disk
-        return found
+                spent = list(map(int, fields[:8]))
+                times[int(name[3:])] = sum(spent), spent[3] + spent[4]  # idle, and waiting for a disk
+        return times

@@ -1,6 +1,6 @@
-"""Length-prefixed msgpack between a runner and its neighbours, with descriptors riding along.
+"""Framed socket: length-prefixed msgpack between a runner and its processes, with passed descriptors.
 
-The other end may run code that is not ours: lengths are bounded, messages typed, unknown ones refused.
+The peer may run untrusted code: lengths are bounded, messages are typed, unknown messages are refused.
 """
 
 import array
@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 
 _LENGTH = struct.Struct("<I")
-#: Bytes of the largest message taken from the other end.
+#: Size limit in bytes of a received message.
 LARGEST = 60 << 20
-#: Room for the evaluator to put a batch down and go on playing.
+#: Socket buffer in bytes: an evaluator can send a batch without waiting for the runner.
 BUFFER = 4 << 20
 
 
-class Closed(Exception):
-    """The other end is gone, or spoke out of turn."""
+class PeerClosed(Exception):
+    """The peer is gone, or sent an invalid or unexpected message."""
 
 
 class Ready(msgspec.Struct, tag="ready"):
@@ -36,13 +36,13 @@ class Broken(msgspec.Struct, tag="broken"):
     reason: str
 
 
-class Loaded(msgspec.Struct, tag="loaded"):
+class ModelLoaded(msgspec.Struct, tag="loaded"):
     """The model server has the model and it fits."""
 
     info: dict[str, Any] = {}
 
 
-class Refused(msgspec.Struct, tag="refused"):
+class ModelRefused(msgspec.Struct, tag="refused"):
     """The model does not load, or does not fit."""
 
     reason: str
@@ -62,29 +62,29 @@ class Batch(msgspec.Struct, tag="batch", rename={"since": "from"}):
 
 
 class Idle(msgspec.Struct, tag="idle"):
-    """The range is played, or a stop was seen."""
+    """The range is finished, or the stop task was reached."""
 
 
 class NeedModelServer(msgspec.Struct, tag="need_model_server"):
-    """The model server is dead or was dropped."""
+    """The model server died or was dropped."""
 
     reason: str = ""
 
 
-class Replay(msgspec.Struct, tag="replay"):
-    """A scenario as it can be drawn."""
+class ReplayDone(msgspec.Struct, tag="replay"):
+    """A scenario's replay, ready to be drawn."""
 
     replay: dict[str, Any] | None = None
     error: str | None = None
 
 
-Message = Ready | Broken | Loaded | Refused | Batch | Idle | NeedModelServer | Replay
+Message = Ready | Broken | ModelLoaded | ModelRefused | Batch | Idle | NeedModelServer | ReplayDone
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
 
 
-class Channel:
+class FramedSocket:
     """One end of a socket pair."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -93,7 +93,7 @@ class Channel:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send one message; the descriptors ride on its first byte."""
+        """Send one message; the descriptors are attached to its first byte."""
         payload = _encoder.encode(message)
         frame = memoryview(_LENGTH.pack(len(payload)) + payload)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
@@ -102,15 +102,15 @@ class Channel:
             if sent < len(frame):
                 self._socket.sendall(frame[sent:], socket.MSG_NOSIGNAL)
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise PeerClosed(str(error)) from None
 
     def receive(self, timeout: float | None = None) -> Message:
-        """Return the next message; raise Closed at the end, TimeoutError after so many seconds without a whole one."""
+        """Return the next message. Raises PeerClosed at the end, TimeoutError without a whole message in time."""
         payload = self.receive_raw(timeout)
         try:
             message: Message = _decoder.decode(payload)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise Closed(f"it said what cannot be read: {error}") from None
+            raise PeerClosed(f"the peer sent an unreadable message: {error}") from None
         return message
 
     def receive_raw(self, timeout: float | None = None) -> bytearray:
@@ -118,7 +118,7 @@ class Channel:
         until = None if timeout is None else time.monotonic() + timeout
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, until))
         if length > LARGEST:
-            raise Closed(f"it announced a message of {length:,} bytes")
+            raise PeerClosed(f"the peer announced a message of {length:,} bytes")
         return self._exactly(length, until)
 
     def _exactly(self, length: int, until: float | None) -> bytearray:
@@ -130,9 +130,9 @@ class Channel:
             try:
                 count = self._socket.recv_into(view)
             except OSError as error:
-                raise Closed(str(error)) from None
+                raise PeerClosed(str(error)) from None
             if not count:
-                raise Closed("it closed the connection")
+                raise PeerClosed("the peer closed the connection")
             view = view[count:]
         return data
 
@@ -143,13 +143,13 @@ class Channel:
 
     def close(self) -> None:
         """Close this end; a thread that waits on it is woken."""
-        with contextlib.suppress(OSError):  # the other end may have been first
+        with contextlib.suppress(OSError):  # the peer may have closed it first
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
 def receive_with_rights(end: socket.socket, most: int) -> tuple[bytes, list[int]]:
-    """Receive one message and at most so many descriptors; empty bytes mean that the other end is gone."""
+    """Receive one message and at most ``most`` descriptors; empty bytes mean that the peer is gone."""
     data, descriptors, _, _ = socket.recv_fds(end, 1 << 16, most)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Dies with its parent, also when the parent was gone before it could ask; then becomes the named module.
+#: Sets the parent-death signal, exits if the parent ended before that, then runs the named module.
 BOOT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.getppid() == int(sys.argv[1]) or os._exit(1); "
     "sys.path[:0] = sys.argv[2].split(':'); del sys.argv[1:3]; from harness.{entry} import main; main()"
@@ -19,7 +19,7 @@ ENTRIES: Mapping[str, str] = {
     "evaluator": "evaluator.evaluator",
     "model_server": "model_server.model_server",
 }
-#: Nothing of the machine's environment; hashes are not salted, or a model that walks a set would differ between runs.
+#: Nothing of the host's environment. Hashes are unsalted, or a model that iterates a set would differ between runs.
 ENVIRON: Mapping[str, str] = {
     "HOME": "/tmp",
     "LC_ALL": "C.UTF-8",
@@ -31,15 +31,15 @@ ENVIRON: Mapping[str, str] = {
     "PYTHONHASHSEED": "0",
     "TMPDIR": "/tmp",
 }
-#: As isolated as `-I`, which would also ignore the hash seed: the environment is ours entirely. No `.pth` file is read.
+#: As isolated as `-I`, which would also ignore the hash seed; ENVIRON is the whole environment. No `.pth` file is read.
 FLAGS = ("-s", "-S", "-B", "-P", "-u")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Birth:
-    """What a process is to become; made of strings and numbers, so that it travels as JSON.
+class ProcessSpec:
+    """What process to start; strings and numbers only. The field names travel as JSON to a container init.
 
-    ``told`` is what its module is told, ``readonly`` what it sees besides its own packages, ``memory`` in bytes.
+    ``told``: the module's options; ``readonly``: paths it may read besides its packages; ``memory`` in bytes.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Birth:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ground:
-    """What a process is born on: an interpreter, this harness, its packages, and how well it can be confined there."""
+class Installation:
+    """Where processes run: interpreter, this harness, the packages' folder, and the available sandbox level."""
 
     python: str
     harness: str
@@ -61,21 +61,23 @@ class Ground:
     level: int | None
 
 
-def bear(birth: Birth, ground: Ground, descriptors: Mapping[str, int], output: int) -> "subprocess.Popen[bytes]":
-    """Start a process that prints to ``output`` and is told its ``descriptors`` by name.
+def start_process(
+    spec: ProcessSpec, installation: Installation, descriptors: Mapping[str, int], output: int
+) -> "subprocess.Popen[bytes]":
+    """Start a process that prints to ``output`` and gets its ``descriptors`` by name.
 
-    From the main thread only: the kernel ties a child's request to die with its parent to the thread that forked it.
+    From the main thread only: the kernel ties a child's parent-death signal to the thread that forked it.
     """
     keep = tuple(descriptors.values())
     confinement = None
-    if birth.confined:
-        confinement = {"readonly": [ground.site, *birth.readonly], "memory": birth.memory, "keep": list(keep)}
-        confinement |= {"level": ground.level, "may_fork": birth.may_fork}
-    told = {**birth.told, **descriptors, "confinement": confinement}
-    paths = f"{os.path.dirname(ground.harness)}:{ground.site}"
-    boot = BOOT.format(entry=ENTRIES[birth.module])
+    if spec.confined:
+        confinement = {"readonly": [installation.site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
+        confinement |= {"level": installation.level, "may_fork": spec.may_fork}
+    options = {**spec.told, **descriptors, "confinement": confinement}
+    paths = f"{os.path.dirname(installation.harness)}:{installation.site}"
+    boot = BOOT.format(entry=ENTRIES[spec.module])
     return subprocess.Popen(
-        [ground.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(told)],
+        [installation.python, *FLAGS, "-c", boot, str(os.getpid()), paths, json.dumps(options)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -87,7 +89,7 @@ def bear(birth: Birth, ground: Ground, descriptors: Mapping[str, int], output: i
 
 
 def ending(code: int) -> str:
-    """Tell in words how a process ended, from its return code (a sandbox passes a signal on as 128 + its number)."""
+    """Describe how a process ended, from its return code (a sandbox reports a signal as 128 + its number)."""
     number = -code if code < 0 else code - 128
     if number > 0 and number in set(signal.Signals):
         name = signal.Signals(number).name

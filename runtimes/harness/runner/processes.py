@@ -1,4 +1,4 @@
-"""Evaluators and model servers as processes: what each is told, the ways to it, and where processes come from."""
+"""Processes of evaluators and model servers: specs, sockets, shared memory, and the local spawner."""
 
 import contextlib
 import mmap
@@ -14,19 +14,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from .cpu_pinning import pin
-from .framed_socket import Channel
-from .process_spec import Birth, Ground, bear, ending
+from .framed_socket import FramedSocket
+from .process_spec import Installation, ProcessSpec, ending, start_process
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kit:
-    """All it takes to start the evaluators and model servers of one kind; made of strings and numbers, so that it
-    travels as JSON.
+class WorkerSpec:
+    """What is needed to start a launch's evaluators and model servers; strings and numbers only, to travel as JSON.
 
     ``sandbox`` is the level to confine at, or None for no sandbox. ``isolation`` is "scenario" or "launch". Memory is
-    in bytes. Where posts start the processes, they bring interpreter, harness, packages and level themselves. Where the
-    dataset's folder is still to come, ``within`` is the one it will lie in, and ``world`` says what an evaluator may
-    import meanwhile: as the dataset's description does.
+    in bytes. A container init supplies interpreter, harness, packages and level itself. If the dataset is still to be
+    downloaded, ``within`` is the folder that will contain its folder, and ``world`` is the part of the dataset's
+    description that tells an evaluator what to import in the meantime.
     """
 
     dataset: str
@@ -43,7 +42,7 @@ class Kit:
     world: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Kit":
+    def of(cls, values: Mapping[str, Any]) -> "WorkerSpec":
         """Read the JSON form."""
         return cls(**values)
 
@@ -53,7 +52,7 @@ class Kit:
 
 
 class Process(ABC):
-    """One process, whoever started it: ``output`` is what it prints, ``end`` is readable once it has ended."""
+    """A process, local or remote: ``output`` is the pipe it prints to, ``end`` is readable once it has ended."""
 
     def __init__(self, name: str, output: int, end: int) -> None:
         self.name = name
@@ -64,29 +63,29 @@ class Process(ABC):
         self._ended = threading.Event()
 
     def kill(self) -> None:
-        """End it, and what it started, at once; harmless afterwards."""
+        """Kill the process and its descendants; harmless after its end."""
         with self._lock:
             if self.how is None:
                 self._kill()
 
     def reap(self) -> str:
-        """Wait for its end, let go of its descriptors, and tell how it came. Once, by whoever started it."""
+        """Wait for the end, close the descriptors, return how the process ended. Called once, by the main thread."""
         how = self._await()
         with self._lock:
             self.how = how
             os.close(self.output)
-            self._let_go()
+            self._close()
         self._ended.set()
         return how
 
     def wait(self, timeout: float) -> str | None:
-        """Wait until it has been reaped; return how it ended, or None if it lives on."""
+        """Wait until the process has been reaped; return how it ended, or None after ``timeout`` seconds."""
         self._ended.wait(timeout)
         return self.how
 
     @abstractmethod
     def pin(self, core: int) -> None:
-        """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
+        """Pin it and its descendants to one core: two processes that alternate wake each other faster there."""
 
     @abstractmethod
     def _kill(self) -> None: ...
@@ -95,11 +94,11 @@ class Process(ABC):
     def _await(self) -> str: ...
 
     @abstractmethod
-    def _let_go(self) -> None: ...
+    def _close(self) -> None: ...
 
 
-class Child(Process):
-    """A process of our own."""
+class ChildProcess(Process):
+    """A child process of this runner."""
 
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", output: int) -> None:
         super().__init__(name, output, os.pidfd_open(popen.pid))
@@ -110,102 +109,102 @@ class Child(Process):
         return self.popen.pid
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # ended and waited for, but not yet told so here
+        with contextlib.suppress(ProcessLookupError):  # it was reaped, but ``how`` is not set yet
             signal.pidfd_send_signal(self.end, signal.SIGKILL)
 
     def _await(self) -> str:
         return ending(self.popen.wait())
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         os.close(self.end)
 
     def pin(self, core: int) -> None:
-        """Keep it, and what it has started, on one core: two that take turns wake each other faster there."""
+        """Pin it and its descendants to one core: two processes that alternate wake each other faster there."""
         pin(self.popen.pid, core)
 
 
 class Spawner(Protocol):
-    """Where processes come from. Used by the main thread only."""
+    """Starts processes. Used by the main thread only."""
 
     def register(self, selector: selectors.BaseSelector, lost: Callable[[str], None]) -> None:
-        """Have what it waits for watched; each key's data is called. ``lost`` hears why there will be no more."""
+        """Register its sockets; each key's data is a callback. ``lost`` gets the reason of a permanent failure."""
 
     def ready(self, module: str) -> bool:
-        """Tell whether processes of this module can be started now; if not, the selector will wake us."""
+        """Tell whether processes of this module can be started; if not, a registered socket becomes readable later."""
 
-    def spawn(self, birth: Birth, descriptors: Mapping[str, int]) -> Process:
-        """Start one. It gets descriptors of its own, told to it by these names; ours stay with us."""
+    def spawn(self, process_spec: ProcessSpec, descriptors: Mapping[str, int]) -> Process:
+        """Start a process. It gets duplicates of the descriptors, under these names; the caller keeps its own."""
 
 
-class Here:
-    """Starts processes as our own children, on this machine."""
+class LocalSpawner:
+    """Starts processes as children of the runner, on this machine."""
 
-    def __init__(self, kit: Kit) -> None:
-        sites = {"evaluator": kit.evaluator_site, "model_server": kit.model_server_site}
-        self._grounds = {
-            module: Ground(python=kit.python, harness=kit.harness, site=site, level=kit.sandbox)
+    def __init__(self, spec: WorkerSpec) -> None:
+        sites = {"evaluator": spec.evaluator_site, "model_server": spec.model_server_site}
+        self._installations = {
+            module: Installation(python=spec.python, harness=spec.harness, site=site, level=spec.sandbox)
             for module, site in sites.items()
         }
 
     def register(self, selector: selectors.BaseSelector, lost: Callable[[str], None]) -> None:
-        """Nothing to wait for."""
+        """Nothing to register: local processes can always be started."""
 
     def ready(self, module: str) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
-    def spawn(self, birth: Birth, descriptors: Mapping[str, int]) -> Process:
-        """Fork it."""
-        output, theirs = os.pipe()
+    def spawn(self, process_spec: ProcessSpec, descriptors: Mapping[str, int]) -> Process:
+        """Start the process as a child."""
+        output, remote = os.pipe()
         try:
-            popen = bear(birth, self._grounds[birth.module], descriptors, theirs)
+            popen = start_process(process_spec, self._installations[process_spec.module], descriptors, remote)
         finally:
-            os.close(theirs)
+            os.close(remote)
         os.set_blocking(output, False)
-        return Child(birth.name, popen, output)
+        return ChildProcess(process_spec.name, popen, output)
 
 
-class Page:
-    """Sixteen bytes shared with an evaluator: the task at work, which it writes, and where to stop, which it reads."""
+class SharedPage:
+    """Sixteen bytes shared with an evaluator: its current task, which it writes, and the stop task, which it reads."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("page", os.MFD_CLOEXEC)
         os.ftruncate(self.descriptor, 16)
         self._map = mmap.mmap(self.descriptor, 16)
-        self._words = memoryview(self._map).cast("q")  # whole words: no half-written number is ever seen
-        self._words[0] = -1
+        self._cells = memoryview(self._map).cast("q")  # aligned 64-bit words: reads are never torn
+        self._cells[0] = -1
 
     @property
     def task(self) -> int:
-        """The task at work, -1 before the first."""
-        return self._words[0]
+        """The current task, -1 before the first."""
+        return self._cells[0]
 
     @property
     def stop(self) -> int:
-        """Where the evaluator stops; moved down when a thief took the rest."""
-        return self._words[1]
+        """The task to stop before; lowered when another worker stole the rest of the range."""
+        return self._cells[1]
 
     @stop.setter
     def stop(self, task: int) -> None:
-        self._words[1] = task
+        self._cells[1] = task
 
     def close(self) -> None:
-        """Unmap it."""
-        self._words.release()
+        """Unmap the page and close its descriptor."""
+        self._cells.release()
         self._map.close()
         os.close(self.descriptor)
 
 
 @dataclass(slots=True, eq=False)
 class EvaluatorProcess:
-    """An evaluator's process and the ways to it."""
+    """An evaluator's process, its socket and its shared page."""
 
     process: Process
-    channel: Channel
-    page: Page
+    channel: FramedSocket
+    page: SharedPage
 
     def dismiss(self) -> None:
-        """End it and close the ways to it; once."""
+        """Kill the process, close socket and page; call it once."""
         self.process.kill()
         self.channel.close()
         self.page.close()
@@ -213,44 +212,48 @@ class EvaluatorProcess:
 
 @dataclass(slots=True, eq=False)
 class ModelServerProcess:
-    """A model server's process and the socket on which its evaluator will speak to it."""
+    """A model server's process and the socket that will be passed to its evaluator."""
 
     process: Process
     socket: socket.socket
 
     def dismiss(self) -> None:
-        """End it and close the way to it; twice is harmless."""
+        """Kill the process and close the socket; may be called twice."""
         self.process.kill()
         self.socket.close()
 
 
-def spawn_evaluator(kit: Kit, name: str, spawner: Spawner | None = None) -> EvaluatorProcess:
+def spawn_evaluator(spec: WorkerSpec, name: str, spawner: Spawner | None = None) -> EvaluatorProcess:
     """Start an evaluator, which imports its simulator, confines itself and waits for its set-up."""
-    birth = Birth(
+    process_spec = ProcessSpec(
         name=name,
         module="evaluator",
-        told={"dataset": kit.dataset, "world": kit.world},
-        confined=kit.sandbox is not None,
-        memory=kit.evaluator_memory,
-        readonly=(kit.within or kit.dataset,),
+        told={"dataset": spec.dataset, "world": spec.world},
+        confined=spec.sandbox is not None,
+        memory=spec.evaluator_memory,
+        readonly=(spec.within or spec.dataset,),
     )
-    ours, theirs = socket.socketpair()
-    page = Page()
-    with theirs:
-        process = (spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno(), "page": page.descriptor})
-    return EvaluatorProcess(process, Channel(ours), page)
+    local, remote = socket.socketpair()
+    page = SharedPage()
+    with remote:
+        process = (spawner or LocalSpawner(spec)).spawn(
+            process_spec, {"socket": remote.fileno(), "page": page.descriptor}
+        )
+    return EvaluatorProcess(process, FramedSocket(local), page)
 
 
-def spawn_model_server(kit: Kit, name: str, spawner: Spawner | None = None) -> ModelServerProcess:
-    """Start a model server, which imports its format's libraries, confines itself and says hello on its socket."""
-    birth = Birth(
+def spawn_model_server(spec: WorkerSpec, name: str, spawner: Spawner | None = None) -> ModelServerProcess:
+    """Start a model server, which imports its format's libraries, confines itself and greets on its socket."""
+    process_spec = ProcessSpec(
         name=name,
         module="model_server",
-        told={"format": kit.format, "isolation": kit.isolation},
-        confined=kit.sandbox is not None,
-        memory=kit.model_server_memory,
-        may_fork=kit.isolation == "scenario",
+        told={"format": spec.format, "isolation": spec.isolation},
+        confined=spec.sandbox is not None,
+        memory=spec.model_server_memory,
+        may_fork=spec.isolation == "scenario",
     )
-    ours, theirs = socket.socketpair()
-    with theirs:
-        return ModelServerProcess((spawner or Here(kit)).spawn(birth, {"socket": theirs.fileno()}), ours)
+    local, remote = socket.socketpair()
+    with remote:
+        return ModelServerProcess(
+            (spawner or LocalSpawner(spec)).spawn(process_spec, {"socket": remote.fileno()}), local
+        )

@@ -1,9 +1,10 @@
-"""Posts as the runner sees them: processes in other containers, started on demand, each on a leash of its own.
+"""Remote spawner: starts processes in sibling containers over a Unix socket, with a control socket per process.
 
-A post introduces itself on the runner's socket; who it is, the kernel says (its user). An order carries the
-descriptors that a process gets, and one end of its leash: the post writes there how the process ended, keeps it on the
-core whose number it reads there, and ends it when the other end is let go of. So nothing has a number, and whoever dies
-takes along what hung on it.
+Each container's init process (container_init.py) connects to the runner's socket; the kernel names its user
+(SO_PEERCRED), and the user decides which module it may start. An order carries the descriptors that the process gets
+and one end of its control socket: the container init writes there how the process ended, pins it to the core whose
+number it reads there, and kills it when the other end is closed. So no process ids cross containers, and when either
+side dies, the processes that depend on it end.
 """
 
 import contextlib
@@ -17,131 +18,133 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .framed_socket import receive_with_rights
-from .process_spec import Birth
-from .processes import Kit, Process
+from .process_spec import ProcessSpec
+from .processes import Process, WorkerSpec
 
 #: The runner's socket in the folder that all containers see.
 SOCKET = "runner.sock"
-#: Seconds a post may take to hear an order, and to tell of the end of what it was told to end.
-PATIENCE, DEAF = 10.0, 1.0
+#: Seconds a container init may take to accept an order, and to report the end of a process that it was told to kill.
+ORDER_TIMEOUT, REPLY_TIMEOUT = 10.0, 1.0
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Ward(Process):
-    """A process that a post started. ``bereaved`` is called first if it ended because its post did."""
+class RemoteProcess(Process):
+    """A process in another container. ``on_container_lost`` is called first if it ended because its container did."""
 
-    def __init__(self, name: str, output: int, leash: socket.socket, bereaved: Callable[[], None]) -> None:
-        super().__init__(name, output, leash.fileno())
-        leash.settimeout(DEAF)
-        self._leash = leash
-        self._bereaved = bereaved
+    def __init__(self, name: str, output: int, control: socket.socket, on_container_lost: Callable[[], None]) -> None:
+        super().__init__(name, output, control.fileno())
+        control.settimeout(REPLY_TIMEOUT)
+        self._control = control
+        self._on_container_lost = on_container_lost
 
     def pin(self, core: int) -> None:
-        """Have the post keep it, and what it has started, on one core."""
+        """Pin the process and its descendants to one core, through the container init."""
         with contextlib.suppress(OSError):  # it has ended
-            self._leash.send(f"{core}\n".encode())
+            self._control.send(f"{core}\n".encode())
 
     def _kill(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended, and so has nobody at the other end any more
-            self._leash.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the process has ended, and the other end of the socket is closed
+            self._control.shutdown(socket.SHUT_WR)
 
     def _await(self) -> str:
         try:
-            words = self._leash.recv(1 << 10).decode(errors="replace")
+            status = self._control.recv(1 << 10).decode(errors="replace")
         except OSError:
-            words = ""
-        if not words:
-            self._bereaved()
-        return words or "its container ended"
+            status = ""
+        if not status:
+            self._on_container_lost()
+        return status or "its container ended"
 
-    def _let_go(self) -> None:
-        self._leash.close()
+    def _close(self) -> None:
+        self._control.close()
 
 
-class Posts:
-    """Starts processes through posts, one for evaluators and one for model servers."""
+class RemoteSpawner:
+    """Starts processes through container inits: one for evaluators and one for model servers."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._modules: Mapping[int, str] = {}
         self._confined = True
-        self._seen: set[str] = set()
-        self._posts: dict[str, socket.socket] = {}
+        self._accepted: set[str] = set()
+        self._connections: dict[str, socket.socket] = {}
         self._selector: selectors.BaseSelector
         self._lost: Callable[[str], None]
 
     @classmethod
-    def open(cls, folder: Path) -> "Posts":
-        """Listen where posts look; connections wait until we know whom to expect."""
+    def open(cls, folder: Path) -> "RemoteSpawner":
+        """Listen on the runner's socket; connections wait until the expected users are known."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         draft = folder / f".{SOCKET}"
         draft.unlink(missing_ok=True)
         listener.bind(str(draft))
-        draft.chmod(0o666)  # who connects is told by the kernel
+        draft.chmod(0o666)  # the kernel tells who connects
         listener.listen(8)
-        # It has its name once it answers: a post that is refused knows that the runner is gone.
+        # Renamed only once it accepts: a container init whose connection is refused knows that the runner is gone.
         draft.rename(folder / SOCKET)
         return cls(listener)
 
-    def expect(self, modules: Mapping[int, str], kit: Kit) -> None:
-        """Say which user starts processes of which module, and whether they are to be confined."""
+    def expect(self, modules: Mapping[int, str], worker_spec: WorkerSpec) -> None:
+        """Set which user starts processes of which module, and whether they must be confined."""
         self._modules = modules
-        self._confined = kit.sandbox is not None
+        self._confined = worker_spec.sandbox is not None
 
     def register(self, selector: selectors.BaseSelector, lost: Callable[[str], None]) -> None:
-        """Hear posts that come and that go."""
+        """Watch for container inits that connect and that disconnect."""
         self._selector, self._lost = selector, lost
-        selector.register(self._listener, selectors.EVENT_READ, self._arrived)
+        selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def ready(self, module: str) -> bool:
-        """Tell whether this module's post has introduced itself."""
-        return module in self._posts
+        """Tell whether this module's container init has connected."""
+        return module in self._connections
 
-    def spawn(self, birth: Birth, descriptors: Mapping[str, int]) -> Process:
-        """Send an order."""
-        output, theirs = os.pipe()
-        leash, far = socket.socketpair()
-        order = json.dumps({"birth": asdict(birth), "descriptors": list(descriptors)}).encode()
-        rights = [theirs, far.fileno(), *descriptors.values()]
+    def spawn(self, process_spec: ProcessSpec, descriptors: Mapping[str, int]) -> Process:
+        """Order a process; ``descriptors`` are passed over the socket."""
+        output, remote_output = os.pipe()
+        control, remote_control = socket.socketpair()
+        order = json.dumps({"birth": asdict(process_spec), "descriptors": list(descriptors)}).encode()
+        passed = [remote_output, remote_control.fileno(), *descriptors.values()]
         try:
-            socket.send_fds(self._posts[birth.module], [order], rights)
+            socket.send_fds(self._connections[process_spec.module], [order], passed)
         except OSError as error:
-            self._lost(f"the {birth.module}'s container takes no orders: {error}")
+            self._lost(f"the {process_spec.module} container accepts no orders: {error}")
         finally:
-            os.close(theirs)
-            far.close()
+            os.close(remote_output)
+            remote_control.close()
         os.set_blocking(output, False)
-        return Ward(birth.name, output, leash, lambda: self._lost(f"the {birth.module}'s container ended"))
+        return RemoteProcess(
+            process_spec.name, output, control, lambda: self._lost(f"the {process_spec.module} container ended")
+        )
 
     def close(self) -> None:
-        """Hang up on everybody."""
-        for one in (self._listener, *self._posts.values()):
-            one.close()
+        """Close the listener and all connections."""
+        for connection in (self._listener, *self._connections.values()):
+            connection.close()
 
-    def _arrived(self) -> None:
-        """Let in the first of each user that is expected, and nobody else, ever."""
+    def _accept(self) -> None:
+        """Accept the first connection of each expected user; refuse every other."""
         connection, _ = self._listener.accept()
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         module = self._modules.get(_CREDENTIALS.unpack(peer)[1])
-        if module is None or module in self._seen:
+        if module is None or module in self._accepted:
             connection.close()
             return
-        self._seen.add(module)
-        connection.settimeout(PATIENCE)
-        self._selector.register(connection, selectors.EVENT_READ, lambda: self._heard(module, connection))
+        self._accepted.add(module)
+        connection.settimeout(ORDER_TIMEOUT)
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._on_message(module, connection))
 
-    def _heard(self, module: str, connection: socket.socket) -> None:
-        """Take a post's introduction; it says nothing else until it ends."""
+    def _on_message(self, module: str, connection: socket.socket) -> None:
+        """Read a container init's greeting; anything readable after it means that the container ended."""
         try:
             data, descriptors = receive_with_rights(connection, 1)
-            said = json.loads(data) if data and not descriptors and module not in self._posts else None
+            greeting = json.loads(data) if data and not descriptors and module not in self._connections else None
         except (OSError, ValueError):
-            said = None
-        if said is None:
+            greeting = None
+        if greeting is None:
             self._selector.unregister(connection)
-            self._lost(f"the {module}'s container ended")
-        elif self._confined and said["refusal"]:
-            self._lost(f"in the {module}'s container: {said['refusal']}")
+            self._lost(f"the {module} container ended")
+        elif self._confined and greeting["refusal"]:
+            self._lost(f"in the {module} container: {greeting['refusal']}")
         else:
-            print(f"the {module}'s post is there; it confines at level {said['level']}", flush=True)
-            self._posts[module] = connection
+            print(f"the {module} container is connected; its sandbox level is {greeting['level']}", flush=True)
+            self._connections[module] = connection

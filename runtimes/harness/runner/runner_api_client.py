@@ -1,4 +1,4 @@
-"""The runner API as a runner sees it: tried again for as long as there may be an answer."""
+"""Client of the runner API: retries with exponential back-off until the runner API answers or its patience ends."""
 
 import http.client
 import random
@@ -13,28 +13,28 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
-#: Seconds of trying before a runner gives its launch up; a restart of the other side takes a few.
+#: Seconds of retries before a runner gives its launch up; a restart of the service takes a few.
 PATIENCE = 600.0
-#: Seconds one request may take; then it is sent again, for every request may be repeated.
+#: Seconds a request may take before it is sent again: every request is idempotent.
 TIMEOUT = 30.0
-SHORTEST, LONGEST = 0.05, 2.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 _LENGTH = struct.Struct("<I")
 
 
-class Over(Exception):
+class LaunchOver(Exception):
     """The launch is over: drop everything and exit."""
 
 
 class Unreachable(Exception):
-    """There was no answer for so long that there will be none."""
+    """The runner API did not answer within the client's patience."""
 
 
-class Unreadable(Exception):
-    """The other side understood, and will never take it."""
+class RequestRejected(Exception):
+    """Permanent rejection (4xx): must not be retried."""
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """A range lent: play from ``cursor`` to ``stop``. One result a report up to the task ``careful``."""
+class GrantedLease(msgspec.Struct, frozen=True):
+    """A leased range: run tasks [cursor, stop). Up to the task ``careful``, report every result separately."""
 
     stage: str
     start: int
@@ -45,19 +45,19 @@ class Lease(msgspec.Struct, frozen=True):
     careful: int = -1
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What the other side says. ``cursor`` and ``stop`` None: nothing is said of the range."""
+class LeaseAnswer(msgspec.Struct, frozen=True):
+    """Answer to a request for a lease or to a report. ``cursor`` and ``stop`` None: no statement about the range."""
 
     cursor: int | None = None
     stop: int | None = None
     lost: bool = False
-    lease: Lease | None = None
+    lease: GrantedLease | None = None
     retry_after: float | None = None
     ended: bool = False
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """How a lease stands that was named in a heartbeat."""
+class LeaseStanding(msgspec.Struct, frozen=True):
+    """State of a lease that a heartbeat named."""
 
     start: int
     cursor: int = 0
@@ -66,20 +66,20 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class _Heartbeats(msgspec.Struct, frozen=True):
-    leases: list[Standing]
+    leases: list[LeaseStanding]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """Where to report to, and with what right."""
+    """The runner API's URL, the launch's id and its bearer token."""
 
     url: str
     launch: str
     token: str
 
 
-class Surface:
-    """One connection, for one thread."""
+class RunnerApiClient:
+    """A connection to the runner API; each thread needs its own."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Surface:
         patience: float = PATIENCE,
         time_out: float = TIMEOUT,
     ) -> None:
-        self._place = urlsplit(credentials.url)
-        self._path = f"{self._place.path.rstrip('/')}/v1/launches/{credentials.launch}"
+        self._url = urlsplit(credentials.url)
+        self._path = f"{self._url.path.rstrip('/')}/v1/launches/{credentials.launch}"
         self._time_out = time_out
         self._headers = {"Authorization": f"Bearer {credentials.token}", "Content-Type": "application/json"}
         self._stop = stop
@@ -98,86 +98,86 @@ class Surface:
         self._connection: http.client.HTTPConnection | None = None
 
     def launch(self) -> dict[str, Any]:
-        """Return what is to be played."""
+        """Return the launch's description."""
         answer: dict[str, Any] = msgspec.json.decode(self._ask("GET", "", b"")[1])
         return answer
 
     def wait(self) -> dict[str, Any]:
-        """Return what is to be played as soon as somebody has a use for us."""
+        """Long poll of a warm runner: return the launch's description once a simulation takes this runner."""
         while "retry_after" in (answer := msgspec.json.decode(self._ask("GET", "/wait", b"")[1])):
             continue
-        found: dict[str, Any] = answer
-        return found
+        description: dict[str, Any] = answer
+        return description
 
-    def lease(self, worker: str, rate: float | None) -> Answer:
-        """Ask for a range."""
+    def lease(self, worker: str, rate: float | None) -> LeaseAnswer:
+        """Request a lease."""
         return self._answer("lease", {"worker": worker, "rate": rate})
 
-    def report(self, head: Mapping[str, Any], lines: memoryview, blobs: memoryview) -> tuple[bool, Answer]:
-        """Hand results in; tell whether they were taken, and where to go on."""
+    def report(self, head: Mapping[str, Any], lines: memoryview, blobs: memoryview) -> tuple[bool, LeaseAnswer]:
+        """Report results; return whether they were accepted, and the answer with the new cursor."""
         header = msgspec.json.encode(head)
         body = b"".join((_LENGTH.pack(len(header)), header, lines, blobs))
         status, answer = self._ask("POST", "/report", body)
-        return status == 200, msgspec.json.decode(answer, type=Answer)
+        return status == 200, msgspec.json.decode(answer, type=LeaseAnswer)
 
-    def heartbeat(self, leases: Sequence[Mapping[str, Any]]) -> list[Standing]:
-        """Say that these leases are alive and on which task; return how each stands."""
+    def heartbeat(self, leases: Sequence[Mapping[str, Any]]) -> list[LeaseStanding]:
+        """Renew these leases and report their current tasks; return each lease's state."""
         body = msgspec.json.encode({"leases": leases})
         return msgspec.json.decode(self._ask("POST", "/heartbeat", body)[1], type=_Heartbeats).leases
 
     def leave(self, leases: Sequence[Mapping[str, Any]]) -> None:
-        """Give leases back that nobody is to be blamed for."""
+        """Release leases; the tasks are not blamed."""
         self._ask("POST", "/leave", msgspec.json.encode({"leases": leases}))
 
     def death(self, said: Mapping[str, Any]) -> None:
-        """Bear witness that an evaluator died by itself."""
+        """Report that an evaluator died by itself."""
         self._answer("death", said)
 
     def refused(self, reason: str, status: str) -> None:
-        """Say that the model does not load or does not fit."""
+        """Report that the model does not load or does not fit."""
         self._answer("refused", {"reason": reason, "status": status})
 
     def log(self, name: str, data: bytes) -> None:
-        """Hand over a piece of output."""
+        """Send a piece of captured output."""
         self._ask("POST", f"/logs?name={quote(name)}", data)
 
-    def _answer(self, verb: str, body: Mapping[str, Any]) -> Answer:
-        return msgspec.json.decode(self._ask("POST", f"/{verb}", msgspec.json.encode(body))[1], type=Answer)
+    def _answer(self, verb: str, body: Mapping[str, Any]) -> LeaseAnswer:
+        return msgspec.json.decode(self._ask("POST", f"/{verb}", msgspec.json.encode(body))[1], type=LeaseAnswer)
 
     def _ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Send until there is an answer that means something."""
+        """Send until there is a conclusive answer. Raises LaunchOver, RequestRejected or Unreachable."""
         began = time.monotonic()
         pause = 0.0
         while True:
             if self._stop.is_set():
-                # From now on model servers and evaluators die because we end them: no report may hold that against the
-                # model.
-                raise Over("the runner stops")
+                # From now on model servers and evaluators die because the runner kills them: no report may blame the
+                # model for it.
+                raise LaunchOver("the runner stops")
             fresh = self._connection is None
             try:
                 status, answer = self._send(method, path, body)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if not fresh and pause == 0.0:
-                    pause = SHORTEST
-                    continue  # an idle connection had been closed: no reason to wait
+                    pause = SHORTEST_PAUSE
+                    continue  # the server had closed an idle connection: retry at once
                 status, answer = 0, str(error).encode()
             if status in {200, 409}:
                 return status, answer
             if status in {401, 410}:
-                raise Over(f"HTTP {status}")
+                raise LaunchOver(f"HTTP {status}")
             if status and status < 500 and status not in {408, 429}:
-                raise Unreadable(f"HTTP {status}: {bytes(answer[:500]).decode(errors='replace')}")
+                raise RequestRejected(f"HTTP {status}: {bytes(answer[:500]).decode(errors='replace')}")
             if time.monotonic() - began > self._patience:
                 raise Unreachable(f"no answer for {self._patience:.0f} s: HTTP {status} {answer[:200]!r}")
-            # Jitter, or all runners come back to a restarted service at once.
-            pause = min(LONGEST, max(SHORTEST, pause * 2))
+            # With jitter, or all runners would return to a restarted service at the same time.
+            pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, pause * 2))
             if self._stop.wait(pause * random.uniform(0.5, 1.0)):
-                raise Over("the runner stops")
+                raise LaunchOver("the runner stops")
 
     def _send(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
-            self._connection = connection(self._place, self._time_out)
+            self._connection = connection(self._url, self._time_out)
         self._connection.request(method, self._path + path, body, self._headers)
         response = self._connection.getresponse()
         return response.status, response.read()
@@ -189,10 +189,10 @@ class Surface:
             self._connection = None
 
 
-def connection(place: SplitResult, time_out: float) -> http.client.HTTPConnection:
-    """Connect to where an address leads."""
-    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-    made = kind(place.hostname or "127.0.0.1", place.port, timeout=time_out)
-    made.connect()
-    made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+def connection(url: SplitResult, time_out: float) -> http.client.HTTPConnection:
+    """Open a connection to a URL's host and port."""
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    http_connection = kind(url.hostname or "127.0.0.1", url.port, timeout=time_out)
+    http_connection.connect()
+    http_connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return http_connection

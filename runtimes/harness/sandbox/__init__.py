@@ -1,7 +1,7 @@
-"""The sandbox: what confines a process that runs code or files we did not write (see docs/sandbox.md)."""
+"""Sandbox: confines a process that runs untrusted code or opens untrusted files (see docs/sandbox.md)."""
 
 from .levels import Level, Unconfined, confine, level
-from .recipe import Confinement, Report
+from .recipe import Confinement, ConfinementReport
 from .seccomp import seal
 
-__all__ = ["Confinement", "Level", "Report", "Unconfined", "confine", "level", "seal"]
+__all__ = ["Confinement", "ConfinementReport", "Level", "Unconfined", "confine", "level", "seal"]

@@ -1,4 +1,4 @@
-"""The kernel calls that Python's standard library does not wrap, with errors raised as OSError."""
+"""System calls that Python's standard library does not wrap, by ctypes; errors are raised as OSError."""
 
 import ctypes
 import os
@@ -10,11 +10,11 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 4, 24, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
-#: Anything ctypes can pass where a call expects a pointer.
+#: The types that ctypes can pass where a call expects a pointer.
 Pointer = bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None
 
 
-def _word(argument: int | Pointer) -> object:
+def _ctypes_argument(argument: int | Pointer) -> object:
     if isinstance(argument, int):
         return ctypes.c_long(argument)
     if isinstance(argument, ctypes.Structure):
@@ -23,18 +23,18 @@ def _word(argument: int | Pointer) -> object:
 
 
 def call(name: str, *arguments: int | Pointer) -> int:
-    """Make a system call by name; integers travel as longs, structures by reference."""
+    """Make a system call by name; integers are passed as longs, structures by reference."""
     here = syscalls.architecture()
     if here is None:
         raise OSError(38, f"no system call table for {os.uname().machine}", name)
-    result = int(LIBC.syscall(ctypes.c_long(here.numbers[name]), *map(_word, arguments)))
+    result = int(LIBC.syscall(ctypes.c_long(here.numbers[name]), *map(_ctypes_argument, arguments)))
     if result < 0:
         raise OSError(error := ctypes.get_errno(), os.strerror(error), name)
     return result
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Set one of the process's own attributes; arguments not given are zero."""
+    """Call prctl(2) on this process; missing arguments are zero."""
     padded = (option, *arguments, 0, 0, 0, 0)[:5]
     result = int(LIBC.prctl(ctypes.c_int(padded[0]), *map(ctypes.c_ulong, padded[1:])))
     if result < 0:
@@ -43,13 +43,13 @@ def prctl(option: int, *arguments: int) -> int:
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Mount as mount(2) does."""
+    """Call mount(2)."""
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     if LIBC.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]) < 0:
         raise OSError(error := ctypes.get_errno(), os.strerror(error), f"mount on {target}")
 
 
 def detach(target: str) -> None:
-    """Unmount at once, whoever still uses it."""
+    """Detach a mount lazily (MNT_DETACH), even while it is in use."""
     if LIBC.umount2(os.fsencode(target), 2) < 0:
         raise OSError(error := ctypes.get_errno(), os.strerror(error), f"unmount {target}")

@@ -1,4 +1,4 @@
-"""The levels of confinement, and which of them this machine really has: found out by trying the recipe on a child."""
+"""Confinement levels: which of them this machine supports, detected by applying each to a child process."""
 
 import json
 import os
@@ -9,22 +9,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import recipe
-from .recipe import Confinement, Report
+from .recipe import Confinement, ConfinementReport
 
-#: How long a child may take to try one level; it needs milliseconds.
-PATIENCE = 5.0
+#: Seconds that a child may take to try a level; it needs milliseconds.
+TRIAL_TIMEOUT = 5.0
 
-#: More than any caller has in use already, so that the trial fails of nothing but the sandbox.
-ROOMY = 1 << 46
+#: Address space of a trial in bytes: more than any caller has mapped, so that only the sandbox can make a trial fail.
+TRIAL_MEMORY = 1 << 46
 
 
 class Unconfined(RuntimeError):
-    """This machine cannot confine what it was asked to confine."""
+    """This machine cannot confine the process."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Level:
-    """3 is the whole recipe, 2 is Landlock and seccomp with no writable path, 1 is anything less."""
+    """A confinement level: 3 is all steps, 2 is Landlock and seccomp with no writable path, 1 is anything less.
+
+    ``layers`` describes each layer in force, or has None; ``missing`` says why higher levels are not available.
+    """
 
     number: int
     layers: Mapping[str, str | None]
@@ -32,48 +35,49 @@ class Level:
 
     @property
     def refusal(self) -> str | None:
-        """What to tell who brings an untrusted model, or None where it can be run."""
+        """The error text for an untrusted model, or None if this machine can run it."""
         if self.number > 1:
             return None
         return (
-            f"This machine cannot confine a model it does not trust: {'; '.join(self.missing)}. "
-            "Set WINDTUNNEL_SANDBOX=none to run models all the same, with the rights of this user."
+            f"This machine cannot confine an untrusted model: {'; '.join(self.missing)}. "
+            "Set WINDTUNNEL_SANDBOX=none to run models unconfined, with the rights of this user."
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """How one level went: the layers that came into force, or the error in words."""
+    """The result of trying a level: the layers in force, or the error text."""
 
     layers: Mapping[str, str | None] | None = None
     error: str | None = None
 
 
 def level() -> Level:
-    """Find the best level here by trying, in children; call it at start-up, before there are threads."""
-    third = attempt(3)
+    """Detect the highest level by trying in child processes; call it at start-up, before any thread is started."""
+    third = try_level(3)
     if third.layers is not None:
-        return judge(third, Trial())
-    return judge(third, attempt(2))
+        return level_from(third, Trial())
+    return level_from(third, try_level(2))
 
 
-def judge(third: Trial, second: Trial) -> Level:
-    """Decide what two trials amount to."""
-    each = {"limits": "addresses, tasks, descriptors, file size, as each process is given"}
+def level_from(third: Trial, second: Trial) -> Level:
+    """Return the level that the trials of level 3 and level 2 show."""
+    per_process = {"limits": "address space, tasks, descriptors, file size, set per process"}
     if third.layers is not None:
-        return Level(number=3, layers={**third.layers, **each}, missing=())
-    above = f"namespaces and a root of its own ({third.error})"
+        return Level(number=3, layers={**third.layers, **per_process}, missing=())
+    namespaces = f"namespaces and a private root ({third.error})"
     if second.layers is not None:
-        return Level(number=2, layers={**second.layers, **each}, missing=(above,))
-    below = f"Landlock with seccomp ({second.error})"
-    return Level(number=1, layers=dict.fromkeys(recipe.LAYERS), missing=(above, below))
+        return Level(number=2, layers={**second.layers, **per_process}, missing=(namespaces,))
+    filters = f"Landlock with seccomp ({second.error})"
+    return Level(number=1, layers=dict.fromkeys(recipe.LAYERS), missing=(namespaces, filters))
 
 
-def confine(confinement: Confinement) -> Report:
-    """Confine this process, which has one thread and has just begun, and return in the confined one.
+def confine(confinement: Confinement) -> ConfinementReport:
+    """Confine this process, which must have just started and have a single thread; return in the confined process.
 
-    At level 3 that is a grandchild: the caller's process waits for it and ends with its code, or with 128 and its
-    signal, and whoever kills it kills everything inside. Any exception means: end this process.
+    At level 3 the confined process is a grandchild: the caller's process waits for it and exits with its exit code,
+    or with 128 plus its signal; killing the caller's process kills everything inside. After an exception the process
+    is partly confined and must exit. Raises Unconfined if no level is named and this machine is at level 1.
     """
     number = confinement.level
     if number is None:
@@ -81,43 +85,43 @@ def confine(confinement: Confinement) -> Report:
         if best.refusal:
             raise Unconfined(best.refusal)
         number = best.number
-    return recipe.follow(confinement, number)
+    return recipe.apply(confinement, number)
 
 
-def attempt(number: int) -> Trial:
-    """Follow the recipe at this level in a child that does nothing else."""
+def try_level(number: int) -> Trial:
+    """Apply the sandbox at this level in a child process that does nothing else."""
     reading, writing = os.pipe()
     if not (child := os.fork()):
-        _try_and_end(number, writing)
+        _run_trial(number, writing)
     os.close(writing)
     try:
-        said = _listen(reading)
+        result = _read_result(reading)
     finally:
         os.close(reading)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    if said is None:
-        return Trial(error=f"no answer in {PATIENCE:.0f} s")
-    return Trial(layers=said.get("layers"), error=said.get("error"))
+    if result is None:
+        return Trial(error=f"no answer in {TRIAL_TIMEOUT:.0f} s")
+    return Trial(layers=result.get("layers"), error=result.get("error"))
 
 
-def _try_and_end(number: int, writing: int) -> None:
-    """Report over the pipe, from whichever process of the trial succeeds or fails first."""
-    said: dict[str, Any]
+def _run_trial(number: int, writing: int) -> None:
+    """Write the result to the pipe; at level 3 a grandchild writes it if the trial succeeds."""
+    result: dict[str, Any]
     try:
-        wanted = replace(Confinement(), memory=ROOMY, keep=(writing,), files=max(64, writing + 1), nice=0)
-        said = {"layers": dict(recipe.follow(wanted, number).layers)}
+        confinement = replace(Confinement(), memory=TRIAL_MEMORY, keep=(writing,), files=max(64, writing + 1), nice=0)
+        result = {"layers": dict(recipe.apply(confinement, number).layers)}
     except BaseException as error:
-        said = {"error": str(error) or type(error).__name__}
-    os.write(writing, json.dumps(said).encode())
+        result = {"error": str(error) or type(error).__name__}
+    os.write(writing, json.dumps(result).encode())
     os._exit(0)
 
 
-def _listen(reading: int) -> dict[str, Any] | None:
-    """Read the one answer, or None if it did not come."""
-    answered = select.poll()
-    answered.register(reading, select.POLLIN)
-    if not answered.poll(PATIENCE * 1000):
+def _read_result(reading: int) -> dict[str, Any] | None:
+    """Read the trial's result, or return None if none arrives in time."""
+    poller = select.poll()
+    poller.register(reading, select.POLLIN)
+    if not poller.poll(TRIAL_TIMEOUT * 1000):
         return None
-    answer: dict[str, Any] = json.loads(os.read(reading, 1 << 16) or b'{"error": "the trial died"}')
-    return answer
+    result: dict[str, Any] = json.loads(os.read(reading, 1 << 16) or b'{"error": "the trial process was killed"}')
+    return result

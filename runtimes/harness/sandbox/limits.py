@@ -1,4 +1,4 @@
-"""What a process may use and hold: file descriptors, resource limits, capabilities, and a user of its own."""
+"""Limits of a confined process: file descriptors, resource limits, capabilities, and a dedicated user id."""
 
 import errno
 import os
@@ -8,71 +8,71 @@ from collections.abc import Iterable, Mapping
 
 from . import kernel
 
-#: Users for model servers where we are root: above what distributions, containers and systemd hand out, one per process
-#: id.
+#: The first user id for confined processes when started by root, one per process id: above the ranges that
+#: distributions, containers and systemd assign.
 FIRST_USER = 0x70000000
 SETGID, SETUID, SETPCAP, SYS_ADMIN = 6, 7, 8, 21
 _CAPABILITY_VERSION = 0x20080522
 
 
-def keep_only(descriptors: Iterable[int]) -> None:
-    """Close every descriptor but these and the three standard ones; standard input is /dev/null."""
-    nothing = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(nothing, 0)
-    last = 3
+def close_descriptors_except(descriptors: Iterable[int]) -> None:
+    """Close every descriptor except these and the three standard streams; standard input becomes /dev/null."""
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    first = 3
     for descriptor in sorted(set(descriptors) - {0, 1, 2}):
-        os.closerange(last, descriptor)
-        last = descriptor + 1
-    kernel.call("close_range", last, 0x7FFFFFFF, 0)
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    kernel.call("close_range", first, 0x7FFFFFFF, 0)
 
 
-def is_master() -> bool:
-    """Whether this process may mount and hand out users, as root does."""
-    return may_change_user() and _may(SYS_ADMIN, SETPCAP)
+def has_root_capabilities() -> bool:
+    """Whether this process may mount and change to another user, as root may."""
+    return may_change_user() and _has_capabilities(SYS_ADMIN, SETPCAP)
 
 
 def may_change_user() -> bool:
-    """Whether this process may at least step down to another user, as root in a container does."""
-    return os.geteuid() == 0 and _users() > 1 and _may(SETUID, SETGID)
+    """Whether this process may at least change to another user, as root in a container may."""
+    return os.geteuid() == 0 and _count_mapped_users() > 1 and _has_capabilities(SETUID, SETGID)
 
 
-def own_user() -> int:
-    """A user for this process that no other process of this machine has, within the users there are."""
-    users = _users()
+def dedicated_user() -> int:
+    """Return a user id that no other process of this machine has, within the mapped user ids."""
+    users = _count_mapped_users()
     if users > 2 * FIRST_USER:
         return FIRST_USER + os.getpid()
     return users // 2 + os.getpid() % (users - users // 2)
 
 
-def become(user: int) -> None:
-    """Change to this user and group for good."""
+def change_user(user: int) -> None:
+    """Change to this user and group irrevocably."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
 
 
-def drop_bounding() -> None:
-    """Give up what executing a file could bring back; before a change of user, which takes the right to do so."""
+def drop_bounding_set() -> None:
+    """Empty the capability bounding set, so that execve cannot regain any; call it before the change of user."""
     for capability in range(64):
         try:
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EPERM):
                 raise
-            break  # the kernel knows no more of them, or we have none to give up
+            break  # past the last capability that the kernel knows, or this process has no CAP_SETPCAP
 
 
 def drop_capabilities() -> None:
-    """Give up every capability."""
+    """Drop all capabilities."""
     kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
     kernel.call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
 
-def usage(*, memory: int, files: int, largest_file: int, tasks: int | None) -> None:
-    """Set the resource limits, soft and hard alike.
+def set_resource_limits(*, memory: int, files: int, largest_file: int, tasks: int | None) -> None:
+    """Set the resource limits, soft and hard.
 
-    ``memory`` bounds the address space: RLIMIT_DATA leaves shared mappings out. ``tasks`` counts processes and threads
-    of the user, and is left alone where None.
+    ``memory`` (bytes) bounds the address space, because RLIMIT_DATA does not count shared mappings; ``largest_file`` is
+    in bytes. ``tasks`` counts the user's processes and threads; None leaves RLIMIT_NPROC as it is.
     """
     limits: Mapping[int, int] = {
         resource.RLIMIT_AS: memory,
@@ -88,14 +88,14 @@ def usage(*, memory: int, files: int, largest_file: int, tasks: int | None) -> N
     }
     if tasks is not None:
         limits = {**limits, resource.RLIMIT_NPROC: tasks}
-    for limit, wanted in limits.items():
+    for limit, value in limits.items():
         _, hard = resource.getrlimit(limit)
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (allowed, allowed))
 
 
-def tasks_of(user: int) -> int:
-    """Count the processes and threads a user has now, as RLIMIT_NPROC does."""
+def count_tasks(user: int) -> int:
+    """Count the processes and threads of a user, as RLIMIT_NPROC counts them."""
     count = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -103,12 +103,12 @@ def tasks_of(user: int) -> int:
                 if os.stat(f"/proc/{name}").st_uid == user:
                     count += len(os.listdir(f"/proc/{name}/task"))
             except OSError:
-                continue  # it ended meanwhile
+                continue  # the process ended meanwhile
     return count
 
 
-def _users() -> int:
-    """How many users there are from 0 on: 2**32 - 1 on a machine, fewer in a user namespace."""
+def _count_mapped_users() -> int:
+    """Return how many user ids are mapped from 0 on: 2**32 - 1 on a machine, fewer in a user namespace."""
     with open("/proc/self/uid_map") as ranges:
         spans = sorted(tuple(map(int, line.split())) for line in ranges)
     end = 0
@@ -119,7 +119,7 @@ def _users() -> int:
     return end
 
 
-def _may(*capabilities: int) -> bool:
+def _has_capabilities(*capabilities: int) -> bool:
     with open("/proc/self/status") as status:
         effective = next(int(line.split()[1], 16) for line in status if line.startswith("CapEff:"))
     return all(effective >> capability & 1 for capability in capabilities)

@@ -1,4 +1,4 @@
-"""The recipe: the steps that confine the process they run in, in the order that makes each of them hold."""
+"""Sandbox steps: they confine the calling process; their order is part of the security."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from . import kernel, landlock, limits, namespaces, seccomp, syscalls
 
-#: What a program needs of the system: shared libraries, and how many processors there are and what they can do.
+#: System paths that every program needs: shared libraries, and the number and features of the processors.
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/cpuinfo")
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -21,29 +21,29 @@ ENVIRONMENT: Mapping[str, str] = {
     "MPLCONFIGDIR": "/tmp",
     "PATH": "/nonexistent",
     "LC_ALL": "C.UTF-8",
-    # One thread each: the machine is shared by many model servers, and sums over threads differ from run to run.
+    # One thread per library: many model servers share the machine, and sums over threads differ from run to run.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
 }
 
-#: mallopt(M_ARENA_MAX): a thread's own arena reserves 64 MB of address space, which is what ``memory`` bounds.
+#: mallopt(M_ARENA_MAX): each arena reserves 64 MB of address space, which ``memory`` bounds.
 ARENA_MAX, ARENAS = -8, 2
 
-#: Threads and processes a user of the machine may still start at level 2, where they are counted together with his own.
+#: Tasks that an ordinary user's process may start at level 2, where RLIMIT_NPROC counts all tasks of the user together.
 SHARED_TASKS = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Confinement:
-    """What a confined process may see and use.
+    """What a confined process may access and use.
 
-    ``readonly`` are paths it sees under the same names, besides Python, this harness and the shared libraries.
-    ``memory`` is address space in bytes; ``processes`` counts threads too; ``keep`` are descriptors besides the
-    standard ones. ``uid`` is a user of its own where we are root, and chosen when None. ``level`` None is the best
-    there is; naming it saves the trial.
-    ``may_fork`` is for a model server that forks a child for every scenario.
+    ``readonly`` are paths that it sees under the same names, besides Python, this harness and the shared libraries.
+    ``memory`` is address space in bytes; ``processes`` counts threads too; ``files`` is the number of descriptors;
+    ``keep`` are descriptors to leave open besides the standard streams. ``uid`` is the dedicated user id if the
+    process is started by root; None chooses one. ``level`` None detects the highest level; passing it saves the trial.
+    ``may_fork`` is for a model server that forks a child per scenario.
     """
 
     readonly: tuple[str, ...] = ()
@@ -56,14 +56,14 @@ class Confinement:
     level: int | None = None
     may_fork: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
-    #: Its niceness, and how readily the kernel kills it (0 to 1000) when the machine is short of memory.
+    #: Niceness, and oom_score_adj (0 to 1000).
     nice: int = 5
     oom_score: int = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
-    """What is in force on this process: each layer in words, or None."""
+class ConfinementReport:
+    """The confinement in force on this process: a description of each layer, or None; ``seconds`` that it took."""
 
     level: int
     uid: int
@@ -74,53 +74,53 @@ class Report:
 LAYERS = ("processes", "files", "network", "user", "limits", "landlock", "seccomp")
 
 
-def follow(wanted: Confinement, level: int) -> Report:
-    """Confine this process, which must have one thread, at this level exactly or raise.
+def apply(confinement: Confinement, level: int) -> ConfinementReport:
+    """Confine this process, which must have a single thread, at exactly this level, or raise.
 
-    At level 3 it is the grandchild that returns; the process that called waits for it and ends as it ends.
+    At level 3 the call returns in a grandchild; the calling process waits for it and exits with its status.
     """
-    began = time.perf_counter()
-    for path in wanted.readonly:
+    started = time.perf_counter()
+    for path in confinement.readonly:
         os.stat(path)
-    paths = (*filter(os.path.exists, (*SYSTEM, *own_paths())), *wanted.readonly)
-    scratch_mb = wanted.writable_tmp_mb if level == 3 else 0
-    _step_aside(wanted)
-    own = level > 1 and (limits.is_master() if level == 3 else limits.may_change_user())
+    paths = (*filter(os.path.exists, (*SYSTEM, *harness_paths())), *confinement.readonly)
+    scratch_mb = confinement.writable_tmp_mb if level == 3 else 0
+    _detach_from_parent(confinement)
+    dedicated = level > 1 and (limits.has_root_capabilities() if level == 3 else limits.may_change_user())
     user, group = os.getuid(), os.getgid()
-    if own:
-        user = group = limits.own_user() if wanted.uid is None else wanted.uid
+    if dedicated:
+        user = group = limits.dedicated_user() if confinement.uid is None else confinement.uid
     layers: dict[str, str | None] = dict.fromkeys(LAYERS)
     parent: int | None = None
     proc: str | None = "/proc/self"
     if level == 3:
-        namespaces.leave(as_user=not own)
-        parent = _become_first()
-        proc = namespaces.enter(namespaces.layout(paths), scratch_mb=scratch_mb, user=user, group=group)
-        room = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
-        layers["files"] = f"a read-only root of its own, {room}"
-        layers["network"] = "an empty namespace"
-    layers["user"] = _change_user(user, own=own, level=level)
-    if unreadable := namespaces.unreadable(paths):
-        raise PermissionError(f"user {user}, as whom it would run, may not read {unreadable} (chmod -R a+rX)")
-    layers["limits"] = _limit(wanted, level, user=user, own=own)
+        namespaces.unshare(as_user=not dedicated)
+        parent = _fork_first_process()
+        proc = namespaces.enter_root(namespaces.layout(paths), scratch_mb=scratch_mb, user=user, group=group)
+        writable = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
+        layers["files"] = f"a private read-only root, {writable}"
+        layers["network"] = "an empty network namespace"
+    layers["user"] = _change_user(user, dedicated=dedicated, level=level)
+    if unreadable := namespaces.first_unreadable(paths):
+        raise PermissionError(f"user {user}, as whom the process would run, may not read {unreadable} (chmod -R a+rX)")
+    layers["limits"] = _set_limits(confinement, level, user=user, dedicated=dedicated)
     if parent is not None:
-        _insist(parent)
-        _become_second()
-        layers["processes"] = "a namespace that ends with its first process, which is ours"
+        _exit_if_parent_exited(parent)
+        _fork_confined_process()
+        layers["processes"] = "a process namespace whose first process is the sandbox's"
     if level > 1:
         layers["processes"] = layers["processes"] or "killed with its parent"
         version = landlock.restrict(_rights(paths, proc=proc, scratch=scratch_mb > 0))
         layers["landlock"] = f"ABI {version}: paths, TCP, signals, abstract sockets"
-        layers["seccomp"] = _filter(may_fork=wanted.may_fork)
+        layers["seccomp"] = _install_filter(may_fork=confinement.may_fork)
     if not scratch_mb:
-        _promise_tmp()
+        _set_tempdir()
     os.environ.clear()
-    os.environ.update({**ENVIRONMENT, **wanted.environ})
-    return Report(level=level, uid=user, layers=layers, seconds=time.perf_counter() - began)
+    os.environ.update({**ENVIRONMENT, **confinement.environ})
+    return ConfinementReport(level=level, uid=user, layers=layers, seconds=time.perf_counter() - started)
 
 
 def _rights(paths: Sequence[str], *, proc: str | None, scratch: bool) -> Mapping[str, int]:
-    """Say what may be done where; ``proc`` is its own part of /proc, without which tensorflow aborts."""
+    """Return the Landlock rights per path; ``proc`` is the sandbox's own /proc, without which tensorflow aborts."""
     rights = dict.fromkeys(paths, landlock.READONLY)
     rights |= dict.fromkeys(("/dev/zero", "/dev/urandom"), landlock.READ)
     rights["/dev/null"] = landlock.READ | landlock.WRITE
@@ -131,112 +131,114 @@ def _rights(paths: Sequence[str], *, proc: str | None, scratch: bool) -> Mapping
     return rights
 
 
-def own_paths() -> Sequence[str]:
-    """Python's libraries and executable, and this harness."""
+def harness_paths() -> Sequence[str]:
+    """Return the paths of Python's libraries and executable, and of this harness."""
     harness = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     python = (f"{sys.base_prefix}/lib", f"{sys.base_prefix}/{sys.platlibdir}", os.path.realpath(sys.executable))
     return (*python, harness)
 
 
-def _step_aside(wanted: Confinement) -> None:
-    """Leave the parent's descriptors, session and schedule, while /proc and the privileges are still there."""
-    limits.keep_only(wanted.keep)
+def _detach_from_parent(confinement: Confinement) -> None:
+    """Close inherited descriptors, leave the session, set priorities: needs /proc and the privileges."""
+    limits.close_descriptors_except(confinement.keep)
     if os.getpgrp() != os.getpid():
         os.setsid()
     os.umask(0o022)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     with open("/proc/self/oom_score_adj", "r+") as score:
-        if int(score.read()) < wanted.oom_score:
+        if int(score.read()) < confinement.oom_score:
             score.seek(0)
-            score.write(str(wanted.oom_score))
-    os.nice(wanted.nice)
+            score.write(str(confinement.oom_score))
+    os.nice(confinement.nice)
     if mallopt := getattr(kernel.LIBC, "mallopt", None):  # a C library other than glibc has no arenas
         mallopt(ARENA_MAX, ARENAS)
 
 
-def _become_first() -> int:
-    """Fork the first process of the new namespace and return a handle on the one that waits, holding nothing else."""
+def _fork_first_process() -> int:
+    """Fork the first process of the new namespace; return a pidfd of the outer process, which then only waits."""
     parent = os.pidfd_open(os.getpid())
     if child := os.fork():
-        _end_like(child)
+        _exit_like(child)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     return parent
 
 
-def _insist(parent: int) -> None:
-    """End if the parent ended before we had asked, for the last time, to be killed with it."""
-    gone = select.poll()
-    gone.register(parent, select.POLLIN)
-    if gone.poll(0):
+def _exit_if_parent_exited(parent: int) -> None:
+    """Exit if the parent exited before the last PR_SET_PDEATHSIG took effect."""
+    poller = select.poll()
+    poller.register(parent, select.POLLIN)
+    if poller.poll(0):
         os._exit(128 + signal.SIGKILL)
     os.close(parent)
 
 
-def _become_second() -> None:
-    """Fork the process to be confined; the first one only reaps, out of its reach.
+def _fork_confined_process() -> None:
+    """Fork the process to be confined; the first process only reaps, and the model cannot affect it.
 
-    Were the model the first process, it could take the parent-death signal off and outlive a killed parent.
+    If the model ran in the first process, it could take the parent-death signal off and outlive a killed parent.
     """
     if child := os.fork():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # from inside, the first process gets no signal it does not handle
-        _end_like(child)
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # the first process receives from inside only signals that it handles
+        _exit_like(child)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.setsid()  # a signal to one's group would reach the processes outside that share it
+    os.setsid()  # a signal to its process group would otherwise reach processes outside
 
 
-def _end_like(child: int) -> NoReturn:
-    """Reap until this child ends, then end with its code, or with 128 and its signal."""
+def _exit_like(child: int) -> NoReturn:
+    """Reap until this child exits, then exit with its code, or with 128 plus its signal."""
     kernel.call("close_range", 3, 0x7FFFFFFF, 0)
     while True:
-        ended, status = os.wait()
-        if ended == child:
+        pid, status = os.wait()
+        if pid == child:
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _change_user(user: int, *, own: bool, level: int) -> str:
+def _change_user(user: int, *, dedicated: bool, level: int) -> str:
     if level > 1:
-        limits.drop_bounding()
-        if own:
-            limits.become(user)
+        limits.drop_bounding_set()
+        if dedicated:
+            limits.change_user(user)
         limits.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user takes it off
-    if own:
-        return "one of its own"
-    return "the same, in a namespace of its own" if level == 3 else "shared"
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
+    if dedicated:
+        return "a dedicated user"
+    return "the same user, in a user namespace" if level == 3 else "shared"
 
 
-def _limit(wanted: Confinement, level: int, *, user: int, own: bool) -> str:
-    """Set the limits; the processes that wait outside are counted where they are the same user's."""
-    tasks: int | None = wanted.processes
+def _set_limits(confinement: Confinement, level: int, *, user: int, dedicated: bool) -> str:
+    """Set the resource limits; RLIMIT_NPROC also counts the waiting outer processes that have the same user."""
+    tasks: int | None = confinement.processes
     if level == 3:
-        tasks = wanted.processes + (1 if own else 2)
-    elif level == 2 and not own:
-        tasks = limits.tasks_of(user) + SHARED_TASKS
+        tasks = confinement.processes + (1 if dedicated else 2)
+    elif level == 2 and not dedicated:
+        tasks = limits.count_tasks(user) + SHARED_TASKS
     elif level == 1:
         tasks = None
-    limits.usage(
-        memory=wanted.memory,
-        files=wanted.files,
-        largest_file=max(wanted.writable_tmp_mb, 1) << 20,
+    limits.set_resource_limits(
+        memory=confinement.memory,
+        files=confinement.files,
+        largest_file=max(confinement.writable_tmp_mb, 1) << 20,
         tasks=tasks,
     )
     counted = "any number of tasks" if tasks is None else f"{tasks} tasks"
-    return f"{wanted.memory >> 20} MB of addresses, {counted}, {wanted.files} descriptors"
+    return f"{confinement.memory >> 20} MB of address space, {counted}, {confinement.files} descriptors"
 
 
-def _promise_tmp() -> None:
-    """Let libraries name a temporary folder they will not use: tensorflow asks where it is when it is imported."""
-    import tempfile  # not at the top: it takes longer to load than the rest of this package
+def _set_tempdir() -> None:
+    """Set tempfile.tempdir although /tmp is not writable: tensorflow reads it at import and does not write there."""
+    import tempfile  # not at the top: importing it takes longer than the rest of this package
 
     tempfile.tempdir = "/tmp"
 
 
-def _filter(*, may_fork: bool) -> str:
+def _install_filter(*, may_fork: bool) -> str:
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, f"no system call table for {os.uname().machine}", "seccomp")
     seccomp.install(seccomp.confining(here, may_fork=may_fork))
-    return f"allow-list of {len(seccomp.verdicts(here, may_fork=may_fork))} calls, {here.name}"
+    return f"allow-list of {len(seccomp.call_blocks(here, may_fork=may_fork))} calls, {here.name}"

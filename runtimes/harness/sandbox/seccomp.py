@@ -1,6 +1,6 @@
-"""The system call filters: an allow-list made of hand-written BPF, and the smaller one that seals it.
+"""Seccomp filters: an allow-list in hand-written BPF, and a smaller filter that seals it.
 
-A filter is bytes, a pure function of the architecture, so both can be read by a test without being installed.
+A filter is bytes and a pure function of the architecture, so tests can inspect both without installing them.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from functools import cache
 from . import kernel, syscalls
 from .syscalls import Architecture
 
-#: One instruction of classic BPF: code, jump if true, jump if false, operand.
+#: A classic BPF instruction: code, jump if true, jump if false, operand.
 Instruction = tuple[int, int, int, int]
 Block = Sequence[Instruction]
 
@@ -31,9 +31,9 @@ CLONE_NAMESPACES = 0x7E020000  # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWP
 
 #: PR_SET_NAME, PR_GET_NAME and PR_SET_VMA: names for threads and memory.
 PRCTL = (15, 16, 0x53564D41)
-#: TCGETS (isatty), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none pushes characters into a terminal.
+#: TCGETS (isatty), FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none of them writes characters into a terminal.
 IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
-#: Duplicating, flags, locks and pipe sizes; not SETOWN or SETSIG, which send signals, nor leases and notices.
+#: Duplicating, flags, locks and pipe sizes; not SETOWN or SETSIG, which send signals, nor leases and dnotify.
 FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032)
 #: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
 SETSOCKOPT = (7, 8, 20, 21)
@@ -41,12 +41,12 @@ SOCK_STREAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 5, 0o2000000, 0o40
 
 
 def argument(index: int) -> Instruction:
-    """Load the low word of a call's argument; every value judged here is an int to the kernel."""
+    """Load the low word of a call's argument; the kernel treats every argument tested here as an int."""
     return (LOAD, 0, 0, 16 + 8 * index)
 
 
 def among(index: int, values: Sequence[int], refusal: int = errno.EPERM) -> Block:
-    """Allow the call where an argument is one of these."""
+    """Allow the call if the argument has one of these values."""
     tests = [(EQUAL, len(values) - i, 0, value) for i, value in enumerate(values)]
     return [argument(index), *tests, (RETURN, 0, 0, REFUSE | refusal), *PERMIT]
 
@@ -62,12 +62,12 @@ def threads_and_forks() -> Block:
 
 
 def own_limits() -> Block:
-    """Allow prlimit64 on oneself; as the same user it would otherwise reach the driver."""
+    """Allow prlimit64 on the calling process only; otherwise it could change other processes of the same user."""
     return among(0, (0,))
 
 
 def harmless_prctl() -> Block:
-    """Allow names, and the parent-death signal for as long as it is KILL, so that nobody takes it off."""
+    """Allow naming threads and memory, and PR_SET_PDEATHSIG with SIGKILL only, so that it cannot be cleared."""
     rest = among(0, PRCTL)
     death = among(1, (signal.SIGKILL,))
     return [argument(0), (EQUAL, 0, len(death), kernel.PR_SET_PDEATHSIG), *death, *rest]
@@ -76,27 +76,27 @@ def harmless_prctl() -> Block:
 def connected_pairs() -> Block:
     """Allow socketpair for AF_UNIX streams and sequenced packets.
 
-    A datagram pair is no pair: either end may send to any path, such as the system log's.
+    A datagram pair is not restricted to its peer: either end may send to any path, such as the system log's socket.
     """
     flags = (0, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_CLOEXEC | SOCK_NONBLOCK)
     kinds = among(1, [kind | flag for kind in (SOCK_STREAM, SOCK_SEQPACKET) for flag in flags])
     return [argument(0), (EQUAL, 1, 0, 1), (RETURN, 0, 0, REFUSE | errno.EAFNOSUPPORT), *kinds]
 
 
-def verdicts(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
-    """Say what each call gets, by number; what is not named is refused."""
+def call_blocks(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
+    """Return the filter block of each allowed or specially handled call, by number; all other calls are denied."""
     special = {
         "clone": threads_and_forks() if may_fork else threads_only(),
-        "clone3": ABSENT,  # its flags lie behind a pointer; the C library falls back to clone
+        "clone3": ABSENT,  # its flags are behind a pointer; the C library falls back to clone
         "openat2": ABSENT,
-        "flock": ABSENT,  # works on what may only be read, so one model could make all others wait
+        "flock": ABSENT,  # also locks read-only files, so a model could block all other models
         "prlimit64": own_limits(),
         "prctl": harmless_prctl(),
         "ioctl": among(1, IOCTL, errno.ENOTTY),
         "fcntl": among(1, FCNTL, errno.EINVAL),
         "setsockopt": among(2, SETSOCKOPT, errno.ENOPROTOOPT),
         "socketpair": connected_pairs(),
-        "execve": PERMIT,  # until it is sealed
+        "execve": PERMIT,  # until seal()
         "execveat": PERMIT,
         "seccomp": PERMIT,
     }
@@ -107,9 +107,9 @@ def verdicts(here: Architecture, *, may_fork: bool) -> Mapping[int, Block]:
 
 
 def tree(cases: Sequence[tuple[int, Block]]) -> Block:
-    """Choose among blocks by number in few steps; each case begins at its number and lasts to the next one's.
+    """Build a binary search over call numbers; each case begins at its number and ends before the next case.
 
-    The kernel runs a new filter over every call number when it is installed, so depth is start-up time.
+    The kernel runs a new filter over every call number when it is installed, so its depth adds to start-up time.
     """
     if len(cases) == 1:
         return cases[0][1]
@@ -121,30 +121,30 @@ def tree(cases: Sequence[tuple[int, Block]]) -> Block:
 
 
 def assemble(word: int, cases: Sequence[tuple[int, Block]]) -> bytes:
-    """Put the architecture's check before the choice and write it as the kernel reads it."""
+    """Prepend the architecture check to the search tree and encode it as struct sock_filter."""
     head: Block = [(LOAD, 0, 0, WORD), (EQUAL, 1, 0, word), *FATAL, (LOAD, 0, 0, NUMBER)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in [*head, *tree(cases)])
 
 
 @cache
 def confining(here: Architecture, *, may_fork: bool) -> bytes:
-    """The first filter: the allow-list, which still lets execve and further filters through."""
-    wanted = verdicts(here, may_fork=may_fork)
+    """Return the first filter: the allow-list, which still permits execve and further filters."""
+    blocks = call_blocks(here, may_fork=may_fork)
     cases: list[tuple[int, Block]] = []
     for number in range(syscalls.NEWEST + 1):
-        block = wanted.get(number, DENY)
+        block = blocks.get(number, DENY)
         if not cases or cases[-1][1] is not block:
             cases.append((number, block))
-    # The numbers of the x32 ABI begin at 2**30: nobody has a use for them, and they would pass the word's check.
+    # The numbers of the x32 ABI begin at 2**30: they are not needed, and they would pass the architecture check.
     cases += [(syscalls.NEWEST + 1, ABSENT), (1 << 30, FATAL)]
     return assemble(here.word, cases)
 
 
 @cache
 def sealing(here: Architecture, *, may_fork: bool) -> bytes:
-    """The second filter, on top of the first: no execve, and unless it may fork no child and no third filter."""
-    gone = ["execve", "execveat"] + ([] if may_fork else ["fork", "vfork", "seccomp"])
-    named: dict[int, Block] = {here.numbers[name]: DENY for name in gone if name in here.numbers}
+    """Return the second filter: denies execve and, without ``may_fork``, also forks and further filters."""
+    denied = ["execve", "execveat"] + ([] if may_fork else ["fork", "vfork", "seccomp"])
+    named: dict[int, Block] = {here.numbers[name]: DENY for name in denied if name in here.numbers}
     if not may_fork:
         named[here.numbers["clone"]] = threads_only()
     cases: list[tuple[int, Block]] = [(0, PERMIT)]
@@ -160,23 +160,23 @@ class _Program(ctypes.Structure):
 
 
 def install(program: bytes) -> None:
-    """Put a filter on every thread of this process, for good. Needs no_new_privs."""
-    stubborn = kernel.call("seccomp", 1, 1, _Program(len(program) // 8, program))  # SET_MODE_FILTER, TSYNC
-    if stubborn:
-        raise OSError(errno.EBUSY, f"thread {stubborn} did not take the filter", "seccomp")
+    """Install a filter on all threads of this process irrevocably. Requires no_new_privs."""
+    failed_thread = kernel.call("seccomp", 1, 1, _Program(len(program) // 8, program))  # SET_MODE_FILTER, TSYNC
+    if failed_thread:
+        raise OSError(errno.EBUSY, f"the filter could not be installed on thread {failed_thread}", "seccomp")
 
 
 def seal(*, may_fork: bool = False) -> None:
-    """Give up execve, forks and further filters: called when the libraries are loaded and the model is not.
+    """Drop execve, forks and further filters: call it after the libraries are loaded and before the model is opened.
 
-    With ``may_fork`` the process keeps forks and may seal once more; each of its children does so before it opens the
-    model. Not for a process that was confined at level 1, which has no filter to put it on.
+    With ``may_fork`` the process keeps forks and may seal again; each child seals before it opens the model. Do not
+    call it in a process confined at level 1, where seccomp may not be available.
     """
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, "no system call table for this machine", "seccomp")
-    # A child forked by a zygote lost the signal, which is not inherited.
+    # The parent-death signal is not inherited, so a child forked by a zygote has to set it again.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     install(sealing(here, may_fork=may_fork))
     if may_fork:
-        sealing(here, may_fork=False)  # made once, for all the children to come
+        sealing(here, may_fork=False)  # cached once for all later children

@@ -1,6 +1,6 @@
-"""The system calls by name and number, and which of them a confined process may make.
+"""System call numbers by name and architecture, and the calls that a confined process may make.
 
-A row is ``name x86_64 aarch64``; a dash says that the machine never had the call. The aarch64 column is taken from the
+A row is ``name x86_64 aarch64``; a dash means that the architecture lacks the call. The aarch64 column is from the
 kernel's ``asm-generic/unistd.h`` and has not been run.
 """
 
@@ -44,8 +44,8 @@ geteuid 107 175, getgid 104 176, getegid 108 177, getresuid 118 148, getresgid 1
 getpriority 140 141, getrlimit 97 163, getrusage 98 165, sysinfo 99 179, uname 63 160, getrandom 318 278
 """
 
-#: Calls that are let through for some of their arguments only, that are answered in their own way, that are withdrawn
-#: in a second filter, or that this package makes itself before the filter stands.
+#: Calls that are allowed for some arguments only, that get a different errno, that the second filter denies, or that
+#: this package makes itself before a filter is installed.
 SPECIAL_ROWS = """
 clone 56 220, clone3 435 435, prlimit64 302 261, prctl 157 167, ioctl 16 29, fcntl 72 25, socketpair 53 199,
 setsockopt 54 208, openat2 437 437, flock 73 32
@@ -61,7 +61,7 @@ NEWEST = 462
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Architecture:
-    """A machine's numbers: the word the kernel shows a filter, the calls by name, and those that are let through."""
+    """System calls of an architecture: the AUDIT_ARCH word that filters check, numbers by name, allowed numbers."""
 
     name: str
     word: int
@@ -72,7 +72,7 @@ class Architecture:
 def _rows(text: str, column: int) -> dict[str, int]:
     lines = " ".join(line for line in text.splitlines() if not line.startswith("#"))
     split = (row.split() for row in lines.replace("\n", " ").split(",") if row.strip())
-    # A row block ends without a comma, so one chunk may hold two rows of three words each.
+    # A block of rows ends without a comma, so a chunk may hold two rows of three words each.
     words = [word for row in split for word in row]
     return {words[i]: int(words[i + column]) for i in range(0, len(words), 3) if words[i + column] != "-"}
 
@@ -92,5 +92,5 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 @cache
 def architecture() -> Architecture | None:
-    """This process's own, or None where there is no table for it (a 32-bit Python among them)."""
+    """Return this process's architecture, or None if it has no table here (also for a 32-bit Python)."""
     return ARCHITECTURES.get(os.uname().machine) if struct.calcsize("P") == 8 else None

@@ -1,34 +1,34 @@
-"""Kubernetes: one context's cluster as an executor."""
+"""Kubernetes executor of one cluster."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from workers.executors.kubernetes.access import open_access
-from workers.executors.kubernetes.client import Client
+from workers.executors.kubernetes.client import KubernetesClient
 from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.metrics import Measures
+from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.options import parse
 
-#: Images bring what a launch runs in.
+#: Container images contain the environments.
 OWN_ENVIRONMENTS = True
-#: Pods that belong together are started together, and find each other.
+#: Gangs are supported: their pods start together and find each other.
 GANGS = True
 
 if TYPE_CHECKING:
-    from workers.executors.registry import Here
+    from workers.executors.registry import LocalPaths
 
 
-def open(name: str, options: Mapping[str, Any], here: "Here") -> KubernetesExecutor:
-    """Return the executor of a cluster; it is asked nothing yet, so that one that is away stops nobody."""
-    chosen = parse(options)
-    measures = Measures(name)
-    access = open_access(chosen.kubeconfig, chosen.context)
+def open(name: str, options: Mapping[str, Any], paths: "LocalPaths") -> KubernetesExecutor:
+    """Return the executor of a cluster. No request is sent yet, so an unreachable cluster does not block the start."""
+    parsed_options = parse(options)
+    metrics = ClusterMetrics(name)
+    access = open_access(parsed_options.kubeconfig, parsed_options.context)
     return KubernetesExecutor(
         name,
-        Client(access, time_out=chosen.time_out, observer=measures.called),
-        chosen,
-        measures,
-        url=chosen.runner_api_url or here.runner_api_url,
+        KubernetesClient(access, time_out=parsed_options.time_out, observer=metrics.observe_call),
+        parsed_options,
+        metrics,
+        url=parsed_options.runner_api_url or paths.runner_api_url,
     )
 
 

@@ -1,4 +1,4 @@
-"""How an API server is reached and who we are to it: by a kubeconfig, or by the account of the pod we run in."""
+"""API server access: address and credentials from a kubeconfig, or from the pod's service account."""
 
 import base64
 import json
@@ -16,42 +16,43 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from datasets.scs_client.http_pool import Token
+from datasets.scs_client.http_pool import BearerToken
 
-#: Where Kubernetes puts what a pod needs to speak to its API server.
-POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-#: Seconds that a program which fetches credentials may take, and that they are used before it is asked again.
-FETCHING, FRESH = 30.0, 60.0
+#: Folder of the pod's service account.
+POD_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Seconds that an exec plugin may take, and how long its token is used if it has no expiry (also the margin before
+#: one).
+EXEC_TIMEOUT, TOKEN_TTL = 30.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An address, whom to trust there, and what to say to be let in (asked anew for each request)."""
+    """Address, TLS settings, and a function that returns the headers for each request."""
 
     host: str
     port: int
-    path: str  # before every path of the API; most often nothing
+    path: str  # prefix of every API path; usually empty
     tls: ssl.SSLContext | None
     server_name: str | None
     headers: Callable[[], Mapping[str, str]]
 
 
 def open_access(kubeconfig: str = "", context: str = "") -> Access:
-    """Return the access that a kubeconfig describes, or that of the pod we run in."""
-    return of_kubeconfig(Path(kubeconfig).expanduser(), context) if kubeconfig else of_pod()
+    """Return the access of a kubeconfig, or of the pod's service account."""
+    return kubeconfig_access(Path(kubeconfig).expanduser(), context) if kubeconfig else pod_access()
 
 
-def of_pod(folder: Path = POD, environ: Mapping[str, str] = os.environ) -> Access:
-    """Speak as the pod's service account, whose token is replaced each hour."""
+def pod_access(folder: Path = POD_FOLDER, environ: Mapping[str, str] = os.environ) -> Access:
+    """Use the pod's service account, whose token is replaced each hour."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT_HTTPS", "443")
     if not host or not (folder / "ca.crt").exists():
         raise ValueError("this is no pod with a service account: name a kubeconfig")
     tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-    return Access(host, int(port), "", tls, None, Token(folder / "token").headers)
+    return Access(host, int(port), "", tls, None, BearerToken(folder / "token").headers)
 
 
-def of_kubeconfig(path: Path, context: str = "") -> Access:
-    """Speak as the user of a context: by certificate, token, token file, name and password, or a program's word."""
+def kubeconfig_access(path: Path, context: str = "") -> Access:
+    """Use a context's user: certificate, token, token file, name and password, or exec plugin."""
     document = yaml.safe_load(path.read_text())
     if not isinstance(document, dict):
         raise ValueError(f"{path} is no kubeconfig")
@@ -68,9 +69,9 @@ def of_kubeconfig(path: Path, context: str = "") -> Access:
 
 
 def _named(document: Mapping[str, Any], kind: str, name: str, path: Path) -> dict[str, Any]:
-    for one in document.get(f"{kind}s") or ():
-        if one.get("name") == name:
-            found: dict[str, Any] = one.get(kind) or {}
+    for entry in document.get(f"{kind}s") or ():
+        if entry.get("name") == name:
+            found: dict[str, Any] = entry.get(kind) or {}
             return found
     raise ValueError(f"{path} has no {kind} {name!r}")
 
@@ -84,7 +85,7 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> s
     if cluster.get("insecure-skip-tls-verify"):
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     if "client-certificate-data" in user or "client-certificate" in user:
-        _prove(tls, _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder))
+        _load_client_certificate(tls, _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder))
     return tls
 
 
@@ -93,8 +94,8 @@ def _bytes(user: Mapping[str, Any], key: str, folder: Path) -> bytes:
     return base64.b64decode(inline) if inline else Path(folder / user[key]).read_bytes()
 
 
-def _prove(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a client certificate; OpenSSL's binding takes files only, so one lies there (for us alone) meanwhile."""
+def _load_client_certificate(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Load a client certificate; OpenSSL's binding takes files only, so it lies in a private temporary file."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()
@@ -103,9 +104,9 @@ def _prove(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 def _headers(user: Mapping[str, Any], folder: Path) -> Callable[[], Mapping[str, str]]:
     if "exec" in user:
-        return Program(user["exec"], folder).headers
+        return ExecPlugin(user["exec"], folder).headers
     if "tokenFile" in user:
-        return Token(folder / user["tokenFile"]).headers
+        return BearerToken(folder / user["tokenFile"]).headers
     if "token" in user:
         return lambda: {"Authorization": f"Bearer {user['token']}"}
     if "username" in user:
@@ -114,31 +115,31 @@ def _headers(user: Mapping[str, Any], folder: Path) -> Callable[[], Mapping[str,
     return dict
 
 
-class Program:
-    """A program that prints credentials (client.authentication.k8s.io ExecCredential), as clouds' own tools do."""
+class ExecPlugin:
+    """Exec plugin: prints credentials (client.authentication.k8s.io ExecCredential), like the clouds' own tools."""
 
     def __init__(self, spec: Mapping[str, Any], folder: Path) -> None:
         command = spec["command"]
         self._command = [str(folder / command) if "/" in command else command, *(spec.get("args") or ())]
-        self._environ = {one["name"]: one["value"] for one in spec.get("env") or ()}
-        self._asked = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": False}}
+        self._environ = {entry["name"]: entry["value"] for entry in spec.get("env") or ()}
+        self._exec_info = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": False}}
         self._token, self._until = "", 0.0
 
     def headers(self) -> Mapping[str, str]:
-        """Return the token it told last, asking again shortly before that ends."""
+        """Return the header with the plugin's token; runs the plugin again shortly before the token expires."""
         if time.time() >= self._until:
-            self._ask()
+            self._run()
         return {"Authorization": f"Bearer {self._token}"}
 
-    def _ask(self) -> None:
-        environ = {**os.environ, **self._environ, "KUBERNETES_EXEC_INFO": json.dumps(self._asked)}
+    def _run(self) -> None:
+        environ = {**os.environ, **self._environ, "KUBERNETES_EXEC_INFO": json.dumps(self._exec_info)}
         try:
-            done = subprocess.run(self._command, env=environ, capture_output=True, check=True, timeout=FETCHING)
+            done = subprocess.run(self._command, env=environ, capture_output=True, check=True, timeout=EXEC_TIMEOUT)
             status = json.loads(done.stdout)["status"]
             self._token = status["token"]
         except (subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-            # its output may hold a secret: only the kind of failure is told
+            # the output may contain a secret: only the exception's type is reported
             raise ConnectionError(f"{self._command[0]} told no token ({type(error).__name__})") from None
         ends = status.get("expirationTimestamp")
         now = time.time()
-        self._until = datetime.fromisoformat(ends).timestamp() - FRESH if ends else now + FRESH
+        self._until = datetime.fromisoformat(ends).timestamp() - TOKEN_TTL if ends else now + TOKEN_TTL

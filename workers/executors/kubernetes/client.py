@@ -1,4 +1,4 @@
-"""The API server, spoken to over connections that are kept: no typed objects, for they cost three times the call."""
+"""Kubernetes API client over kept-alive connections. No typed client library: its objects cost three times the call."""
 
 import gzip
 import http.client
@@ -16,20 +16,20 @@ import msgspec
 from workers.executors.kubernetes.access import Access
 
 T = TypeVar("T")
-#: Called after each call with its verb, how it ended ("ok", "409", "away"), and its seconds.
+#: Called after each request with verb, outcome ("ok", "409", "away") and seconds.
 Observer = Callable[[str, str, float], None]
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-#: A line of a log, or an event of a watch, is at most so long.
+#: Maximum bytes of a log line or a watch event.
 _LINE = 1 << 20
-#: What will be better in a moment: too many requests, a server that fails, a gateway without one behind it.
-_PASSING = frozenset({429, 500, 502, 503, 504})
+#: Transient statuses: too many requests, a failing server, a gateway without a backend.
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Refused(Exception):
-    """The API server answered no: an HTTP status, Kubernetes's word for the reason, and its sentence."""
+class ApiRefused(Exception):
+    """The API server refused a request: HTTP status, Kubernetes reason and message."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -41,20 +41,20 @@ class _Status(msgspec.Struct):
     reason: str = ""
 
 
-class Client:
-    """Asks one API server. Safe for threads: each has a connection of its own.
+class KubernetesClient:
+    """Client of one API server. Thread-safe: each thread has its own connection.
 
-    OSError: it did not answer, or not now; asking again is right, for everything asked here may be asked twice.
+    OSError: no answer, or a transient refusal; the request may be retried, since every request here is idempotent.
     """
 
     def __init__(self, access: Access, *, time_out: float = 10.0, observer: Observer = lambda *_: None) -> None:
         self._access, self._time_out, self._observer = access, time_out, observer
         self._own = threading.local()
-        self._kept: list[http.client.HTTPConnection] = []
+        self._connections: list[http.client.HTTPConnection] = []
 
     def get(self, path: str, kind: type[T], **query: str) -> T:
-        """Read an object or a list of them as this type; fields it does not name are skipped."""
-        body = self._ask("GET", path, query=query, verb="list" if issubclass(kind, ListOf) else "get")
+        """Read an object or a list as this type; unknown fields are skipped."""
+        body = self._request("GET", path, query=query, verb="list" if issubclass(kind, ListResponse) else "get")
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
@@ -62,37 +62,39 @@ class Client:
 
     def create(self, path: str, document: Any, **query: str) -> bytes:
         """Create an object in a collection."""
-        return self._ask("POST", path, json.dumps(document).encode(), query=query)
+        return self._request("POST", path, json.dumps(document).encode(), query=query)
 
     def patch(self, path: str, document: Any) -> None:
         """Merge these members into an object."""
-        self._ask("PATCH", path, json.dumps(document).encode(), content=MERGE)
+        self._request("PATCH", path, json.dumps(document).encode(), content=MERGE)
 
     def delete(self, path: str) -> bool:
-        """Delete an object, what it owns after it; tell whether there was one."""
+        """Delete an object, and its dependents in the background; return whether it existed."""
         try:
-            self._ask("DELETE", path, b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}')
-        except Refused as refused:
+            self._request(
+                "DELETE", path, b'{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}'
+            )
+        except ApiRefused as refused:
             if refused.status == 404:
                 return False
             raise
         return True
 
     def lines(self, path: str, *, quiet: float, **query: str) -> Iterator[bytes]:
-        """Follow a log or a watch, line by line, on a connection of its own; OSError after so long a silence."""
+        """Follow a log or a watch line by line on its own connection; OSError after ``quiet`` seconds of silence."""
         with closing(self._connect(quiet)) as connection:
-            answer = self._begin(connection, "GET", path, None, {}, query)
+            answer = self._send(connection, "GET", path, None, {}, query)
             if answer.status >= 300:
                 raise self._refusal("GET", path, answer.status, answer.read())
             while line := self._read(lambda: answer.readline(_LINE)):
                 yield line
 
     def close(self) -> None:
-        """Close every thread's connection; who asks again gets a new one."""
-        for connection in self._kept:
+        """Close every thread's connection; the next request opens a new one."""
+        for connection in self._connections:
             connection.close()
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
@@ -115,16 +117,16 @@ class Client:
     def _exchange(
         self, method: str, path: str, body: bytes | None, content: str, query: dict[str, str]
     ) -> tuple[int, bytes]:
-        """Ask on this thread's connection. One that was kept may have been closed meanwhile: then once more."""
+        """Send a request on this thread's connection; retry once if the server closed a kept-alive connection."""
         kept: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         fresh = kept is None or kept.sock is None
         if kept is None:
             self._own.connection = kept = self._connect(self._time_out)
-            self._kept.append(kept)
+            self._connections.append(kept)
         connection = kept
         headers = {"Accept-Encoding": "gzip", **({"Content-Type": content} if body is not None else {})}
         try:
-            answer = self._begin(connection, method, path, body, headers, query)
+            answer = self._send(connection, method, path, body, headers, query)
             whole = self._read(answer.read)
             if answer.will_close:
                 connection.close()
@@ -139,9 +141,9 @@ class Client:
         access = self._access
         if access.tls is None:
             return http.client.HTTPConnection(access.host, access.port, timeout=time_out)
-        return _Secure(access, time_out)
+        return _TlsConnection(access, time_out)
 
-    def _begin(
+    def _send(
         self,
         connection: http.client.HTTPConnection,
         method: str,
@@ -167,16 +169,16 @@ class Client:
 
     def _refusal(self, method: str, path: str, status: int, body: bytes) -> Exception:
         try:
-            said = msgspec.json.decode(body, type=_Status)
+            answer = msgspec.json.decode(body, type=_Status)
         except msgspec.DecodeError:
-            said = _Status(message=body[:500].decode(errors="replace"))
-        if status in _PASSING or status == 401:  # a token is replaced, and read anew for the next request
-            return ConnectionError(f"the API server answered {status} to {method} {path}: {said.message[:500]}")
-        return Refused(status, said.reason, said.message)
+            answer = _Status(message=body[:500].decode(errors="replace"))
+        if status in _TRANSIENT or status == 401:  # 401: the token file is replaced and read again for the next request
+            return ConnectionError(f"the API server answered {status} to {method} {path}: {answer.message[:500]}")
+        return ApiRefused(status, answer.reason, answer.message)
 
 
-class _Secure(http.client.HTTPSConnection):
-    """A connection whose server may be known by another name than it is reached by."""
+class _TlsConnection(http.client.HTTPSConnection):
+    """TLS connection whose server certificate may name another host than the address."""
 
     def __init__(self, access: Access, time_out: float) -> None:
         assert access.tls is not None
@@ -194,12 +196,12 @@ class _Secure(http.client.HTTPSConnection):
             raise
 
 
-class ListOf(msgspec.Struct):
-    """The base of every list, so that a call is counted as one."""
+class ListResponse(msgspec.Struct):
+    """Base of every list type; requests for it are counted with the verb `list`."""
 
 
 def path_of(api: str, plural: str, namespace: str = "", name: str = "", part: str = "") -> str:
-    """Return a place in the API; ``api`` is ``v1`` or ``group/version``."""
+    """Return an API path; ``api`` is ``v1`` or ``group/version``."""
     root = f"/apis/{api}" if "/" in api else f"/api/{api}"
     space = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     return f"{root}{space}/{plural}" + (f"/{quote(name, safe='')}" if name else "") + (f"/{part}" if part else "")

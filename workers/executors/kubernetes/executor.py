@@ -1,4 +1,4 @@
-"""The executor of a Kubernetes cluster: launches become objects there, and what is seen of them becomes statuses."""
+"""Kubernetes executor: creates a launch's objects and maps their state to launch statuses."""
 
 import contextlib
 import itertools
@@ -16,26 +16,26 @@ from prometheus_client import CollectorRegistry
 
 from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import PlatformError, Unsupported
-from workers.executors.base import Missed, Taken, Waiting
+from workers.executors.base import ActiveLaunch, Missed, WarmLaunch
 from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.api_errors import error_of, missing_namespace
-from workers.executors.kubernetes.api_queries import Look
-from workers.executors.kubernetes.client import Client, Refused, path_of
+from workers.executors.kubernetes.api_queries import ApiQueries
+from workers.executors.kubernetes.client import ApiRefused, KubernetesClient, path_of
 from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
-from workers.executors.kubernetes.manifests import Served
-from workers.executors.kubernetes.metrics import Measures
+from workers.executors.kubernetes.manifests import ServedApis
+from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.objects import (
     ATTEMPT,
+    AUXILIARY_KINDS,
     CPU,
+    EPOCH,
     GANG,
     INDEX,
     JOB,
     JOBSET,
     KINDS,
-    LONG_AGO,
     MEMORY,
     NAMESPACE,
-    PARTS,
     POD,
     QUEUE,
     SECRET,
@@ -43,192 +43,210 @@ from workers.executors.kubernetes.objects import (
     TOKEN_HASH,
     WARM,
     WORKERS,
-    Kind,
+    MetadataOnly,
     Owner,
-    Plain,
     Pod,
+    ResourceKind,
     quantity,
 )
-from workers.executors.kubernetes.options import Options
-from workers.executors.kubernetes.status_cache import Glance
+from workers.executors.kubernetes.options import KubernetesOptions
+from workers.executors.kubernetes.status_cache import StatusCache
 from workers.executors.kubernetes.status_mapping import RUNNER, phase_of
-from workers.executors.kubernetes.watch import Watch
+from workers.executors.kubernetes.watch import ApiWatch
 
 logger = logging.getLogger(__name__)
 
-#: Ids that are remembered as gone, so that a late submission does not bring one back.
-REMEMBERED = 10_000
-#: Seconds that a launch of ours may be missing in the API server's cache after it was made.
-UNSEEN = 5.0
-#: A list is good for so many times the seconds that it took: looking costs a tenth of a cluster's time at most.
-REST = 9.0
-#: Launches that are made to wait in one go: whoever submits meanwhile waits for that.
-AT_ONCE = 5
-#: How a cluster says that it serves no objects of a kind, or will soon serve none.
+#: Cancelled ids to remember, so that a late submission does not create the launch again.
+CANCELLED_KEPT = 10_000
+#: Seconds that a new launch may be missing from the API server's watch cache.
+API_CACHE_LAG = 5.0
+#: A list of owners is reused for this many times the seconds that it took: listing takes at most a tenth of the time.
+LIST_PAUSE_FACTOR = 9.0
+#: Warm launches created per call: a submission in the same thread waits for them.
+WARM_BATCH = 5
+#: HTTP statuses that mean that the API server does not serve a kind, or is about to stop serving it.
 _UNSERVED = frozenset({404, 405})
-#: Seconds between two looks whether a pod has begun to write a log; a pod that is silent so long is looked at again.
-LOOK, SILENCE = 0.5, 60.0
+#: Seconds between checks for a pod's log, and seconds of silence after which the pod itself is checked again.
+LOG_POLL, LOG_SILENCE = 0.5, 60.0
 
 
 class KubernetesExecutor:
-    """Makes launches in one cluster. Nothing need be remembered: what is, spares calls.
+    """Runs launches in one cluster. Its state is a cache: a new instance finds all launches in the cluster.
 
-    ``url``: where runners that do not know their launch yet wait for it.
+    ``url``: the runner API's URL for warm runners, which do not know their launch yet.
     """
 
-    def __init__(self, name: str, client: Client, options: Options, measures: Measures, *, url: str = "") -> None:
-        self.name, self.measures = name, measures
-        self._url, self._reserve = url, warm_pool.Reserve()
-        self._client, self._options, self._look = client, options, Look(client, options)
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        #: What was submitted or seen, and where, so that it need not be looked for; and when, if just submitted.
-        self._places: dict[str, tuple[Kind, str]] = {}
-        self._made: dict[str, float] = {}
-        self._listed: tuple[float, float, dict[str, tuple[Kind, Owner]]] = (float("-inf"), 0.0, {})
-        self._glance = Glance(self._look)
+    def __init__(
+        self, name: str, client: KubernetesClient, options: KubernetesOptions, metrics: ClusterMetrics, *, url: str = ""
+    ) -> None:
+        self.name, self.metrics = name, metrics
+        self._url, self._ready_launches = url, warm_pool.ReadyLaunches()
+        self._client, self._options, self._queries = client, options, ApiQueries(client, options)
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
+        #: Kind and namespace of the owner by launch id, and the time of recent submissions.
+        self._locations: dict[str, tuple[ResourceKind, str]] = {}
+        self._submitted_at: dict[str, float] = {}
+        self._owner_list: tuple[float, float, dict[str, tuple[ResourceKind, Owner]]] = (float("-inf"), 0.0, {})
+        self._status_cache = StatusCache(self._queries)
 
     @property
-    def options(self) -> Options:
-        """Options of the context that this executor serves."""
+    def options(self) -> KubernetesOptions:
+        """Return the options of this executor."""
         return self._options
 
-    def served(self) -> Served:
-        """Return which of the kinds that launches are made of the cluster serves."""
-        return self._look.served()
+    def served(self) -> ServedApis:
+        """Return which optional APIs the cluster serves."""
+        return self._queries.served()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections to the API server."""
         self._client.close()
 
-    # -- begin
+    # -- submit
 
     def submit(self, launch: Launch) -> None:
-        """Make its objects: what shields it first, what runs it last, so that half of it runs nothing."""
-        if launch.id in self._gone:
+        """Create the launch's objects: policies first, the owner last, so that a partial launch runs nothing."""
+        if launch.id in self._cancelled:
             return
         if launch.id.startswith(warm_pool.PREFIX):
             try:
-                self._occupy(launch.id, Taken(launch.simulation_id, launch.attempt, launch.workers))
-            except OSError as error:  # its runners are at work all the same, and `keep` marks it later
-                logger.warning("%s: %s could not be marked yet: %s", self.name, launch.id, error)
+                self._mark_taken(launch.id, ActiveLaunch(launch.simulation_id, launch.attempt, launch.workers))
+            except OSError as error:  # its runners work already; `maintain_warm_pool` sets the labels later
+                logger.warning(
+                    "Kubernetes executor %s: labels of warm launch %s are not set yet: %s", self.name, launch.id, error
+                )
         else:
-            self._begin(launch, self._objects(launch))
+            self._create_launch(launch, self._objects(launch))
 
     def _objects(self, launch: Launch) -> list[dict[str, Any]]:
         try:
-            return manifests.of(launch, self._options, self._look.served())
+            return manifests.launch_objects(launch, self._options, self._queries.served())
         except Unsupported:
-            self._look.forget()  # an operator that it asks for may have been installed since
-            return manifests.of(launch, self._options, self._look.served())
+            self._queries.invalidate_discovery()  # the operator may have been installed since the last discovery
+            return manifests.launch_objects(launch, self._options, self._queries.served())
 
-    def _begin(self, launch: Launch, objects: Sequence[dict[str, Any]]) -> None:
+    def _create_launch(self, launch: Launch, objects: Sequence[dict[str, Any]]) -> None:
         namespace = names.namespace(self._options.namespace, launch.project)
-        objects = sorted(objects, key=_turn)
+        objects = sorted(objects, key=_creation_order)
         owner = objects[-1]
-        owner["metadata"].setdefault("annotations", {}).update(_needs(launch))
+        owner["metadata"].setdefault("annotations", {}).update(_resource_annotations(launch))
         kind = KINDS[owner["kind"]]
         try:
-            self._make(objects, namespace)
-        except Refused as refused:
-            with contextlib.suppress(OSError):  # what stays is a stray, and taken away as one
-                self._unmake(names.owner(launch.id), namespace, [kind])
-            if refused.status in _UNSERVED and not missing_namespace(refused):  # an operator was taken away
-                self._look.forget()
-                raise ConnectionError(f"The cluster serves no {kind.plural} any more.") from None
+            self._create_all(objects, namespace)
+        except ApiRefused as refused:
+            with contextlib.suppress(OSError):  # objects that remain are found and deleted as orphans
+                self._delete_all(names.owner(launch.id), namespace, [kind])
+            if refused.status in _UNSERVED and not missing_namespace(refused):  # the operator was uninstalled
+                self._queries.invalidate_discovery()
+                raise ConnectionError(f"The cluster does not serve {kind.plural} any more.") from None
             raise error_of(refused, namespace) from None
-        self._places[launch.id], self._made[launch.id] = (kind, namespace), time.monotonic()
+        self._locations[launch.id], self._submitted_at[launch.id] = (kind, namespace), time.monotonic()
 
-    # -- keep warm
+    # -- warm pool
 
-    def waiting(self, launch: Launch) -> Waiting | None:
-        """Return one of those that were ready when last looked at."""
-        return self._reserve.take(launch)
+    def take_warm_launch(self, launch: Launch) -> WarmLaunch | None:
+        """Pop a ready warm launch that matches, or None. Served from the local snapshot: no API call."""
+        return self._ready_launches.take(launch)
 
-    def keep(self, taken: Mapping[str, Taken]) -> bool:
-        """Look at what waits, mark what was taken, take away what is of no use, make what lacks."""
-        wanted = warm_pool.wishes(self._options, self._look.served(), self._url) if self._options.warm else {}
-        there = warm_pool.seen(self._look.owners(recent=True, label=WARM).values())
-        plan = warm_pool.plan(there, wanted, taken=taken.keys(), given=self._reserve.given.keys())
-        self._reserve.fill(plan, wanted, there)
-        for one in there:
-            self._places[one.id] = (one.kind, one.namespace)
-        for one in plan.marked:
-            with contextlib.suppress(Missed, PlatformError):  # then it is seen to have ended, or its width asked again
-                self._occupy(one.id, taken[one.id])
-        for one in plan.dropped:
-            self.cancel(one.id)
-        for wish in plan.lacking[:AT_ONCE]:
+    def maintain_warm_pool(self, taken: Mapping[str, ActiveLaunch]) -> bool:
+        """Label warm launches in use, delete surplus ones, create missing ones; True if the pool is full."""
+        targets = warm_pool.warm_targets(self._options, self._queries.served(), self._url) if self._options.warm else {}
+        current = warm_pool.warm_owners(self._queries.owners(recent=True, label=WARM).values())
+        plan = warm_pool.plan_pool(
+            current, targets, taken=taken.keys(), handed_out=self._ready_launches.handed_out.keys()
+        )
+        self._ready_launches.fill(plan, targets, current)
+        for owner in current:
+            self._locations[owner.id] = (owner.kind, owner.namespace)
+        for owner in plan.in_use:
+            with contextlib.suppress(Missed, PlatformError):  # its end is observed, or the next call tries again
+                self._mark_taken(owner.id, taken[owner.id])
+        for owner in plan.surplus:
+            self.cancel(owner.id)
+        for target in plan.missing[:WARM_BATCH]:
             try:
-                self._await(wish)
-            except PlatformError as error:  # it is tried again; who submits meanwhile hears it, too
-                logger.warning("%s: no pod can wait for %s: %s", self.name, wish.fit, error.detail)
+                self._create_warm_launch(target)
+            except (
+                PlatformError
+            ) as error:  # the next call tries again; a submission that needs the same objects gets the error
+                logger.warning(
+                    "Kubernetes executor %s: cannot create a warm launch for %s: %s",
+                    self.name,
+                    target.key,
+                    error.detail,
+                )
                 break
-        self.measures.waits(len(plan.ready), sum(wish.pods for wish in wanted.values()))
-        return plan.whole
+        self.metrics.set_warm_pods(len(plan.ready), sum(target.pods for target in targets.values()))
+        return plan.complete
 
-    def _await(self, wish: warm_pool.Wish) -> None:
-        """Make a launch that waits."""
-        launch, token_hash = wish.one()
-        objects = manifests.of(launch, self._options, self._look.served(), kit=wish.kit)
+    def _create_warm_launch(self, target: warm_pool.WarmTarget) -> None:
+        """Create a warm launch."""
+        launch, token_hash = target.new_launch()
+        objects = manifests.launch_objects(launch, self._options, self._queries.served(), kit=target.kit)
         owner = objects[0]["metadata"]
-        owner["labels"] = owner["labels"] | {WARM: wish.digest}
+        owner["labels"] = owner["labels"] | {WARM: target.digest}
         owner["annotations"] = {TOKEN_HASH: token_hash}
-        self._begin(launch, objects)
+        self._create_launch(launch, objects)
 
-    def _occupy(self, id: str, taken: Taken) -> None:
-        """Mark what waited as a simulation's. The mark is last: until then whoever looks next does all of it again."""
-        if taken.workers > self._options.seats:
+    def _mark_taken(self, id: str, taken: ActiveLaunch) -> None:
+        """Label a warm launch as a simulation's. The label is set last: until then the next call repeats every step."""
+        if taken.workers > self._options.workers_per_pod:
             try:
                 self.resize(id, taken.workers)
             except Unsupported:
-                raise Missed(f"What waited as {id} has no pods.") from None
-        given = self._reserve.given.get(id)
-        place = self._places.get(id) or (given and (given.kind, given.namespace))
-        if not place:
-            return  # it was marked, and by now taken away, too
-        kind, namespace = place
+                raise Missed(f"The warm launch {id} has no pods.") from None
+        owner = self._ready_launches.handed_out.get(id)
+        location = self._locations.get(id) or (owner and (owner.kind, owner.namespace))
+        if not location:
+            return  # it was labelled before, and has been deleted since
+        kind, namespace = location
         labels = {WARM: None, SIMULATION: names.label(taken.simulation), ATTEMPT: str(taken.attempt)}
         document = {"metadata": {"labels": labels, "annotations": {TOKEN_HASH: None}}}
         try:
             self._client.patch(path_of(kind.api, kind.plural, namespace, names.owner(id)), document)
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.status == 404:
-                raise Missed(f"What waited as {id} is gone.") from None
+                raise Missed(f"The warm launch {id} is gone.") from None
             raise error_of(refused, namespace) from None
 
-    # -- make
+    # -- create
 
-    def _make(self, objects: Sequence[dict[str, Any]], namespace: str) -> None:
-        """Create them one after the other, all owned by the first: when that goes, the cluster sweeps the rest."""
-        whose: list[dict[str, str]] = []
-        for one in objects:
-            document = {**one, "metadata": {**one["metadata"], "namespace": namespace, "ownerReferences": whose}}
+    def _create_all(self, objects: Sequence[dict[str, Any]], namespace: str) -> None:
+        """Create objects in order. The first owns the others, so deleting it deletes them all (garbage collection)."""
+        owner_references: list[dict[str, str]] = []
+        for object in objects:
+            document = {
+                **object,
+                "metadata": {**object["metadata"], "namespace": namespace, "ownerReferences": owner_references},
+            }
             uid = self._create(document, namespace)
             if uid is None:
-                return  # it is just being deleted, and is not brought back
-            if not whose:
-                name = one["metadata"]["name"]
-                whose = [{"apiVersion": one["apiVersion"], "kind": one["kind"], "name": name, "uid": uid}]
+                return  # the object is being deleted and is not created again
+            if not owner_references:
+                name = object["metadata"]["name"]
+                owner_references = [
+                    {"apiVersion": object["apiVersion"], "kind": object["kind"], "name": name, "uid": uid}
+                ]
 
     def _create(self, document: dict[str, Any], namespace: str) -> str | None:
-        """Create an object; return its identity, also if it was there, or None if it is leaving."""
+        """Create an object; return its uid, also if it existed, or None if it is being deleted."""
         kind = KINDS[document["kind"]]
         path = path_of(document["apiVersion"], kind.plural, namespace)
         try:
             answer = self._client.create(path, document)
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.reason == "AlreadyExists":
                 return self._identity(kind, namespace, document["metadata"]["name"])
             if not (missing_namespace(refused) and self._options.create_namespaces):
                 raise
             self._open_namespace(namespace)
             answer = self._client.create(path, document)
-        return msgspec.json.decode(answer, type=Plain).metadata.uid
+        return msgspec.json.decode(answer, type=MetadataOnly).metadata.uid
 
-    def _identity(self, kind: Kind, namespace: str, name: str) -> str | None:
+    def _identity(self, kind: ResourceKind, namespace: str, name: str) -> str | None:
         if kind is SECRET:
-            return ""  # it is never read, and owns nothing
-        found = self._client.get(path_of(kind.api, kind.plural, namespace, name), Plain).metadata
+            return ""  # the secret is never read and owns nothing
+        found = self._client.get(path_of(kind.api, kind.plural, namespace, name), MetadataOnly).metadata
         return found.uid if found.deletion_timestamp is None else None
 
     def _open_namespace(self, namespace: str) -> None:
@@ -239,178 +257,186 @@ class KubernetesExecutor:
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
         try:
             self._client.create(path_of(NAMESPACE.api, NAMESPACE.plural), document)
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.reason != "AlreadyExists":
                 raise
 
-    # -- look
+    # -- observe
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
-        """List owners once; ask for pods and warnings only where something does not simply run."""
-        asked = {id: None for id in ids if id not in self._gone}
+        """Return statuses. Lists owners once; pods and events only of launches that are not plainly running."""
+        requested = {id: None for id in ids if id not in self._cancelled}
         now = datetime.now(UTC)
-        listed, owners = self._owners(asked)
-        found = {id: one for id, one in owners.items() if id in asked}
-        there = {id: owner for id, (_, owner) in found.items() if owner.metadata.deletion_timestamp is None}
-        self._glance.refresh(there)
-        seen = {id: self._glance.status(owner, now=now, patience=self._options.patience) for id, owner in there.items()}
-        for id in asked:
-            if id not in found and listed - self._made.get(id, float("-inf")) < UNSEEN:
-                seen[id] = LaunchStatus(id=id, phase=Phase.STARTING)
-        self._made = {id: at for id, at in self._made.items() if listed - at < UNSEEN}
-        self._places = {id: place for id, place in self._places.items() if id in self._made}
-        self._places |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in found.items()}
-        self.measures.saw(seen.values())
-        return seen
+        listed, owners = self._owners(requested)
+        found = {id: pair for id, pair in owners.items() if id in requested}
+        current = {id: owner for id, (_, owner) in found.items() if owner.metadata.deletion_timestamp is None}
+        self._status_cache.refresh(current)
+        statuses = {
+            id: self._status_cache.status(owner, now=now, patience=self._options.patience)
+            for id, owner in current.items()
+        }
+        for id in requested:
+            if id not in found and listed - self._submitted_at.get(id, float("-inf")) < API_CACHE_LAG:
+                statuses[id] = LaunchStatus(id=id, phase=Phase.STARTING)
+        self._submitted_at = {id: at for id, at in self._submitted_at.items() if listed - at < API_CACHE_LAG}
+        self._locations = {id: location for id, location in self._locations.items() if id in self._submitted_at}
+        self._locations |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in found.items()}
+        self.metrics.set_launch_phases(statuses.values())
+        return statuses
 
-    def _owners(self, asked: Collection[str]) -> tuple[float, dict[str, tuple[Kind, Owner]]]:
-        """Return all owners and when they were listed; what took long to list is not listed again at once."""
-        listed, rested, owners = self._listed
+    def _owners(self, ids: Collection[str]) -> tuple[float, dict[str, tuple[ResourceKind, Owner]]]:
+        """Return owners and the time of their list; a slow list is reused (LIST_PAUSE_FACTOR)."""
+        listed, rested, owners = self._owner_list
         began = time.monotonic()
         if began >= rested:
-            owners = self._look.owners(asked)
+            owners = self._queries.owners(ids)
             ended = time.monotonic()
-            self._listed = listed, rested, owners = began, ended + REST * (ended - began), owners
+            self._owner_list = listed, rested, owners = began, ended + LIST_PAUSE_FACTOR * (ended - began), owners
         return listed, owners
 
-    def strays(self, known: Collection[str]) -> Sequence[str]:
-        """List what runs and what shields, all that a launch is found by."""
-        found = self._look.owners(recent=True)
-        owners = {id for id, (_, one) in found.items() if not one.metadata.deletion_timestamp}
-        shields = {one.metadata.launch for one in self._look.policies() if not one.metadata.deletion_timestamp}
-        waiting = {one.id for one in warm_pool.seen(found.values())}  # `keep` knows which of them are of use
-        return sorted((owners | shields) - waiting - set(known) - {""})
+    def orphans(self, known: Collection[str]) -> Sequence[str]:
+        """Return ids of launches that have an owner or a policy in the cluster and are not in ``known``."""
+        found = self._queries.owners(recent=True)
+        owners = {id for id, (_, owner) in found.items() if not owner.metadata.deletion_timestamp}
+        policies = {
+            policy.metadata.launch for policy in self._queries.policies() if not policy.metadata.deletion_timestamp
+        }
+        # maintain_warm_pool decides which warm launches to keep.
+        warm = {owner.id for owner in warm_pool.warm_owners(found.values())}
+        return sorted((owners | policies) - warm - set(known) - {""})
 
     def capacity(self) -> Mapping[str, int]:
-        """Return what the nodes have, or we are told to reckon with, less what our own launches were made for.
+        """Return the nodes' resources (or the configured cores) less the requests of this installation's launches.
 
-        What waits counts as well: the cluster holds its cores, whoever gets them.
+        Warm launches count too: their pods hold their requests already.
         """
         cores, memory = self._total()
-        for _, owner in self._look.owners(recent=True).values():
-            if phase_of(owner) is not Phase.ENDED and owner.metadata.launch not in self._gone:
-                held = owner.metadata.annotations
-                workers = float(held.get(WORKERS, 0))
-                cores -= workers * float(held.get(CPU, 0))
-                memory -= workers * float(held.get(MEMORY, 0))
+        for _, owner in self._queries.owners(recent=True).values():
+            if phase_of(owner) is not Phase.ENDED and owner.metadata.launch not in self._cancelled:
+                annotations = owner.metadata.annotations
+                workers = float(annotations.get(WORKERS, 0))
+                cores -= workers * float(annotations.get(CPU, 0))
+                memory -= workers * float(annotations.get(MEMORY, 0))
         return {"cpu": max(0, math.floor(cores)), "memory": max(0, math.floor(memory))}
 
     def _total(self) -> tuple[float, float]:
-        wanted, told = self._options.node_selector, float(self._options.cores)
+        selector, configured = self._options.node_selector, float(self._options.cores)
         try:
-            nodes = self._look.nodes()
+            nodes = self._queries.nodes()
         except PermissionError:
-            if not told:
+            if not configured:
                 raise
-            return told, 0.0
+            return configured, 0.0
         fit = [
-            node.status.allocatable for node in nodes if node.open and wanted.items() <= node.metadata.labels.items()
+            node.status.allocatable for node in nodes if node.open and selector.items() <= node.metadata.labels.items()
         ]
-        cores = sum(quantity(one.get("cpu", 0)) for one in fit)
-        return told or cores, sum(quantity(one.get("memory", 0)) for one in fit)
+        cores = sum(quantity(allocatable.get("cpu", 0)) for allocatable in fit)
+        return configured or cores, sum(quantity(allocatable.get("memory", 0)) for allocatable in fit)
 
     @property
     def registry(self) -> CollectorRegistry:
-        """What was measured of this cluster."""
-        return self.measures.registry
+        """Prometheus metrics of this cluster."""
+        return self.metrics.registry
 
-    def watch(self, ring: Callable[[], None], stop: threading.Event) -> None:
-        """Ring whenever a launch changes, until told to stop: for a thread of its own."""
-        Watch(self._client, self._options, self._look, ring).run(stop)
+    def watch(self, wake: Callable[[], None], stop: threading.Event) -> None:
+        """Call ``wake`` at every change of a launch until ``stop`` is set. Run it in its own thread."""
+        ApiWatch(self._client, self._options, self._queries, wake).run(stop)
 
-    # -- change and end
+    # -- resize and cancel
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Make more pods of the one Indexed Job, or fewer, as one may while both its numbers stay the same."""
-        kind, owner = self._look.owners([launch_id], recent=True).get(launch_id, (None, None))
+        """Set parallelism and completions of the Indexed Job; Kubernetes permits that while both stay equal."""
+        kind, owner = self._queries.owners([launch_id], recent=True).get(launch_id, (None, None))
         if kind is None or owner is None:
             return
         if kind not in (JOBSET, JOB) or len(owner.spec.replicated_jobs) > 1 or owner.metadata.annotations.get(GANG):
-            raise Unsupported("A gang keeps its width: its replicas know each other by number. Submit it anew.")
-        if QUEUE in owner.metadata.labels:  # more pods of its job would be none of the queue's, fewer a quota unused
-            raise Unsupported("The cluster's own queue knows it by its width, which it keeps. Submit it anew.")
-        pods = max(1, math.ceil(workers / self._options.seats))
-        here, name = owner.metadata.namespace, owner.metadata.name
+            raise Unsupported("The size of a gang cannot change. Cancel the simulation and submit it again.")
+        if QUEUE in owner.metadata.labels:  # Kueue would not admit more pods, and would keep quota for fewer
+            raise Unsupported("Kueue admitted it with these workers. Cancel the simulation and submit it again.")
+        pods = max(1, math.ceil(workers / self._options.workers_per_pod))
+        namespace, name = owner.metadata.namespace, owner.metadata.name
         child = name if kind is JOB else f"{name}-{REPLICATED}-0"
         try:
             self._client.patch(
-                path_of(JOB.api, JOB.plural, here, child), {"spec": {"parallelism": pods, "completions": pods}}
+                path_of(JOB.api, JOB.plural, namespace, child), {"spec": {"parallelism": pods, "completions": pods}}
             )
-            noted = {"metadata": {"annotations": {WORKERS: str(workers)}}}
-            self._client.patch(path_of(kind.api, kind.plural, here, name), noted)
-        except Refused as refused:
+            document = {"metadata": {"annotations": {WORKERS: str(workers)}}}
+            self._client.patch(path_of(kind.api, kind.plural, namespace, name), document)
+        except ApiRefused as refused:
             if refused.status == 404:
-                raise Unsupported("Its pods are not there yet; ask again once it runs.") from None
-            raise error_of(refused, here) from None
+                raise Unsupported("The launch has no pods yet; try again once it runs.") from None
+            raise error_of(refused, namespace) from None
 
     def cancel(self, launch_id: str) -> None:
-        """Delete what was made of it, at once for all to see; the cluster sweeps up what that owned."""
-        places = [self._places[launch_id]] if launch_id in self._places else self._look.places(launch_id)
-        for kind, namespace in places:
-            self._unmake(names.owner(launch_id), namespace, [kind])
-        self._places.pop(launch_id, None)
-        self._made.pop(launch_id, None)
-        self._gone[launch_id] = None  # only now: until all is deleted it is still to be seen, and cancelled again
-        while len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
+        """Delete the launch's objects; the cluster's garbage collector deletes their dependents."""
+        locations = [self._locations[launch_id]] if launch_id in self._locations else self._queries.locations(launch_id)
+        for kind, namespace in locations:
+            self._delete_all(names.owner(launch_id), namespace, [kind])
+        self._locations.pop(launch_id, None)
+        self._submitted_at.pop(launch_id, None)
+        self._cancelled[launch_id] = (
+            None  # only after all deletions: until then the launch is observed and can be cancelled again
+        )
+        while len(self._cancelled) > CANCELLED_KEPT:
+            self._cancelled.popitem(last=False)
 
-    def _unmake(self, name: str, namespace: str, owners: Iterable[Kind]) -> None:
-        """Delete what has a launch's name in a namespace: what runs first, what shields it last."""
-        for kind in [*owners, *reversed(PARTS)]:
+    def _delete_all(self, name: str, namespace: str, owners: Iterable[ResourceKind]) -> None:
+        """Delete a launch's objects in a namespace: owners first, network policies last."""
+        for kind in [*owners, *reversed(AUXILIARY_KINDS)]:
             try:
                 self._client.delete(path_of(kind.api, kind.plural, namespace, name))
-            except Refused as refused:
+            except ApiRefused as refused:
                 raise PermissionError(str(error_of(refused, namespace))) from None
 
-    # -- listen
+    # -- logs
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Follow what the replica's runner says, or its program where it has none; nothing once it is gone."""
-        told, of = 0, ""
+        """Follow the log of the replica's runner (or its first container) until the pod is gone."""
+        line_count, uid = 0, ""
         while (pod := self._pod(launch_id, replica)) is not None:
-            if of != pod.metadata.uid:  # another took its place
-                told, of = 0, pod.metadata.uid
-            parts = [one.name for one in pod.spec.containers]
-            container = RUNNER if RUNNER in parts else parts[0]
+            if uid != pod.metadata.uid:  # a new pod replaced the old pod
+                line_count, uid = 0, pod.metadata.uid
+            container_names = [container.name for container in pod.spec.containers]
+            container = RUNNER if RUNNER in container_names else container_names[0]
             path = path_of(POD.api, POD.plural, pod.metadata.namespace, pod.metadata.name, "log")
             try:
-                lines = self._client.lines(path, quiet=SILENCE, container=container, follow="true")
-                for line in itertools.islice(lines, told, None):
-                    told += 1
+                lines = self._client.lines(path, quiet=LOG_SILENCE, container=container, follow="true")
+                for line in itertools.islice(lines, line_count, None):
+                    line_count += 1
                     yield line
                 return
             except TimeoutError:
-                continue  # it is silent: perhaps its node is gone, and another pod there
-            except Refused as refused:
-                if refused.status not in (400, 404):  # 400: its container is not made yet
+                continue  # the log is silent: the node may be gone, and a new pod may run elsewhere
+            except ApiRefused as refused:
+                if refused.status not in (400, 404):  # 400: its container has not been created yet
                     raise PermissionError(str(error_of(refused, pod.metadata.namespace))) from None
-            time.sleep(LOOK)
+            time.sleep(LOG_POLL)
 
     def _pod(self, launch_id: str, replica: int) -> Pod | None:
-        """Return the newest pod of this number, waiting for it while the launch may still make one."""
+        """Return the newest pod with this index; wait for it while the launch may still create it."""
         while True:
-            pods = [one for one in self._look.pods([launch_id]).get(launch_id, []) if _number(one) == replica]
+            pods = [pod for pod in self._queries.pods([launch_id]).get(launch_id, []) if _replica_index(pod) == replica]
             if pods:
-                return max(pods, key=lambda one: one.metadata.creation_timestamp or LONG_AGO)
-            _, owner = self._look.owners([launch_id], recent=True).get(launch_id, (None, None))
+                return max(pods, key=lambda pod: pod.metadata.creation_timestamp or EPOCH)
+            _, owner = self._queries.owners([launch_id], recent=True).get(launch_id, (None, None))
             if owner is None or phase_of(owner) is Phase.ENDED:
                 return None
-            time.sleep(LOOK)
+            time.sleep(LOG_POLL)
 
 
-def _turn(document: Mapping[str, Any]) -> int:
-    """Order of making: policies, then secrets and the like, then what runs."""
+def _creation_order(document: Mapping[str, Any]) -> int:
+    """Creation order: policies, then secrets, then the owner."""
     kind = KINDS[document["kind"]]
-    return PARTS.index(kind) if kind in PARTS else len(PARTS)
+    return AUXILIARY_KINDS.index(kind) if kind in AUXILIARY_KINDS else len(AUXILIARY_KINDS)
 
 
-def _needs(launch: Launch) -> dict[str, str]:
-    """Note on the owner what it takes, so that whoever looks knows without us."""
+def _resource_annotations(launch: Launch) -> dict[str, str]:
+    """Return annotations with the launch's resources, so that capacity is computed from the cluster alone."""
     gang = launch.gang
     workers = gang.size * gang.slices if gang else launch.workers
-    whole = {WORKERS: str(workers), CPU: str(launch.placement.cpu), MEMORY: str(launch.placement.memory)}
-    return whole | ({GANG: gang.communication} if gang else {})
+    resources = {WORKERS: str(workers), CPU: str(launch.placement.cpu), MEMORY: str(launch.placement.memory)}
+    return resources | ({GANG: gang.communication} if gang else {})
 
 
-def _number(pod: Pod) -> int:
+def _replica_index(pod: Pod) -> int:
     return int(pod.metadata.labels.get(INDEX, "0"))

@@ -1,4 +1,4 @@
-"""What is measured of one cluster: calls by verb and outcome, and launches by phase; for Prometheus."""
+"""Prometheus metrics of one cluster: API calls by verb and outcome, launches by phase, warm pods."""
 
 from collections import Counter as Counted
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from core.domain.launches import LaunchStatus, Phase
 _BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Measures:
-    """The figures of one context; ``registry`` is of this context alone, so that contexts do not meet in names."""
+class ClusterMetrics:
+    """Metrics of one executor, each in its own ``registry``, so that executors do not collide in names."""
 
     def __init__(self, context: str) -> None:
         self.registry = CollectorRegistry()
@@ -43,18 +43,18 @@ class Measures:
             registry=self.registry,
         )
 
-    def called(self, verb: str, outcome: str, seconds: float) -> None:
-        """Count a call."""
+    def observe_call(self, verb: str, outcome: str, seconds: float) -> None:
+        """Record an API call."""
         self._calls.labels(self._context, verb, outcome).inc()
         self._seconds.labels(self._context, verb).observe(seconds)
 
-    def saw(self, statuses: Iterable[LaunchStatus]) -> None:
-        """Note how many launches are in each phase."""
-        found = Counted(one.phase for one in statuses)
+    def set_launch_phases(self, statuses: Iterable[LaunchStatus]) -> None:
+        """Set the number of launches per phase."""
+        counts = Counted(status.phase for status in statuses)
         for phase in Phase:
-            self._launches.labels(self._context, phase.value).set(found[phase])
+            self._launches.labels(self._context, phase.value).set(counts[phase])
 
-    def waits(self, ready: int, wanted: int) -> None:
-        """Note how many launches wait."""
+    def set_warm_pods(self, ready: int, wanted: int) -> None:
+        """Set the numbers of ready and desired warm pods."""
         for state, count in (("ready", ready), ("wanted", wanted)):
             self._waiting.labels(self._context, state).set(count)

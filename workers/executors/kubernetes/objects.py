@@ -1,4 +1,4 @@
-"""What is read of Kubernetes's objects: the few fields that decisions are made of, and where each kind is served."""
+"""Kubernetes object types: the fields that the executor reads, and where each kind is served."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,59 +7,59 @@ from typing import Any
 
 import msgspec
 
-from workers.executors.kubernetes.client import ListOf
+from workers.executors.kubernetes.client import ListResponse
 
-#: Labels and annotations of ours.
+#: Labels and annotations of the platform.
 INSTALLATION, LAUNCH = "windtunnel/installation", "windtunnel/launch"
 WORKERS, CPU, MEMORY, GANG = "windtunnel/workers", "windtunnel/cpu", "windtunnel/memory", "windtunnel/gang"
-#: A label of what waits for a launch: a digest of what it was made from; and what is kept of its token.
+#: Label of warm launches (digest of their target), and annotation with the hash of their token.
 WARM, TOKEN_HASH = "windtunnel/warm", "windtunnel/token-hash"
 SIMULATION, ATTEMPT = "windtunnel/simulation", "windtunnel/attempt"
 INDEX = "batch.kubernetes.io/job-completion-index"
-#: Kueue's label of what waits in a queue; it puts it on by itself where a namespace has a queue for all.
+#: Kueue's queue label; Kueue adds it itself where a namespace has a default queue.
 QUEUE = "kueue.x-k8s.io/queue-name"
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Where objects of a kind are served."""
+class ResourceKind:
+    """Name, API version and plural of a resource kind."""
 
     name: str
     api: str
     plural: str
 
 
-JOBSET = Kind("JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets")
-JOB = Kind("Job", "batch/v1", "jobs")
-TRAINJOB = Kind("TrainJob", "trainer.kubeflow.org/v1alpha1", "trainjobs")
-MPIJOB = Kind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
-POLICY = Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
-SECRET = Kind("Secret", "v1", "secrets")
-NAMESPACE = Kind("Namespace", "v1", "namespaces")
-POD = Kind("Pod", "v1", "pods")
-EVENT = Kind("Event", "v1", "events")
-NODE = Kind("Node", "v1", "nodes")
+JOBSET = ResourceKind("JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets")
+JOB = ResourceKind("Job", "batch/v1", "jobs")
+TRAINJOB = ResourceKind("TrainJob", "trainer.kubeflow.org/v1alpha1", "trainjobs")
+MPIJOB = ResourceKind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
+POLICY = ResourceKind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
+SECRET = ResourceKind("Secret", "v1", "secrets")
+NAMESPACE = ResourceKind("Namespace", "v1", "namespaces")
+POD = ResourceKind("Pod", "v1", "pods")
+EVENT = ResourceKind("Event", "v1", "events")
+NODE = ResourceKind("Node", "v1", "nodes")
 
-#: What runs a launch, likeliest first.
+#: Kinds that run a launch, most likely first.
 OWNERS = (JOBSET, JOB, TRAINJOB, MPIJOB)
-#: What else a launch may be made of.
-PARTS = (POLICY, SECRET)
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*OWNERS, *PARTS)}
+#: Other kinds of a launch's objects.
+AUXILIARY_KINDS = (POLICY, SECRET)
+KINDS: Mapping[str, ResourceKind] = {kind.name: kind for kind in (*OWNERS, *AUXILIARY_KINDS)}
 
 
-class Read(msgspec.Struct, rename="camel", frozen=True):
-    """The base of what is read: fields are named as here, in camel case; others are skipped."""
+class ApiObject(msgspec.Struct, rename="camel", frozen=True):
+    """Base of object types: fields in camel case; unknown fields are skipped."""
 
 
-class Reference(Read, frozen=True):
-    """Whose an object is."""
+class ObjectReference(ApiObject, frozen=True):
+    """Reference to an owner or to an event's object."""
 
     kind: str = ""
     name: str = ""
 
 
-class Metadata(Read, frozen=True):
+class Metadata(ApiObject, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -67,15 +67,15 @@ class Metadata(Read, frozen=True):
     annotations: dict[str, str] = {}
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    owner_references: tuple[Reference, ...] = ()
+    owner_references: tuple[ObjectReference, ...] = ()
 
     @property
     def launch(self) -> str:
-        """The launch it is of, or nothing."""
+        """The launch id, or an empty string."""
         return self.labels.get(LAUNCH, "")
 
 
-class Condition(Read, frozen=True):
+class Condition(ApiObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str | None = None
@@ -83,7 +83,7 @@ class Condition(Read, frozen=True):
     last_transition_time: datetime | None = None
 
 
-class Group(Read, frozen=True):
+class JobGroup(ApiObject, frozen=True):
     """Jobs of one role in a JobSet or a TrainJob."""
 
     name: str = ""
@@ -93,28 +93,28 @@ class Group(Read, frozen=True):
     failed: int = 0
 
 
-class RunPolicy(Read, frozen=True):
+class RunPolicy(ApiObject, frozen=True):
     suspend: bool | None = None
 
 
-class OwnerSpec(Read, frozen=True):
+class OwnerSpec(ApiObject, frozen=True):
     suspend: bool | None = None
     run_policy: RunPolicy = RunPolicy()  # an MPIJob's
     parallelism: int | None = None  # a Job's
     completions: int | None = None
-    replicated_jobs: tuple[Group, ...] = ()  # a JobSet's
-    mpi_replica_specs: dict[str, Group] = {}  # an MPIJob's, by role
+    replicated_jobs: tuple[JobGroup, ...] = ()  # a JobSet's
+    mpi_replica_specs: dict[str, JobGroup] = {}  # an MPIJob's, by role
 
 
-class OwnerStatus(Read, frozen=True):
+class OwnerStatus(ApiObject, frozen=True):
     conditions: tuple[Condition, ...] | None = None
     ready: int | None = None  # a Job's pods
     succeeded: int | None = None
-    replicated_jobs_status: tuple[Group, ...] | None = None  # a JobSet's jobs
-    jobs_status: tuple[Group, ...] | None = None  # a TrainJob's
+    replicated_jobs_status: tuple[JobGroup, ...] | None = None  # a JobSet's jobs
+    jobs_status: tuple[JobGroup, ...] | None = None  # a TrainJob's
 
 
-class Owner(Read, frozen=True):
+class Owner(ApiObject, frozen=True):
     """A JobSet, Job, TrainJob or MPIJob: what runs a launch."""
 
     metadata: Metadata = Metadata()
@@ -122,52 +122,52 @@ class Owner(Read, frozen=True):
     status: OwnerStatus = OwnerStatus()
 
     def has(self, *types: str) -> Condition | None:
-        """Return the first of these conditions that is true."""
+        """Return the first of these conditions with status True."""
         for condition in self.status.conditions or ():
             if condition.type in types and condition.status == "True":
                 return condition
         return None
 
 
-class Waiting(Read, frozen=True):
+class ContainerWaiting(ApiObject, frozen=True):
     reason: str | None = None
     message: str | None = None
 
 
-class Terminated(Read, frozen=True):
+class Terminated(ApiObject, frozen=True):
     exit_code: int = 0
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerState(Read, frozen=True):
-    waiting: Waiting | None = None
+class ContainerState(ApiObject, frozen=True):
+    waiting: ContainerWaiting | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Read, frozen=True):
+class ContainerStatus(ApiObject, frozen=True):
     name: str = ""
     image: str = ""
     state: ContainerState = ContainerState()
 
 
-class Resources(Read, frozen=True):
+class Resources(ApiObject, frozen=True):
     limits: dict[str, str | int | float] | None = None
 
 
-class Container(Read, frozen=True):
+class Container(ApiObject, frozen=True):
     name: str = ""
     image: str = ""
     resources: Resources = Resources()
 
 
-class PodSpec(Read, frozen=True):
+class PodSpec(ApiObject, frozen=True):
     node_name: str | None = None
     containers: tuple[Container, ...] = ()
 
 
-class PodStatus(Read, frozen=True):
+class PodStatus(ApiObject, frozen=True):
     phase: str = ""
     reason: str | None = None
     message: str | None = None
@@ -176,7 +176,7 @@ class PodStatus(Read, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Pod(Read, frozen=True):
+class Pod(ApiObject, frozen=True):
     """A pod of a launch."""
 
     metadata: Metadata = Metadata()
@@ -184,7 +184,7 @@ class Pod(Read, frozen=True):
     status: PodStatus = PodStatus()
 
     def has(self, type: str, status: str) -> Condition | None:
-        """Return this condition if it stands like this."""
+        """Return the condition with this type and status, or None."""
         for condition in self.status.conditions or ():
             if (condition.type, condition.status) == (type, status):
                 return condition
@@ -192,104 +192,106 @@ class Pod(Read, frozen=True):
 
     @property
     def statuses(self) -> tuple[ContainerStatus, ...]:
-        """Those of all its containers."""
+        """Statuses of all containers, init containers first."""
         return (self.status.init_container_statuses or ()) + (self.status.container_statuses or ())
 
 
-class Event(Read, frozen=True):
-    """What a part of the cluster had to say of an object."""
+class ClusterEvent(ApiObject, frozen=True):
+    """An event about an object."""
 
     metadata: Metadata = Metadata()
-    involved_object: Reference = Reference()
+    involved_object: ObjectReference = ObjectReference()
     reason: str | None = None
     message: str | None = None
 
 
-class Workload(Read, frozen=True):
-    """A launch in the cluster's own queue (Kueue)."""
+class Workload(ApiObject, frozen=True):
+    """A launch in a Kueue queue."""
 
     metadata: Metadata = Metadata()
     status: OwnerStatus = OwnerStatus()
 
 
-class NodeSpec(Read, frozen=True):
+class NodeSpec(ApiObject, frozen=True):
     unschedulable: bool | None = None
 
 
-class NodeStatus(Read, frozen=True):
+class NodeStatus(ApiObject, frozen=True):
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] | None = None
 
 
-class Node(Read, frozen=True):
+class ClusterNode(ApiObject, frozen=True):
     metadata: Metadata = Metadata()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     @property
     def open(self) -> bool:
-        """Tell whether it is up and takes pods."""
-        ready = any(one.type == "Ready" and one.status == "True" for one in self.status.conditions or ())
+        """Return whether the node is ready and schedulable."""
+        ready = any(
+            condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions or ()
+        )
         return ready and not self.spec.unschedulable
 
 
-class Plain(Read, frozen=True):
-    """Any object, of which only who it is is read."""
+class MetadataOnly(ApiObject, frozen=True):
+    """Any object; only its metadata is read."""
 
     metadata: Metadata = Metadata()
 
 
-class Versions(Read, frozen=True):
+class ServedVersions(ApiObject, frozen=True):
     version: str = ""
     group_version: str = ""
 
 
-class ApiGroup(Read, frozen=True):
+class ApiGroup(ApiObject, frozen=True):
     name: str = ""
-    versions: tuple[Versions, ...] = ()
-    preferred_version: Versions = Versions()
+    versions: tuple[ServedVersions, ...] = ()
+    preferred_version: ServedVersions = ServedVersions()
 
 
-class ApiGroups(Read, frozen=True):
-    """What the API server serves beyond its core."""
+class ApiGroups(ApiObject, frozen=True):
+    """API groups beyond the core API."""
 
     groups: tuple[ApiGroup, ...] = ()
 
 
-class Owners(ListOf):
+class OwnerList(ListResponse):
     items: tuple[Owner, ...] = ()
 
 
-class Page(Read, frozen=True):
-    """Where a list goes on that was not answered whole."""
+class ListPage(ApiObject, frozen=True):
+    """Continue token of a paginated list."""
 
     after: str = msgspec.field(name="continue", default="")
 
 
-class Pods(ListOf):
+class PodList(ListResponse):
     items: tuple[Pod, ...] = ()
-    metadata: Page = Page()
+    metadata: ListPage = ListPage()
 
 
-class Events(ListOf):
-    items: tuple[Event, ...] = ()
+class ClusterEventList(ListResponse):
+    items: tuple[ClusterEvent, ...] = ()
 
 
-class Workloads(ListOf):
+class WorkloadList(ListResponse):
     items: tuple[Workload, ...] = ()
 
 
-class Nodes(ListOf):
-    items: tuple[Node, ...] = ()
+class NodeList(ListResponse):
+    items: tuple[ClusterNode, ...] = ()
 
 
-class Plains(ListOf):
-    items: tuple[Plain, ...] = ()
+class MetadataOnlyList(ListResponse):
+    items: tuple[MetadataOnly, ...] = ()
 
 
-def quantity(given: Any) -> float:
-    """Read a quantity as Kubernetes writes it: ``100m``, ``2``, ``1.5Gi``, ``1e3``."""
-    text = str(given)
+def quantity(value: Any) -> float:
+    """Parse a Kubernetes quantity: ``100m``, ``2``, ``1.5Gi``, ``1e3``."""
+    text = str(value)
     for suffix, factor in _SUFFIXES.items():
         if text.endswith(suffix):
             return float(text.removesuffix(suffix)) * factor

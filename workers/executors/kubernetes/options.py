@@ -1,4 +1,4 @@
-"""What an installation says of one cluster: read once, checked whole, and never changed afterwards."""
+"""Kubernetes executor options: parsed and validated once, then immutable."""
 
 import re
 from collections.abc import Mapping
@@ -10,23 +10,33 @@ import msgspec
 from datasets.catalogue import datasets
 from runtimes import catalogue
 
-#: A label's value, and a name of a namespace.
+#: Label values and namespace names.
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-#: Pods of one kind that may wait; each takes as much of its node as one at work.
-MOST_WARM = 100
+#: Maximum warm pods per target; each uses as much of its node as a pod that works.
+MAX_WARM_PODS = 100
 
 
-#: Who answers for names, as NetworkPolicies name peers.
+#: DNS servers, as peers of NetworkPolicies.
 KUBE_DNS: Mapping[str, Any] = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
     "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
 }
 
 
+#: Options of earlier releases by their present names: an old key is refused, and the error says the new name.
+RENAMED: Mapping[str, str] = {
+    "courier": "runner",
+    "drivers_url": "runner_api_url",
+    "host": "model_server",
+    "player": "evaluator",
+    "seats": "workers_per_pod",
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Images:
-    """Where pods get their programs from: ``runner`` whole, an environment's as ``<prefix><name>:<tag or digest>``."""
+    """Images: ``runner`` as a whole reference, environments as ``<prefix><name>:<tag or digest>``."""
 
     runner: str = "windtunnel-server:latest"
     prefix: str = "windtunnel-"
@@ -35,23 +45,23 @@ class Images:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """What a container is given, as Kubernetes writes quantities; ``cpu`` is asked for, ``memory`` is also a limit."""
+    """Resources of a container as Kubernetes quantities; ``cpu`` is a request, ``memory`` also a limit."""
 
     cpu: str
     memory: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cache:
-    """The cache service that runners ask first; no ``nodes``: there is none."""
+class CacheOptions:
+    """Cache service that runners use; empty ``nodes``: none."""
 
     nodes: str = ""
     audience: str = "scs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Warm:
-    """So many pods wait for a launch of this kind. ``format`` empty: the one that the runtime is named after."""
+class WarmOptions:
+    """Warm pods of one kind. ``format`` empty: the format that has the runtime's name."""
 
     runtime: str
     dataset: str
@@ -61,35 +71,35 @@ class Warm:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """How one cluster is reached, and how pods look there. No ``evaluator`` or ``model_server``: as the launch asks."""
+class KubernetesOptions:
+    """Options of one cluster. Without ``evaluator`` or ``model_server``: resources as the launch requests."""
 
-    kubeconfig: str = ""  # a path; empty: the service account of the pod we run in
-    context: str = ""  # of the kubeconfig; empty: its current one
-    installation: str = "windtunnel"  # whose objects are whose, where several installations share a cluster
+    kubeconfig: str = ""  # a path; empty: the service account of the platform's own pod
+    context: str = ""  # of the kubeconfig; empty: its current context
+    installation: str = "windtunnel"  # distinguishes installations that share a cluster
     namespace: str = "windtunnel-{project}"
     create_namespaces: bool = False
-    runner_api_url: str = ""  # as pods reach it; empty: as the launch says
+    runner_api_url: str = ""  # as pods reach it; empty: the launch's URL
     images: Images = Images()
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
-    seats: int = 1  # workers a pod
+    workers_per_pod: int = 1  # workers per pod
     runner: Share = Share(cpu="100m", memory="256Mi")
     evaluator: Share | None = None
     model_server: Share | None = None
-    scs: Cache = Cache()
+    scs: CacheOptions = CacheOptions()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     runtime_class: str = ""
-    dns: tuple[Mapping[str, Any], ...] = (KUBE_DNS,)  # peers of a policy; a cache on each node has an address
+    dns: tuple[Mapping[str, Any], ...] = (KUBE_DNS,)  # policy peers; a node-local DNS cache has an address
     dns_ports: tuple[int, ...] = (53,)
     patience: float = 120.0  # seconds that a pod may be unable to start
-    cores: int = 0  # to reckon with; 0: what the nodes have
+    cores: int = 0  # total of the cluster; 0: the sum of the nodes
     time_out: float = 10.0  # seconds for an answer of the API server
-    warm: tuple[Warm, ...] = ()
+    warm: tuple[WarmOptions, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what could never work."""
+        """Raise ValueError for options that can never work."""
         if not LABEL.fullmatch(self.installation):
             raise ValueError(f"installation: lower-case letters, digits and '-', at most 63; not {self.installation!r}")
         fields = set(re.findall(r"\{(.*?)\}", self.namespace))
@@ -97,51 +107,60 @@ class Options:
             raise ValueError(f"namespace: a name, or one with {{project}} in it; not {self.namespace!r}")
         if self.pull_policy not in PULL_POLICIES:
             raise ValueError(f"pull_policy: one of {', '.join(PULL_POLICIES)}; not {self.pull_policy!r}")
-        if self.seats < 1 or self.patience <= 0 or self.time_out <= 0 or self.cores < 0:
-            raise ValueError("seats is at least 1, patience and time_out are above 0, cores is not below 0")
+        if self.workers_per_pod < 1 or self.patience <= 0 or self.time_out <= 0 or self.cores < 0:
+            raise ValueError("workers_per_pod is at least 1, patience and time_out are above 0, cores is not below 0")
         if not self.dns or not self.dns_ports:
             raise ValueError("dns and dns_ports name a peer and a port at least: none would be any, to a policy")
-        for one in self.warm:
-            if not 1 <= one.pods <= MOST_WARM:
-                raise ValueError(f"warm: pods is at least 1 and at most {MOST_WARM}; not {one.pods}")
-            _known(one)
+        for entry in self.warm:
+            if not 1 <= entry.pods <= MAX_WARM_PODS:
+                raise ValueError(f"warm: pods is at least 1 and at most {MAX_WARM_PODS}; not {entry.pods}")
+            _check_warm_option(entry)
 
     @property
     def shared_namespace(self) -> bool:
-        """Tell whether all projects share one namespace, so that rights in that one are enough."""
+        """Return whether all projects share one namespace, so that rights in that namespace suffice."""
         return "{project}" not in self.namespace
 
 
-def parse(given: Mapping[str, Any]) -> Options:
-    """Read options; a key that is not one is an error, at any depth."""
-    strict = _strict(Options, dict(given), "")
+def parse(options: Mapping[str, Any]) -> KubernetesOptions:
+    """Parse options. Raise ValueError for unknown keys at any depth."""
+    strict = _refuse_unknown_keys(KubernetesOptions, dict(options), "")
     try:
-        return msgspec.convert(strict, Options)
+        return msgspec.convert(strict, KubernetesOptions)
     except msgspec.ValidationError as error:
         raise ValueError(f"the options of a Kubernetes executor: {error}") from None
 
 
-def _strict(kind: type, given: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return it if it has known keys only."""
+def _refuse_unknown_keys(kind: type, options: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return ``options`` if all keys are known, else raise ValueError."""
     known = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    if unknown := sorted(set(given) - set(known)):
-        words = f"the options of a Kubernetes executor have no {place}{unknown[0]!r}"
-        raise ValueError(f"{words}; they have {', '.join(known)}")
-    parts = {"images": Images, "runner": Share, "evaluator": Share, "model_server": Share, "scs": Cache, "warm": Warm}
+    if unknown := sorted(set(options) - set(known)):
+        message = f"the options of a Kubernetes executor have no {path}{unknown[0]!r}"
+        if (new_name := RENAMED.get(unknown[0])) in known:
+            raise ValueError(f"{message}: it is called {new_name} now")
+        raise ValueError(f"{message}; they have {', '.join(known)}")
+    parts = {
+        "images": Images,
+        "runner": Share,
+        "evaluator": Share,
+        "model_server": Share,
+        "scs": CacheOptions,
+        "warm": WarmOptions,
+    }
     for key, part in parts.items():
-        if kind is Options and (said := given.get(key)):
-            for one in said if isinstance(said, list) else [said]:
-                if isinstance(one, dict):
-                    _strict(part, one, f"{key}: ")
-    return given
+        if kind is KubernetesOptions and (value := options.get(key)):
+            for entry in value if isinstance(value, list) else [value]:
+                if isinstance(entry, dict):
+                    _refuse_unknown_keys(part, entry, f"{key}: ")
+    return options
 
 
-def _known(one: Warm) -> None:
-    """Refuse to keep warm what there is not: no launch would ever come for it."""
-    runtime, format = catalogue.runtimes().get(one.runtime), one.format or one.runtime
+def _check_warm_option(entry: WarmOptions) -> None:
+    """Raise ValueError if runtime, format or dataset do not exist: no launch would ever match."""
+    runtime, format = catalogue.runtimes().get(entry.runtime), entry.format or entry.runtime
     if runtime is None:
-        raise ValueError(f"warm: there is no runtime {one.runtime!r}; there are {', '.join(catalogue.runtimes())}")
+        raise ValueError(f"warm: there is no runtime {entry.runtime!r}; there are {', '.join(catalogue.runtimes())}")
     if format not in runtime.formats:
-        raise ValueError(f"warm: {one.runtime} has no format {format!r}; it has {', '.join(runtime.formats)}")
-    if one.dataset not in datasets():
-        raise ValueError(f"warm: there is no dataset {one.dataset!r}; there are {', '.join(datasets())}")
+        raise ValueError(f"warm: {entry.runtime} has no format {format!r}; it has {', '.join(runtime.formats)}")
+    if entry.dataset not in datasets():
+        raise ValueError(f"warm: there is no dataset {entry.dataset!r}; there are {', '.join(datasets())}")

@@ -1,4 +1,4 @@
-"""What the platform's account must be allowed to do in a cluster, and why: the chart's roles are written from this."""
+"""RBAC: the rights that the platform's account needs in a cluster, and why; source of the chart's roles."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from workers.executors.kubernetes.objects import (
     POLICY,
     SECRET,
     TRAINJOB,
-    Kind,
+    ResourceKind,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Verbs on a resource. ``everywhere``: asked of the whole cluster, even where all projects share a namespace."""
+    """Verbs on a resource. ``everywhere``: cluster-wide, even where all projects share a namespace."""
 
     group: str
     resource: str
@@ -30,7 +30,7 @@ class Right:
     everywhere: bool = False
 
 
-def _of(kind: Kind, verbs: str, why: str, *, everywhere: bool = False) -> Right:
+def _of(kind: ResourceKind, verbs: str, why: str, *, everywhere: bool = False) -> Right:
     group = kind.api.partition("/")[0] if "/" in kind.api else ""
     return Right(group, kind.plural, tuple(verbs.split()), why, everywhere)
 
@@ -48,10 +48,10 @@ RIGHTS: tuple[Right, ...] = (
     Right("kueue.x-k8s.io", "workloads", ("list",), "why the cluster's own queue holds a launch"),
     _of(NODE, "list", "how much there is; not needed where the executor is told its cores", everywhere=True),
 )
-#: Only where the executor is told to make the projects' namespaces itself.
+#: Only with ``create_namespaces``.
 NAMESPACES = _of(NAMESPACE, "create", "a namespace for each project", everywhere=True)
 
 
 def rules(rights: Iterable[Right] = RIGHTS) -> list[Mapping[str, Any]]:
     """Return rights as the rules of a Role or ClusterRole."""
-    return [{"apiGroups": [one.group], "resources": [one.resource], "verbs": list(one.verbs)} for one in rights]
+    return [{"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)} for right in rights]

@@ -1,68 +1,72 @@
-"""A second look at launches that do not simply run: their pods, warnings and places in a queue, asked now and then."""
+"""Status cache: pods, events and Kueue workloads of launches that are not plainly running, polled at intervals."""
 
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from core.domain.launches import LaunchStatus, Phase
-from workers.executors.kubernetes.api_queries import ASKED, Look
-from workers.executors.kubernetes.objects import Event, Owner, Pod, Workload
-from workers.executors.kubernetes.status_mapping import grouped, launch_status, phase_of, settled
+from workers.executors.kubernetes.api_queries import LAUNCHES_PER_QUERY, ApiQueries
+from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
+from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled
 
-#: Seconds between two looks at pods, and at warnings: these are many, and nobody waits for them.
-PODS, WARNINGS = 1.0, 5.0
+#: Seconds between polls of pods, and of events: there are many, and nobody waits for them.
+POD_INTERVAL, EVENT_INTERVAL = 1.0, 5.0
 
 
-class Glance:
-    """What was seen last; the looks are spread, so that a thousand launches that start cost no more than fifty."""
+class StatusCache:
+    """Polls in batches, so that a thousand launches that start cost as many calls as fifty."""
 
-    def __init__(self, look: Look, clock: Callable[[], float] = time.monotonic) -> None:
-        self._look, self._clock = look, clock
+    def __init__(self, queries: ApiQueries, clock: Callable[[], float] = time.monotonic) -> None:
+        self._queries, self._clock = queries, clock
         self._pods: dict[str, list[Pod]] = {}
-        self._events: dict[str, list[Event]] = {}
+        self._events: dict[str, list[ClusterEvent]] = {}
         self._workloads: dict[str, list[Workload]] = {}
         self._next_pods = self._next_events = float("-inf")
-        self._turn = 0
+        self._batch_start = 0
 
     def refresh(self, owners: Mapping[str, Owner]) -> None:
-        """Look again if it is time, at some of those that need it; those that ended at once, for they go soon."""
+        """Poll a batch of unsettled launches when due; ended launches at once, before their pods are deleted."""
         unsettled = {id: owner for id, owner in owners.items() if not settled(owner)}
         self._pods = {id: pods for id, pods in self._pods.items() if id in unsettled}
         self._events = {id: events for id, events in self._events.items() if id in unsettled}
-        self._workloads = {id: found for id, found in self._workloads.items() if id in unsettled}
+        self._workloads = {id: workloads for id, workloads in self._workloads.items() if id in unsettled}
         if not unsettled:
             return
         ended = [id for id, owner in unsettled.items() if phase_of(owner) is Phase.ENDED]
-        counted = [id for id in ended if owners[id].spec.mpi_replica_specs]  # of these it matters which are missing
+        counted = [
+            id for id in ended if owners[id].spec.mpi_replica_specs
+        ]  # an MPIJob's status depends on which pods are missing
         now, due = self._clock(), [id for id in ended if id not in counted]
         if now >= self._next_pods:
-            self._next_pods = now + PODS
-            due += self._some([id for id in unsettled if id not in ended])
+            self._next_pods = now + POD_INTERVAL
+            due += self._next_batch([id for id in unsettled if id not in ended])
         if due:
-            self._pods.update({id: [] for id in due[:ASKED]} | self._look.pods(due))
+            self._pods.update({id: [] for id in due[:LAUNCHES_PER_QUERY]} | self._queries.pods(due))
         for id in counted:
-            self._pods[id] = self._look.pods([id], all=True).get(id, [])
+            self._pods[id] = self._queries.pods([id], all=True).get(id, [])
         if now >= self._next_events:
-            self._next_events = now + WARNINGS
+            self._next_events = now + EVENT_INTERVAL
             names = {owner.metadata.name: id for id, owner in unsettled.items()}
             spaces = {owner.metadata.namespace for owner in unsettled.values()}
-            self._events = grouped(self._look.events(spaces), names)
-            self._hold({id: owner for id, owner in unsettled.items() if phase_of(owner) is Phase.SUSPENDED})
+            self._events = events_by_launch(self._queries.events(spaces), names)
+            self._refresh_workloads(
+                {id: owner for id, owner in unsettled.items() if phase_of(owner) is Phase.SUSPENDED}
+            )
 
     def status(self, owner: Owner, *, now: datetime, patience: float) -> LaunchStatus:
-        """Bring together what is known of a launch."""
+        """Return a launch's status from its owner and the cached pods, events and workloads."""
         id = owner.metadata.launch
         pods, events, workloads = self._pods.get(id, []), self._events.get(id, []), self._workloads.get(id, [])
         return launch_status(owner, pods, events, workloads, now=now, patience=patience)
 
-    def _some(self, waiting: list[str]) -> list[str]:
-        """Return as many as one question takes, others each time."""
-        if len(waiting) <= ASKED:
+    def _next_batch(self, waiting: list[str]) -> list[str]:
+        """Return the next batch for one query, round robin."""
+        if len(waiting) <= LAUNCHES_PER_QUERY:
             return waiting
-        self._turn = (self._turn + ASKED) % len(waiting)
-        return (waiting + waiting)[self._turn : self._turn + ASKED]
+        self._batch_start = (self._batch_start + LAUNCHES_PER_QUERY) % len(waiting)
+        return (waiting + waiting)[self._batch_start : self._batch_start + LAUNCHES_PER_QUERY]
 
-    def _hold(self, suspended: Mapping[str, Owner]) -> None:
-        found = self._look.workloads({owner.metadata.namespace for owner in suspended.values()})
+    def _refresh_workloads(self, suspended: Mapping[str, Owner]) -> None:
+        workloads = self._queries.workloads({owner.metadata.namespace for owner in suspended.values()})
         for id, owner in suspended.items():
-            self._workloads[id] = found.get((owner.metadata.namespace, owner.metadata.name), [])
+            self._workloads[id] = workloads.get((owner.metadata.namespace, owner.metadata.name), [])

@@ -1,4 +1,4 @@
-"""Pods that wait: launches made before it is known for which simulation, and who gets which. No I/O."""
+"""Warm pool: launches created before their simulation is known; what to create, delete and hand out. No I/O."""
 
 import hashlib
 import json
@@ -12,21 +12,21 @@ from core.domain.ids import hashed, new_token
 from core.domain.launches import Launch, Phase, Placement
 from datasets.catalogue import datasets
 from runtimes import catalogue
-from workers.executors.base import Waiting
+from workers.executors.base import WarmLaunch
 from workers.executors.kubernetes import manifests
-from workers.executors.kubernetes.objects import LONG_AGO, QUEUE, TOKEN_HASH, WARM, Kind, Owner
-from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.objects import EPOCH, QUEUE, TOKEN_HASH, WARM, Owner, ResourceKind
+from workers.executors.kubernetes.options import KubernetesOptions
 from workers.executors.kubernetes.status_mapping import phase_of
 
-#: What the ids of such launches begin with; those of all others begin with a digit.
+#: Prefix of warm launches' ids; ids of other launches begin with a digit.
 PREFIX = "warm"
-#: Characters of a digest that are enough to tell one kind from another.
-ENOUGH = 16
+#: Hex digits of a target's digest that are kept as its label.
+DIGEST_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """What a launch must be of, for what waits to be of use to it."""
+class WarmKey:
+    """Properties that a launch and a warm launch must share for a match."""
 
     project: str
     runtime: str
@@ -36,29 +36,29 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """So many pods of one kind are to wait. ``digest`` is of all they are made from: images, options, manifests."""
+class WarmTarget:
+    """Desired warm pods of one key. ``digest`` covers all that they are created from: images, options, manifests."""
 
-    fit: Fit
+    key: WarmKey
     launch: Launch
     kit: Mapping[str, Any]
     digest: str
     pods: int
 
-    def one(self) -> tuple[Launch, str]:
-        """Make up another launch of this kind; return it with what is kept of its token."""
+    def new_launch(self) -> tuple[Launch, str]:
+        """Return a new launch with its own id and token, and the token's hash."""
         token = new_token()
         return replace(self.launch, id=PREFIX + secrets.token_hex(10), token=token), hashed(token)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What waits in the cluster. ``queued``: its own queue knows it by its width, which it keeps."""
+class WarmOwner:
+    """A warm launch in the cluster. ``queued``: Kueue admitted it, so its number of workers cannot change."""
 
     id: str
     digest: str
     token_hash: str
-    kind: Kind
+    kind: ResourceKind
     namespace: str
     made: datetime
     phase: Phase
@@ -66,69 +66,71 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done so that there waits what is wanted; ``ready`` may be given out, likeliest first."""
+class PoolPlan:
+    """Actions that bring the pool to its targets; ``ready`` may be handed out, oldest first."""
 
-    marked: tuple[Seen, ...]
-    dropped: tuple[Seen, ...]
-    ready: tuple[Seen, ...]
-    lacking: tuple[Wish, ...]
-    whole: bool
+    in_use: tuple[WarmOwner, ...]
+    surplus: tuple[WarmOwner, ...]
+    ready: tuple[WarmOwner, ...]
+    missing: tuple[WarmTarget, ...]
+    complete: bool
 
 
-def fit_of(launch: Launch) -> Fit | None:
-    """Return what must wait for a launch; None if it asks for what only pods of its own can have."""
+def warm_key_of(launch: Launch) -> WarmKey | None:
+    """Return a launch's key; None if it needs its own pods (a gang, or a placement)."""
     if launch.gang is not None or replace(launch.placement, executor="") != Placement():
         return None
-    return Fit(launch.project, launch.runtime, launch.format, launch.dataset, launch.version)
+    return WarmKey(launch.project, launch.runtime, launch.format, launch.dataset, launch.version)
 
 
-def wishes(options: Options, served: manifests.Served, url: str) -> dict[str, Wish]:
-    """Return what is wanted by digest."""
-    found: dict[str, Wish] = {}
-    for asked in options.warm:
-        format = catalogue.runtime(asked.runtime).formats[asked.format or asked.runtime]
-        dataset = datasets()[asked.dataset]
-        fit = Fit(asked.project, asked.runtime, format.name, asked.dataset, dataset.version)
+def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: str) -> dict[str, WarmTarget]:
+    """Return the targets that the options configure, by digest."""
+    found: dict[str, WarmTarget] = {}
+    for option in options.warm:
+        format = catalogue.runtime(option.runtime).formats[option.format or option.runtime]
+        dataset = datasets()[option.dataset]
+        key = WarmKey(option.project, option.runtime, format.name, option.dataset, dataset.version)
         isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
         world = {name: dataset.definition.get(name) for name in ("simulator", "package")}
         kit = {"format": format.name, "isolation": isolation, "world": world}
-        launch = _blank(fit, options, url)
-        whole = json.dumps([manifests.of(launch, options, served, kit=kit), dataset.digest], sort_keys=True)
-        digest = hashlib.sha256(whole.encode()).hexdigest()[:ENOUGH]
-        pods = asked.pods + (found[digest].pods if digest in found else 0)
-        found[digest] = Wish(fit, launch, kit, digest, pods)
+        launch = _template_launch(key, options, url)
+        complete = json.dumps(
+            [manifests.launch_objects(launch, options, served, kit=kit), dataset.digest], sort_keys=True
+        )
+        digest = hashlib.sha256(complete.encode()).hexdigest()[:DIGEST_LENGTH]
+        pods = option.pods + (found[digest].pods if digest in found else 0)
+        found[digest] = WarmTarget(key, launch, kit, digest, pods)
     return found
 
 
-def _blank(fit: Fit, options: Options, url: str) -> Launch:
+def _template_launch(key: WarmKey, options: KubernetesOptions, url: str) -> Launch:
     return Launch(
         id=PREFIX,
         simulation_id="",
         attempt=0,
         url=url,
-        workers=options.seats,
-        runtime=fit.runtime,
-        format=fit.format,
-        dataset=fit.dataset,
-        version=fit.version,
+        workers=options.workers_per_pod,
+        runtime=key.runtime,
+        format=key.format,
+        dataset=key.dataset,
+        version=key.version,
         model_digest="",
         model_key="",
         token="",
-        project=fit.project,
+        project=key.project,
     )
 
 
-def seen(owners: Iterable[tuple[Kind, Owner]]) -> list[Seen]:
-    """Read those that wait, whatever they were made for."""
+def warm_owners(owners: Iterable[tuple[ResourceKind, Owner]]) -> list[WarmOwner]:
+    """Return the warm launches among owners, whatever target they were created for."""
     return [
-        Seen(
+        WarmOwner(
             owner.metadata.launch,
             owner.metadata.labels[WARM],
             owner.metadata.annotations.get(TOKEN_HASH, ""),
             kind,
             owner.metadata.namespace,
-            owner.metadata.creation_timestamp or LONG_AGO,
+            owner.metadata.creation_timestamp or EPOCH,
             phase_of(owner),
             QUEUE in owner.metadata.labels,
         )
@@ -137,50 +139,63 @@ def seen(owners: Iterable[tuple[Kind, Owner]]) -> list[Seen]:
     ]
 
 
-def plan(there: Iterable[Seen], wanted: Mapping[str, Wish], *, taken: Collection[str], given: Collection[str]) -> Plan:
-    """Decide who stays. ``taken`` have a launch that is not over; ``given`` were handed out, and lost if not taken."""
-    oldest = sorted(there, key=lambda one: (one.phase is not Phase.RUNNING, one.made, one.id))
-    marked = [one for one in oldest if one.id in taken]
-    free = [one for one in oldest if one.id not in taken]
-    kept: dict[str, list[Seen]] = {digest: [] for digest in wanted}
-    dropped = []
-    for one in free:
-        usable = one.id not in given and one.phase is not Phase.ENDED and one.digest in wanted and one.token_hash
-        if usable and len(kept[one.digest]) < wanted[one.digest].pods:
-            kept[one.digest].append(one)
+def plan_pool(
+    current: Iterable[WarmOwner],
+    targets: Mapping[str, WarmTarget],
+    *,
+    taken: Collection[str],
+    handed_out: Collection[str],
+) -> PoolPlan:
+    """Compare the pool with its targets. ``taken``: active launches; ``handed_out`` but not taken: lost."""
+    oldest = sorted(current, key=lambda owner: (owner.phase is not Phase.RUNNING, owner.made, owner.id))
+    in_use = [owner for owner in oldest if owner.id in taken]
+    free = [owner for owner in oldest if owner.id not in taken]
+    kept: dict[str, list[WarmOwner]] = {digest: [] for digest in targets}
+    surplus = []
+    for owner in free:
+        usable = (
+            owner.id not in handed_out
+            and owner.phase is not Phase.ENDED
+            and owner.digest in targets
+            and owner.token_hash
+        )
+        if usable and len(kept[owner.digest]) < targets[owner.digest].pods:
+            kept[owner.digest].append(owner)
         else:
-            dropped.append(one)
-    lacking = [wish for digest, wish in wanted.items() for _ in range(wish.pods - len(kept[digest]))]
-    staying = [one for some in kept.values() for one in some]
-    ready = [one for one in staying if one.phase is Phase.RUNNING]
-    return Plan(tuple(marked), tuple(dropped), tuple(ready), tuple(lacking), not lacking and ready == staying)
+            surplus.append(owner)
+    missing = [target for digest, target in targets.items() for _ in range(target.pods - len(kept[digest]))]
+    staying = [owner for group in kept.values() for owner in group]
+    ready = [owner for owner in staying if owner.phase is Phase.RUNNING]
+    return PoolPlan(tuple(in_use), tuple(surplus), tuple(ready), tuple(missing), not missing and ready == staying)
 
 
-class Reserve:
-    """What may be given out, and what was: for one thread."""
+class ReadyLaunches:
+    """Warm launches that may be handed out, and those that were. Not safe for threads."""
 
     def __init__(self) -> None:
-        self._fits: dict[Fit, Wish] = {}
-        self._ready: list[Seen] = []
-        self.given: dict[str, Seen] = {}
+        self._targets: dict[WarmKey, WarmTarget] = {}
+        self._ready: list[WarmOwner] = []
+        self.handed_out: dict[str, WarmOwner] = {}
 
-    def fill(self, plan: Plan, wanted: Mapping[str, Wish], there: Sequence[Seen]) -> None:
-        """Take note of what waits by now; what was given out and is gone need not be remembered."""
-        self._fits = {wish.fit: wish for wish in wanted.values()}
+    def fill(self, plan: PoolPlan, targets: Mapping[str, WarmTarget], current: Sequence[WarmOwner]) -> None:
+        """Replace the snapshot; forget handed-out launches that are gone from the cluster."""
+        self._targets = {target.key: target for target in targets.values()}
         self._ready = list(plan.ready)
-        still = {one.id for one in there}
-        self.given = {id: one for id, one in self.given.items() if id in still}
+        current_ids = {owner.id for owner in current}
+        self.handed_out = {id: owner for id, owner in self.handed_out.items() if id in current_ids}
 
-    def take(self, launch: Launch) -> Waiting | None:
-        """Give out what waits for just such a launch."""
-        fit = fit_of(launch)
-        wish = self._fits.get(fit) if fit is not None else None
-        if wish is None:
+    def take(self, launch: Launch) -> WarmLaunch | None:
+        """Pop a ready warm launch that matches, or None."""
+        key = warm_key_of(launch)
+        target = self._targets.get(key) if key is not None else None
+        if target is None:
             return None
-        wider = launch.workers > wish.launch.workers
-        one = next((one for one in self._ready if one.digest == wish.digest and not (wider and one.queued)), None)
-        if one is None:
+        wider = launch.workers > target.launch.workers
+        owner = next(
+            (owner for owner in self._ready if owner.digest == target.digest and not (wider and owner.queued)), None
+        )
+        if owner is None:
             return None
-        self._ready.remove(one)
-        self.given[one.id] = one
-        return Waiting(one.id, one.token_hash)
+        self._ready.remove(owner)
+        self.handed_out[owner.id] = owner
+        return WarmLaunch(owner.id, owner.token_hash)

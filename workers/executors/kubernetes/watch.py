@@ -1,31 +1,37 @@
-"""A thread that rings when something of ours changes in a cluster; nothing depends on it but how soon we look."""
+"""API watch: wakes the dispatcher when a launch changes. Best effort: it shortens the time to the next poll only."""
 
 import logging
 import threading
 from collections.abc import Callable
 
-from workers.executors.kubernetes.api_queries import Look
-from workers.executors.kubernetes.client import Client, Refused, path_of
+from workers.executors.kubernetes.api_queries import ApiQueries
+from workers.executors.kubernetes.client import ApiRefused, KubernetesClient, path_of
 from workers.executors.kubernetes.objects import INSTALLATION
-from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.options import KubernetesOptions
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that one watch lasts, and that the next waits when the last could not be had.
+#: Seconds that a watch lasts, and the pause after a failed watch.
 TERM, PAUSE = 240, 5.0
 
 
-class Watch:
-    """Watches the likeliest kind of owner. What it hears is not read: whoever is rung looks for himself."""
+class ApiWatch:
+    """Watches the most likely kind of owner. Events are not read: the woken dispatcher observes the launches itself."""
 
     def __init__(
-        self, client: Client, options: Options, look: Look, ring: Callable[[], None], *, pause: float = PAUSE
+        self,
+        client: KubernetesClient,
+        options: KubernetesOptions,
+        queries: ApiQueries,
+        wake: Callable[[], None],
+        *,
+        pause: float = PAUSE,
     ) -> None:
-        self._client, self._options, self._look, self._ring = client, options, look, ring
+        self._client, self._options, self._queries, self._wake = client, options, queries, wake
         self._pause = pause
 
     def run(self, stop: threading.Event) -> None:
-        """Watch until told to stop; notices that within a term, so let it run in a daemon thread."""
+        """Watch until ``stop`` is set, which takes up to TERM seconds: run it in a daemon thread."""
         space = self._options.namespace if self._options.shared_namespace else ""
         query = {
             "watch": "1",
@@ -34,12 +40,12 @@ class Watch:
         }
         while not stop.is_set():
             try:
-                kind = self._look.kinds()[0]
+                kind = self._queries.owner_kinds()[0]
                 path = path_of(kind.api, kind.plural, space)
                 for _ in self._client.lines(path, quiet=TERM + 60, **query):
-                    self._ring()
+                    self._wake()
                     if stop.is_set():
                         return
-            except (OSError, Refused) as error:
-                logger.info("the watch of launches ended: %s", error)
+            except (OSError, ApiRefused) as error:
+                logger.info("Kubernetes API watch of launches ended: %s", error)
                 stop.wait(self._pause)

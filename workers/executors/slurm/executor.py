@@ -11,30 +11,30 @@ from typing import Any
 
 from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import PlatformError, Unsupported
-from workers.executors.registry import Here
+from workers.executors.registry import LocalPaths
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
-from workers.executors.slurm.jobs import PREFIX, Job, Options, arguments, array_of, sight
+from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
 from workers.warm_runners import Kind, kit_for
 
 SOURCE = Path(__file__).parents[3]
 #: Stands for the number of a runner in what all of a launch read.
 TASK = "%TASK%"
 #: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
-LOOK, ASK = 0.5, 5.0
+LOG_POLL, QUEUE_POLL = 0.5, 5.0
 
 
-def open(name: str, options: Mapping[str, Any], here: Here) -> "SlurmExecutor":
+def open(name: str, options: Mapping[str, Any], paths: LocalPaths) -> "SlurmExecutor":
     """Make the executor of a context."""
-    read = Options.of(options)
-    folder = Path(read.folder) if read.folder else here.home / "slurm" / name
-    return SlurmExecutor(name, read, folder, here.environments, here.home / "plays")
+    parsed_options = SlurmOptions.of(options)
+    folder = Path(parsed_options.folder) if parsed_options.folder else paths.home / "slurm" / name
+    return SlurmExecutor(name, parsed_options, folder, paths.environments, paths.home / "plays")
 
 
 class SlurmExecutor:
     """Launches of one platform on one Slurm cluster. Nothing is remembered but in launches' folders and in Slurm."""
 
-    def __init__(self, name: str, options: Options, folder: Path, environments: Path, plays: Path) -> None:
+    def __init__(self, name: str, options: SlurmOptions, folder: Path, environments: Path, plays: Path) -> None:
         self.name = name
         self._options = options
         self._environments = environments.resolve()
@@ -52,10 +52,10 @@ class SlurmExecutor:
                 return
             # It may have been taken by a submission that did not live to note it.
             if launch.id not in self._jobs():
-                asked = arguments(launch, self._options)
-                self._folders.write(launch.id, self._document(launch), launch.token, asked)
+                sbatch_arguments = arguments(launch, self._options)
+                self._folders.write(launch.id, self._document(launch), launch.token, sbatch_arguments)
                 try:
-                    self._sbatch(launch.id, asked, range(launch.workers))
+                    self._sbatch(launch.id, sbatch_arguments, range(launch.workers))
                 except OSError:
                     raise  # perhaps it was taken all the same: who comes again looks first, and cancelling looks too
                 except BaseException:
@@ -65,9 +65,9 @@ class SlurmExecutor:
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         """Bring together what one look at the queue tells and what lies in the launches' folders."""
-        wanted = [id for id in ids if self._folders.submitted(id)]
-        jobs = self._jobs() if wanted else {}
-        return {id: self._status(id, jobs.get(id, [])) for id in wanted}
+        submitted = [id for id in ids if self._folders.submitted(id)]
+        jobs = self._jobs() if submitted else {}
+        return {id: self._status(id, jobs.get(id, [])) for id in submitted}
 
     def cancel(self, launch_id: str) -> None:
         """Cancel its jobs, whatever its folder tells of them, then remove the folder."""
@@ -76,13 +76,13 @@ class SlurmExecutor:
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
         """Yield a runner's output as Slurm writes it into the folder."""
-        offset, asked = 0, time.monotonic()
+        offset, sbatch_arguments = 0, time.monotonic()
         while True:
             # Asked before the look: what is written between the two is found by it.
-            ended = not self._folders.submitted(launch_id) or replica in self._folders.traces(launch_id).exits
-            if not ended and time.monotonic() - asked > ASK:
-                asked = time.monotonic()
-                ended = all(job.task != replica for job in living(self._jobs().get(launch_id, [])))
+            ended = not self._folders.submitted(launch_id) or replica in self._folders.task_records(launch_id).exits
+            if not ended and time.monotonic() - sbatch_arguments > QUEUE_POLL:
+                sbatch_arguments = time.monotonic()
+                ended = all(job.task != replica for job in unfinished(self._jobs().get(launch_id, [])))
             piece = self._folders.log(launch_id, replica, offset)
             if piece:
                 offset += len(piece)
@@ -90,7 +90,7 @@ class SlurmExecutor:
             elif ended:
                 return
             else:
-                time.sleep(LOOK)
+                time.sleep(LOG_POLL)
 
     def capacity(self) -> Mapping[str, int]:
         """Return what no job holds, less what jobs of ours wait for."""
@@ -107,11 +107,11 @@ class SlurmExecutor:
         with self._folders.locked():
             if not self._folders.submitted(launch_id):
                 return
-            jobs, traces = self._jobs().get(launch_id, []), self._folders.traces(launch_id)
-            at_work = [job for job in living(jobs) if job.task is not None and job.task not in traces.exits]
+            jobs, task_records = self._jobs().get(launch_id, []), self._folders.task_records(launch_id)
+            at_work = [job for job in unfinished(jobs) if job.task is not None and job.task not in task_records.exits]
             lacking = workers - len(at_work)
             if lacking > 0:
-                first = 1 + max({job.task for job in jobs if job.task is not None} | traces.began, default=-1)
+                first = 1 + max({job.task for job in jobs if job.task is not None} | task_records.began, default=-1)
                 self._sbatch(launch_id, self._folders.arguments(launch_id), range(first, first + lacking))
             elif lacking < 0:
                 doomed = sorted(at_work, key=lambda job: job.task or 0)[lacking:]
@@ -119,26 +119,28 @@ class SlurmExecutor:
                     self._folders.note_dismissed(launch_id, job.task or 0)
                 self._scancel(doomed)
 
-    def strays(self, known: Collection[str]) -> Sequence[str]:
+    def orphans(self, known: Collection[str]) -> Sequence[str]:
         """Return launches that have a folder or a living job here and are not known."""
-        at_work = {id for id, jobs in self._jobs().items() if any(job.state != "COMPLETING" for job in living(jobs))}
+        at_work = {
+            id for id, jobs in self._jobs().items() if any(job.state != "COMPLETING" for job in unfinished(jobs))
+        }
         return sorted((self._folders.all() | at_work) - set(known))
 
     # -- what these are made of
 
     def _jobs(self) -> dict[str, list[Job]]:
         """Look at the queue, once; return the jobs of each launch."""
-        found: dict[str, list[Job]] = {}
+        jobs_by_launch: dict[str, list[Job]] = {}
         for job in self._commands.squeue(self._folders.home):
             if job.name.startswith(PREFIX):
-                found.setdefault(job.name.removeprefix(PREFIX), []).append(job)
-        return found
+                jobs_by_launch.setdefault(job.name.removeprefix(PREFIX), []).append(job)
+        return jobs_by_launch
 
     def _status(self, id: str, jobs: list[Job]) -> LaunchStatus:
-        seen = sight(id, jobs, self._folders.traces(id))
-        if seen.exit and (words := self._folders.last_words(id)):
-            return replace(seen, reason=f"{seen.reason} ({words})")
-        return seen
+        status = launch_status(id, jobs, self._folders.task_records(id))
+        if status.exit and (last_line := self._folders.last_log_line(id)):
+            return replace(status, reason=f"{status.reason} ({last_line})")
+        return status
 
     def _document(self, launch: Launch) -> dict[str, Any]:
         """Return what every runner of a launch reads; each puts its own number in."""
@@ -157,9 +159,9 @@ class SlurmExecutor:
             "name": TASK,
         }
 
-    def _sbatch(self, launch_id: str, asked: Sequence[str], tasks: Iterable[int]) -> None:
+    def _sbatch(self, launch_id: str, sbatch_arguments: Sequence[str], tasks: Iterable[int]) -> None:
         array = f"--array={array_of(tasks)}"
-        self._commands.sbatch(self._folders.of(launch_id), self.script(), [*asked, array])
+        self._commands.sbatch(self._folders.of(launch_id), self.script(), [*sbatch_arguments, array])
 
     def script(self) -> str:
         """Return the script that every job of this executor runs."""
@@ -170,10 +172,10 @@ class SlurmExecutor:
         )
 
     def _scancel(self, jobs: Iterable[Job]) -> None:
-        if alive := living(jobs):
+        if alive := unfinished(jobs):
             self._commands.scancel(alive)
 
 
-def living(jobs: Iterable[Job]) -> list[Job]:
+def unfinished(jobs: Iterable[Job]) -> list[Job]:
     """Return those that have not ended."""
     return [job for job in jobs if job.phase is not Phase.ENDED]

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.executors.slurm.jobs import Traces
+from workers.executors.slurm.jobs import TaskRecords
 
 #: Bytes of a log that are read at a time.
-PIECE = 64 << 10
+CHUNK = 64 << 10
 
 
 class Folders:
@@ -40,20 +40,20 @@ class Folders:
         finally:
             os.close(lock)
 
-    def write(self, launch_id: str, told: Mapping[str, Any], token: str, arguments: Sequence[str]) -> None:
+    def write(self, launch_id: str, config: Mapping[str, Any], token: str, arguments: Sequence[str]) -> None:
         """Write what runners read, the token into a file of its own, and how the launch is submitted."""
         folder = self.of(launch_id)
         folder.mkdir(mode=0o700, exist_ok=True)
         secret = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(secret, "w") as file:
             file.write(token)
-        (folder / "launch.json").write_text(json.dumps(told))
+        (folder / "launch.json").write_text(json.dumps(config))
         (folder / "arguments.json").write_text(json.dumps(list(arguments)))
 
     def arguments(self, launch_id: str) -> list[str]:
         """Return how the launch was submitted."""
-        said: list[str] = json.loads((self.of(launch_id) / "arguments.json").read_bytes())
-        return said
+        arguments: list[str] = json.loads((self.of(launch_id) / "arguments.json").read_bytes())
+        return arguments
 
     def submitted(self, launch_id: str) -> bool:
         """Tell whether it is noted that Slurm has taken the launch."""
@@ -67,7 +67,7 @@ class Folders:
         """Note that it is we who cancel this runner."""
         (self.of(launch_id) / f"dismissed.{task}").touch()
 
-    def traces(self, launch_id: str) -> Traces:
+    def task_records(self, launch_id: str) -> TaskRecords:
         """Return what tasks have left."""
         began, exits, dismissed = set(), {}, set()
         with contextlib.suppress(FileNotFoundError):  # it may have been cancelled since
@@ -79,26 +79,26 @@ class Folders:
                         exits[int(number)] = int((path / "exit").read_text())
                 elif kind == "dismissed":
                     dismissed.add(int(number))
-        return Traces(frozenset(began), exits, frozenset(dismissed))
+        return TaskRecords(frozenset(began), exits, frozenset(dismissed))
 
     def log(self, launch_id: str, task: int, offset: int) -> bytes:
         """Return a piece of what a runner has printed."""
         try:
             with open(self.of(launch_id) / f"runner.{task}.log", "rb") as file:
                 file.seek(offset)
-                return file.read(PIECE)
+                return file.read(CHUNK)
         except FileNotFoundError:
             return b""
 
-    def last_words(self, launch_id: str) -> str:
+    def last_log_line(self, launch_id: str) -> str:
         """Return the last line that any runner printed, from whichever printed last."""
         logs = sorted(self.of(launch_id).glob("runner.*.log"), key=lambda path: path.stat().st_mtime)
         for path in reversed(logs):
             with open(path, "rb") as file:
                 file.seek(max(0, path.stat().st_size - 2000))
                 lines = file.read().decode(errors="replace").split("\n")
-            if words := next((line.strip() for line in reversed(lines) if line.strip()), ""):
-                return words[:300]
+            if text := next((line.strip() for line in reversed(lines) if line.strip()), ""):
+                return text[:300]
         return ""
 
     def remove(self, launch_id: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.domain.launches import Launch, LaunchStatus, Note, Phase
-from workers.executors.slurm.status_tables import ENDINGS, FORGOTTEN, REASONS, STATES, Wait
+from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKNOWN_ENDING, PendingReason
 
 #: Jobs of ours begin with this; where they run says whose they are, if several platforms share a cluster.
 PREFIX = "wt-"
@@ -17,11 +17,11 @@ NODES = "NodeHost:|,CPUsState:|,Memory:|,AllocMem:|,StateLong:|"
 USABLE = frozenset({"allocated", "completing", "idle", "mixed"})
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 #: Bytes of a runner beside its evaluator and host, and seconds it gets to deliver the last results.
-RUNNER, FAREWELL = 256 << 20, 300.0
+RUNNER, DRAIN_SECONDS = 256 << 20, 300.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class SlurmOptions:
     """What a site says about its Slurm. ``account`` and ``wckey`` may name ``{project}``.
 
     ``folder`` is where launches lie: on a file system that nodes see at the same path, as they see the environments and
@@ -47,11 +47,11 @@ class Options:
     gres: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "Options":
+    def of(cls, options: Mapping[str, Any]) -> "SlurmOptions":
         """Read a context's options; unknown ones are errors."""
-        if unknown := sorted(set(given) - set(cls.__dataclass_fields__)):
+        if unknown := sorted(set(options) - set(cls.__dataclass_fields__)):
             raise ValueError(f"Slurm has no option {', '.join(unknown)}.")
-        return cls(**given)
+        return cls(**options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class TaskRecords:
     """What is found in a launch's folder: tasks that began, exit codes left behind, tasks that we dismissed."""
 
     began: frozenset[int] = frozenset()
@@ -103,15 +103,15 @@ def array_of(tasks: Iterable[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in parts)
 
 
-def arguments(launch: Launch, options: Options) -> list[str]:
+def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
     """Return sbatch's options but for the array; not in the script, where a project's name might be more than one."""
     placement = launch.placement
     labels = {"project": launch.project, "simulation": launch.simulation_id, "attempt": launch.attempt}
     minutes = [options.minutes] if options.minutes else []
     if launch.timeout is not None:
-        minutes.append(math.ceil((launch.timeout + FAREWELL) / 60))
+        minutes.append(math.ceil((launch.timeout + DRAIN_SECONDS) / 60))
     gres = [f"{options.gres.get(key, key.rpartition('/')[2])}:{count}" for key, count in placement.resources.items()]
-    asked = {
+    sbatch_options = {
         "job-name": name_of(launch.id),
         "comment": ";".join(f"{key}={value}" for key, value in labels.items()),
         "cpus-per-task": math.ceil(placement.cpu),
@@ -127,7 +127,7 @@ def arguments(launch: Launch, options: Options) -> list[str]:
         "output": "runner.%a.log",
         "open-mode": "append",
     }
-    return ["--ntasks=1", "--no-requeue", *(f"--{key}={value}" for key, value in asked.items() if value != "")]
+    return ["--ntasks=1", "--no-requeue", *(f"--{key}={value}" for key, value in sbatch_options.items() if value != "")]
 
 
 def read_jobs(text: str) -> list[Job]:
@@ -140,22 +140,22 @@ def read_jobs(text: str) -> list[Job]:
     return jobs
 
 
-def bytes_of(said: str) -> int:
+def bytes_of(value: str) -> int:
     """Read an amount of memory: ``2304M``, or megabytes without a letter."""
-    number, letter = (said[:-1], said[-1]) if said[-1:] in UNITS else (said, "M")
+    number, letter = (value[:-1], value[-1]) if value[-1:] in UNITS else (value, "M")
     return int(float(number or 0) * UNITS[letter])
 
 
-def exit_code(said: str) -> int:
+def exit_code(value: str) -> int:
     """Read an exit code as squeue tells it: a wait status, or ``code:signal`` in newer ones."""
-    if ":" in said:
-        code, _, number = said.partition(":")
+    if ":" in value:
+        code, _, number = value.partition(":")
         return int(code) or (128 + int(number) if int(number) else 0)
-    status = int(said) if said.isdecimal() else 0
+    status = int(value) if value.isdecimal() else 0
     return 128 + (status & 0x7F) if status & 0x7F else status >> 8
 
 
-def read_room(text: str) -> tuple[int, int]:
+def read_free_resources(text: str) -> tuple[int, int]:
     """Return idle cores and free bytes from sinfo's lines; a node stands there once for each of its partitions."""
     nodes = {line.split("|")[0].strip(): [part.strip() for part in line.split("|")] for line in text.splitlines()}
     usable = [node for node in nodes.values() if node[4] in USABLE]
@@ -163,34 +163,35 @@ def read_room(text: str) -> tuple[int, int]:
     return cores, sum(max(0, int(node[2]) - int(node[3])) for node in usable) << 20
 
 
-def sight(launch_id: str, jobs: Iterable[Job], traces: Traces) -> LaunchStatus:
+def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> LaunchStatus:
     """Tell how a launch fares from its jobs and what they left; the most lively of its tasks decides."""
-    counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in traces.dismissed]
+    counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in records.dismissed]
     # A task that has left its exit code is over, whatever Slurm still has to clean up after it.
-    living = [job for job in counted if job.phase is not Phase.ENDED and job.task not in traces.exits]
-    waiting = {job.reason: wait for job in living if (wait := wait_for(job)) is not None}
+    unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in records.exits]
+    pending = {job.reason: pending_state for job in unfinished if (pending_state := pending_reason(job)) is not None}
     notes = tuple(
-        Note(key=reason, words=f"It waits in Slurm: {wait.words}.") for reason, wait in sorted(waiting.items())
+        Note(key=reason, words=f"It waits in Slurm: {pending_state.words}.")
+        for reason, pending_state in sorted(pending.items())
     )
     for phase in (Phase.RUNNING, Phase.STARTING, Phase.SUSPENDED):
-        if any(job.phase is phase for job in living):
-            never = next((wait.words for wait in waiting.values() if wait.never), None)
-            if phase is Phase.SUSPENDED and never is not None:
-                return LaunchStatus(id=launch_id, phase=Phase.ENDED, reason=never, notes=notes, hopeless=True)
-            return LaunchStatus(id=launch_id, phase=phase, notes=notes + losses(counted))
-    exit, reason = ending(counted, traces)
+        if any(job.phase is phase for job in unfinished):
+            message = next((pending_state.words for pending_state in pending.values() if pending_state.never), None)
+            if phase is Phase.SUSPENDED and message is not None:
+                return LaunchStatus(id=launch_id, phase=Phase.ENDED, reason=message, notes=notes, hopeless=True)
+            return LaunchStatus(id=launch_id, phase=phase, notes=notes + lost_runner_notes(counted))
+    exit, reason = exit_of(counted, records)
     return LaunchStatus(id=launch_id, phase=Phase.ENDED, exit=exit, reason=reason)
 
 
-def wait_for(job: Job) -> Wait | None:
+def pending_reason(job: Job) -> PendingReason | None:
     """Say why a job waits, if it does and Slurm has a reason."""
     if job.phase is not Phase.SUSPENDED or job.reason in {"", "None"}:
         return None
     fitting = [start for start in REASONS if job.reason.startswith(start)]
-    return REASONS[max(fitting, key=len)] if fitting else Wait(f"Slurm says {job.reason}")
+    return REASONS[max(fitting, key=len)] if fitting else PendingReason(f"Slurm says {job.reason}")
 
 
-def losses(jobs: Iterable[Job]) -> tuple[Note, ...]:
+def lost_runner_notes(jobs: Iterable[Job]) -> tuple[Note, ...]:
     """Tell of runners that were ended while others go on; these do their work."""
     lost = [job for job in jobs if job.state in ENDINGS and job.task is not None]
     return tuple(
@@ -198,15 +199,15 @@ def losses(jobs: Iterable[Job]) -> tuple[Note, ...]:
     )
 
 
-def ending(jobs: Iterable[Job], traces: Traces) -> tuple[int | None, str | None]:
+def exit_of(jobs: Iterable[Job], records: TaskRecords) -> tuple[int | None, str | None]:
     """Return exit code and reason of a launch whose tasks are all over: what Slurm did to one, else the worst exit."""
-    exits = {task: code for task, code in traces.exits.items() if task not in traces.dismissed}
-    unheard = [job for job in jobs if job.task not in exits]
-    for job in unheard:
+    exits = {task: code for task, code in records.exits.items() if task not in records.dismissed}
+    without_exit = [job for job in jobs if job.task not in exits]
+    for job in without_exit:
         if job.state in ENDINGS:
             return job.exit or None, ENDINGS[job.state]
-    codes = [*exits.values(), *(job.exit for job in unheard)]
+    codes = [*exits.values(), *(job.exit for job in without_exit)]
     if not codes:
-        return None, FORGOTTEN
+        return None, UNKNOWN_ENDING
     worst = max(codes)
     return worst, f"it exited with code {worst}" if worst else None

@@ -63,7 +63,7 @@ class Crossing:
                 self.outer.setdefault(meeting.other.lane, {})[meeting.other.onto] = meeting
 
 
-class Watch:
+class ConflictWatch:
     """Looks at the junctions of one scenario, step by step."""
 
     def __init__(self, ways: Ways, routes: Mapping[str, tuple[str, ...]]) -> None:

@@ -6,13 +6,13 @@ from math import sqrt
 from .clock import DT
 from .conflicts import Ways
 from .engine import sumo
-from .event import ACTOR, BLIND, CAREFUL, FREE, STAY, Ego, Event, Plan
+from .event import ACTOR, BLIND, CAREFUL, FREE, STAY, Ego, EventPlan, ScriptedEvent
 from .geometry import Meeting, Stripe
 from .street import Way
 from .traffic import Traffic, sides
 
 
-class Crosser(Event):
+class Crosser(ScriptedEvent):
     """Someone crosses the ego's way without right, timed to be there when the ego is."""
 
     #: Metres before the stop line at which they wait, and how they wait and drive.
@@ -21,7 +21,7 @@ class Crosser(Event):
     #: Seconds they are late, so that they come out before a car that holds its speed, not behind it.
     EARLY = 0.4
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: Plan) -> None:
+    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
         super().__init__(traffic, ways, plan)
         self.path, self.meeting = self._choose()
         self.clear = False
@@ -120,12 +120,12 @@ class HurriedMajor(Crosser):
         return meeting.yields and meeting.other.direction == "s"
 
 
-class LatePedestrian(Event):
+class LatePedestrian(ScriptedEvent):
     """Someone steps onto the crossing late, when the ego is nearly there."""
 
     NAME, SPEED = "late", 2.0
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: Plan) -> None:
+    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
         super().__init__(traffic, ways, plan)
         self.path, self.stripe = self._choose()
 

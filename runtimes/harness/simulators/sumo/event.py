@@ -27,7 +27,7 @@ class Ego:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EventPlan:
     """Where an event is set: the ego's route and start, and the metres driven before it may begin."""
 
     route: tuple[str, ...]
@@ -37,10 +37,10 @@ class Plan:
     trigger: float
 
 
-class Event:
+class ScriptedEvent:
     """Nothing happens. The others say what does."""
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: Plan) -> None:
+    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
         self.traffic = traffic
         self.ways = ways
         self.street = ways.street

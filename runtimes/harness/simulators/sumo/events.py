@@ -5,14 +5,14 @@ from typing import Any
 
 from .conflicts import Ways
 from .crossing_events import FailingToYield, HurriedMajor, LatePedestrian, RedRunner
-from .event import Event, Plan
-from .lead_events import CutIn, LeadBrake, SlowTruck, Stalled, Standing
+from .event import EventPlan, ScriptedEvent
+from .lead_events import CutIn, LeadBrake, SlowTruck, Stalled, StandingCar
 from .traffic import Traffic
 
-EVENTS: Mapping[str, Callable[[Traffic, Ways, Plan], Event]] = {
-    "none": Event,
+EVENTS: Mapping[str, Callable[[Traffic, Ways, EventPlan], ScriptedEvent]] = {
+    "none": ScriptedEvent,
     "lead_brake": LeadBrake,
-    "stopped_vehicle": Standing,
+    "stopped_vehicle": StandingCar,
     "stalled": Stalled,
     "slow_truck": SlowTruck,
     "cut_in": CutIn,
@@ -23,6 +23,6 @@ EVENTS: Mapping[str, Callable[[Traffic, Ways, Plan], Event]] = {
 }
 
 
-def event(spec: Mapping[str, Any], traffic: Traffic, ways: Ways, plan: Plan) -> Event:
+def event(spec: Mapping[str, Any], traffic: Traffic, ways: Ways, plan: EventPlan) -> ScriptedEvent:
     """Return the event a scenario names."""
     return EVENTS[spec["event"]](traffic, ways, plan)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class CollisionKind(StrEnum):
     """The collision types that SUMO tells apart; the last four are with people on foot."""
 
     REAR = "collision"
@@ -46,11 +46,11 @@ def at_fault(crash: Crash) -> bool:
     if crash.pedestrian:
         return True
     match crash.kind:
-        case Kind.REAR:
+        case CollisionKind.REAR:
             return crash.ego_is_collider or crash.changing_lane
-        case Kind.SIDE:
+        case CollisionKind.SIDE:
             return crash.changing_lane
-        case Kind.JUNCTION:
+        case CollisionKind.JUNCTION:
             if crash.ran_into_rear or crash.entered_on in ("r", "R", "u", "U"):
                 return True
             return crash.entered_on != "G" and crash.had_to_yield

@@ -5,16 +5,16 @@ from math import inf
 from .clock import DT
 from .conflicts import Ways
 from .engine import sumo
-from .event import ACTOR, BLIND, CAREFUL, FREE, STAY, Ego, Event, Plan
+from .event import ACTOR, BLIND, CAREFUL, FREE, STAY, Ego, EventPlan, ScriptedEvent
 from .traffic import Traffic
 
 
-class LeadBrake(Event):
+class LeadBrake(ScriptedEvent):
     """The car ahead brakes at 8 m/s2 to a stop, stands for two seconds and drives on."""
 
     DECEL, STAND, START, KEEP = 8.0, 2.0, 32.0, 34.0
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: Plan) -> None:
+    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
         super().__init__(traffic, ways, plan)
         self.until = inf
         self.done = False
@@ -51,14 +51,14 @@ class LeadBrake(Event):
             self.done = True
 
 
-class Standing(Event):
+class StandingCar(ScriptedEvent):
     """A car stands in the ego's lane, for good or until some seconds after the ego came near."""
 
     NEAR = 45.0
     #: Seconds; None is for good.
     PATIENCE: float | None = None
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: Plan) -> None:
+    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
         super().__init__(traffic, ways, plan)
         self.until = inf
 
@@ -85,13 +85,13 @@ class Standing(Event):
             self.until = inf
 
 
-class Stalled(Standing):
+class Stalled(StandingCar):
     """A car has stalled for fifteen seconds."""
 
     PATIENCE = 15.0
 
 
-class SlowTruck(Event):
+class SlowTruck(ScriptedEvent):
     """A truck at 8 m/s drives ahead."""
 
     #: Seconds at the ego's speed, and metres: nearer, SUMO would not let it in before so fast a car.
@@ -109,12 +109,12 @@ class SlowTruck(Event):
             self.met = True
 
 
-class CutIn(Event):
+class CutIn(ScriptedEvent):
     """A car on the next lane keeps a little ahead, then moves over before the ego and slows."""
 
     AHEAD, EASE, SECONDS = 9.0, 2.0, 3.0
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: Plan) -> None:
+    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
         super().__init__(traffic, ways, plan)
         self.until = inf
         self.done = False

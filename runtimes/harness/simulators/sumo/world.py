@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ..base import Interface, Metric, Scenario, WorldBroken
 from . import replay_frames
 from .clock import DT
-from .conflicts import EGO_LENGTH, RED, Watch, Ways
+from .conflicts import EGO_LENGTH, RED, ConflictWatch, Ways
 from .drive_metrics import Drive, Ending, metrics
 from .engine import EGO, load, options, sumo
-from .event import ACTOR, Ego, Event, Plan
+from .event import ACTOR, Ego, EventPlan, ScriptedEvent
 from .events import event
 from .fault import Crash, at_fault
 from .observation import Senses, Situation
@@ -84,7 +84,7 @@ class World:
         traffic = Traffic(self.street, rng)
         shift_lights(self.street, rng)
         traffic.ego(self._route, lane.rsplit("_", 1)[1], start["pos"], start["speed"])
-        plan = Plan(self._route, lane, start["pos"], start["speed"], spec.get("trigger", 0.0))
+        plan = EventPlan(self._route, lane, start["pos"], start["speed"], spec.get("trigger", 0.0))
         self._event = event(spec, traffic, ways, plan)
         self._event.set()
         traffic.fill(spec["vehicles"], spec["mix"])
@@ -94,7 +94,7 @@ class World:
         self._time_limit = float(spec["time_limit"])
         self._street_limit = float(spec["limit"])
         self._senses = Senses(self.street, traffic.min_gap)
-        self._watch = Watch(ways, traffic.routes)
+        self._watch = ConflictWatch(ways, traffic.routes)
         self._begin(bool(scenario.params.get("lane_guard", False)))
         return self._observe()
 
@@ -108,7 +108,7 @@ class World:
         vehicle.setSpeedMode(EGO, UNCHECKED)
         vehicle.setLaneChangeMode(EGO, GUARD if lane_guard else OBEY)
         self._event.begin()
-        self._eventful = type(self._event) is not Event
+        self._eventful = type(self._event) is not ScriptedEvent
         self._ego = Ego("", 0.0, 0.0, 0.0, 0.0)
         self.drive = Drive()
         self._crash: Crash | None = None

@@ -1,4 +1,4 @@
-"""Every object of a launch, as a function of the launch, the cluster's options and what the cluster serves."""
+"""Manifests: all objects of a launch, from the launch, the cluster's options and its served APIs."""
 
 import base64
 import hashlib
@@ -12,14 +12,14 @@ from core.domain.launches import Launch
 from errors import Unsupported
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, pods, policy, trainjob
-from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
-    """Which APIs a cluster serves beyond its own; ``dra`` is the version of its device claims, or empty."""
+class ServedApis:
+    """Optional APIs that a cluster serves; ``dra`` is the version of resource.k8s.io, or empty."""
 
     jobset: bool = True
     trainer: bool = False
@@ -28,34 +28,36 @@ class Served:
     dra: str = ""
 
 
-#: What runs a gang, and where else than in JobSets that may be.
-OPERATORS: Mapping[str, tuple[str, Callable[[Launch, Options], Object]]] = {
+#: Operators that run gangs; the empty name is JobSet.
+OPERATORS: Mapping[str, tuple[str, Callable[[Launch, KubernetesOptions], Object]]] = {
     "": ("jobset", jobset.jobset),
     "trainer": ("trainer", trainjob.trainjob),
     "mpi-operator": ("mpijob", mpijob.mpijob),
 }
 
 
-def of(launch: Launch, options: Options, served: Served, *, kit: Mapping[str, Any] | None = None) -> list[Object]:
-    """Return what a launch is made of, its owner first. Raise a PlatformError if this cluster can never run it.
+def launch_objects(
+    launch: Launch, options: KubernetesOptions, served: ServedApis, *, kit: Mapping[str, Any] | None = None
+) -> list[Object]:
+    """Return a launch's objects, the owner first. Raise a PlatformError if this cluster can never run it.
 
-    With a ``kit`` its runners do not know their launch yet: they begin with that, and wait.
+    With a ``kit`` the launch is warm: its runners start from the kit and wait for their launch.
     """
-    asked = launch.placement
-    if asked.claims and not served.dra:
+    placement = launch.placement
+    if placement.claims and not served.dra:
         raise Unsupported("This cluster serves no device claims (resource.k8s.io); ask for extended resources instead.")
-    if asked.queue and not served.kueue:
-        raise Unsupported(f"This cluster runs no Kueue, so nothing would ever leave the queue {asked.queue!r}.")
+    if placement.queue and not served.kueue:
+        raise Unsupported(f"This cluster runs no Kueue, so nothing would ever leave the queue {placement.queue!r}.")
     owner = _owner(launch, options, served)
     namespace = names.namespace(options.namespace, launch.project)
     others = [_secret(launch, options, kit), *policy.policies(launch, options)]
-    return [_within(namespace, one) for one in [owner, *others]]
+    return [_within(namespace, document) for document in [owner, *others]]
 
 
-def _owner(launch: Launch, options: Options, served: Served) -> Object:
+def _owner(launch: Launch, options: KubernetesOptions, served: ServedApis) -> Object:
     if launch.gang is None:
         return jobset.jobset(launch, options) if served.jobset else job.job(launch, options)
-    operator = gangs.of(launch).operator
+    operator = gangs.gang_of(launch).operator
     if operator not in OPERATORS:
         raise Unsupported(f"There is no operator {operator!r}; there are: trainer, mpi-operator.")
     api, make = OPERATORS[operator]
@@ -64,25 +66,25 @@ def _owner(launch: Launch, options: Options, served: Served) -> Object:
     return make(launch, options)
 
 
-def _within(namespace: str, one: Object) -> Object:
-    return one | {"metadata": {**one["metadata"], "namespace": namespace}}
+def _within(namespace: str, document: Object) -> Object:
+    return document | {"metadata": {**document["metadata"], "namespace": namespace}}
 
 
-def _secret(launch: Launch, options: Options, kit: Mapping[str, Any] | None) -> Object:
-    """The launch as its runner reads it, beside its token; and what a gang's pods know each other by.
+def _secret(launch: Launch, options: KubernetesOptions, kit: Mapping[str, Any] | None) -> Object:
+    """Return the secret with the runner's launch.json, its token, and the gang's shared key.
 
-    The second comes from the token and does not tell it, for a gang's program may read it.
+    The key is an HMAC of the token and does not reveal it, because a gang's program may read the key.
     """
-    told = {
+    config = {
         "id": launch.id,
         "url": options.runner_api_url or launch.url,
-        "workers": options.seats,
+        "workers": options.workers_per_pod,
         "format": launch.format,
         "token_file": f"{containers.RUN}/token/token",
     }
     if kit is not None:
-        told |= {"warm": True, "kit": kit}
-    content = {"launch.json": json.dumps(told, sort_keys=True), "token": launch.token}
+        config |= {"warm": True, "kit": kit}
+    content = {"launch.json": json.dumps(config, sort_keys=True), "token": launch.token}
     if launch.gang is not None:
         content |= {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}
     return {

@@ -1,13 +1,13 @@
-"""The containers of a pod: who each runs as, what it runs, and what it sees of the others."""
+"""Container templates: user, command and volume mounts of each container of a pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 #: The group that all containers of a pod share, for the sockets between them.
 GROUP = 10000
-#: Seconds from the notice to the end; a runner needs two of them to hand back what it has not played.
+#: Grace period in seconds; a runner needs two of them to release its leases.
 GRACE = 30
-#: The file of the cache's token, beside the launch's own.
+#: File of the cache service's token, beside the launch's token.
 SCS_TOKEN = "scs"
 RUN = "/run/windtunnel"
 
@@ -22,8 +22,8 @@ class Mount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """One container."""
+class ContainerTemplate:
+    """Template of a container."""
 
     name: str
     user: int
@@ -37,8 +37,8 @@ _FILES = Mount(volume="files", path=f"{RUN}/files")
 
 _LAUNCH = ("--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path)
 
-#: The only one that holds the token, and the only one that writes into what is shared.
-RUNNER = Part(
+#: Only the runner holds the token, and only the runner may write into the shared volumes.
+RUNNER = ContainerTemplate(
     name="runner",
     user=10001,
     command=("python", "-m", "workers.standalone_runner", *_LAUNCH),
@@ -48,24 +48,24 @@ RUNNER = Part(
         Mount(volume="token", path=f"{RUN}/token"),
     ),
 )
-EVALUATOR = Part(
+EVALUATOR = ContainerTemplate(
     name="evaluator",
     user=10002,
     command=("python", "-m", "runtimes.harness.runner.container_init", "evaluator"),
     mounts=(_POSTS, _FILES),
 )
-MODEL_SERVER = Part(
+MODEL_SERVER = ContainerTemplate(
     name="model-server",
     user=10003,
     command=("python", "-m", "runtimes.harness.runner.container_init", "model_server"),
     mounts=(_POSTS, _FILES),
 )
-#: A gang's program: the user's own, so it holds nothing of ours.
-PROGRAM = Part(name="main", user=10003, command=())
-#: What the MPI operator starts, by the user and the home that its own images have.
-MPI = Part(name="main", user=1000, command=())
-#: What leads a gang, beside its runner: it reads the model, to hand it on.
-LEADER = Part(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
+#: A gang's program is the user's own, so it holds no platform secrets.
+PROGRAM = ContainerTemplate(name="main", user=10003, command=())
+#: Container of an MPIJob, with the user of the operator's own images.
+MPI = ContainerTemplate(name="main", user=1000, command=())
+#: A gang's leader, beside its runner: it reads the model and distributes it.
+LEADER = ContainerTemplate(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
 GANG_RUNNER = replace(
     RUNNER,
     command=("python", "-m", "workers.gang_runner", *_LAUNCH),

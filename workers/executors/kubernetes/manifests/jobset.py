@@ -5,17 +5,17 @@ from typing import Any
 from core.domain.launches import Launch
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job
-from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
-def jobset(launch: Launch, options: Options) -> Object:
+def jobset(launch: Launch, options: KubernetesOptions) -> Object:
     """Return a launch's JobSet; where it names a queue it comes suspended, for the queue to let it go."""
     spec = _gang(launch, options) if launch.gang is not None else _independent(launch, options)
-    spec["ttlSecondsAfterFinished"] = job.KEPT
+    spec["ttlSecondsAfterFinished"] = job.TTL_SECONDS
     if launch.placement.queue:
         spec["suspend"] = True
     return {
@@ -26,7 +26,7 @@ def jobset(launch: Launch, options: Options) -> Object:
     }
 
 
-def _independent(launch: Launch, options: Options) -> Object:
+def _independent(launch: Launch, options: KubernetesOptions) -> Object:
     """No names in DNS and no restarts: nobody calls these pods, and what is lost is leased to others meanwhile."""
     return {
         "network": {"enableDNSHostnames": False},
@@ -35,16 +35,16 @@ def _independent(launch: Launch, options: Options) -> Object:
     }
 
 
-def _gang(launch: Launch, options: Options) -> Object:
+def _gang(launch: Launch, options: KubernetesOptions) -> Object:
     """The replicas first, then the one that leads; when that is done all is, and when one is lost all begin again.
 
     Names are published before pods are ready, for a replica that waits for another by name is not ready for long.
     A gang in an image of its own, but for MPI, has nobody to lead it: it is done when all replicas are.
     """
-    gang = gangs.of(launch)
+    gang = gangs.gang_of(launch)
     jobs = [_replicated(launch, gangs.WORKERS, gang.slices, job.replicas(launch, options), alone=True)]
-    led = gang.communication == "mpi" or gangs.led(launch)
-    if led:
+    has_leader = gang.communication == "mpi" or gangs.has_runner(launch)
+    if has_leader:
         leader = _replicated(launch, gangs.LEADER, 1, job.lead(launch, options), alone=False)
         jobs.append(leader | {"dependsOn": [{"name": gangs.WORKERS, "status": "Ready"}]})
     first = gangs.LEADER if gang.communication == "mpi" else gangs.WORKERS
@@ -54,7 +54,7 @@ def _gang(launch: Launch, options: Options) -> Object:
             "publishNotReadyAddresses": True,
             "subdomain": names.network(launch.id),
         },
-        "successPolicy": {"operator": "All", "targetReplicatedJobs": [gangs.LEADER if led else gangs.WORKERS]},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": [gangs.LEADER if has_leader else gangs.WORKERS]},
         "failurePolicy": {
             "maxRestarts": gang.restarts,
             "rules": _disruptions(gang.restarts),

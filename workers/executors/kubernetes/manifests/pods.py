@@ -10,7 +10,7 @@ from runtimes import catalogue
 from runtimes.images.names import image_of
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import containers as table
-from workers.executors.kubernetes.options import Options, Share
+from workers.executors.kubernetes.options import KubernetesOptions, Share
 
 Object = dict[str, Any]
 
@@ -34,7 +34,7 @@ WAIT = (
 )
 
 
-def labels(launch: Launch, options: Options) -> dict[str, str]:
+def labels(launch: Launch, options: KubernetesOptions) -> dict[str, str]:
     """Return what every object of a launch carries: to be found again, and to be billed."""
     return {
         "app.kubernetes.io/managed-by": "windtunnel",
@@ -48,17 +48,20 @@ def labels(launch: Launch, options: Options) -> dict[str, str]:
     }
 
 
-def seat(launch: Launch, options: Options) -> Object:
+def runner_pod(launch: Launch, options: KubernetesOptions) -> Object:
     """Return the template of a pod that plays: its three containers share two folders and nothing else."""
-    asked = launch.placement
-    half = Share(cpu=_cores(asked.cpu * options.seats / 2), memory=str(asked.memory * options.seats // 2))
+    placement = launch.placement
+    half = Share(
+        cpu=_cores(placement.cpu * options.workers_per_pod / 2),
+        memory=str(placement.memory * options.workers_per_pod // 2),
+    )
     runtime = catalogue.runtime(launch.runtime)
     model_server = runtime.formats[launch.format].environment.name
     evaluator = datasets()[launch.dataset].simulator
     return _template(
         launch,
         options,
-        part="seat",
+        part="runner",
         containers=[
             _runner(launch, options, table.RUNNER),
             _container(
@@ -79,15 +82,15 @@ def seat(launch: Launch, options: Options) -> Object:
     )
 
 
-def replica(launch: Launch, options: Options) -> Object:
+def replica(launch: Launch, options: KubernetesOptions) -> Object:
     """Return the template of a gang's replicas. They hold no token, and know one another by name only."""
-    gang = gangs.of(launch)
+    gang = gangs.gang_of(launch)
     share = Share(cpu=_cores(launch.placement.cpu), memory=str(launch.placement.memory))
-    own = gangs.proxy(launch, gangs.TOLD) if gang.communication == "mpi" else gang.command
+    command_tail = gangs.proxy(launch, gangs.FROM_LABELS) if gang.communication == "mpi" else gang.command
     if not gang.image:
-        command, key = (*FOLLOW, *own), _key(launch)
+        command, key = (*FOLLOW, *command_tail), _key(launch)
     else:
-        command, key = (*WAIT, gangs.leader(launch), *own) if gang.communication == "mpi" else own, []
+        command, key = (*WAIT, gangs.leader(launch), *command_tail) if gang.communication == "mpi" else command_tail, []
     main = _container(table.PROGRAM, _image(launch, options), options, share, launch) | {
         "command": list(command),
         "env": environment(launch, slices=gang.slices > 1) + key,
@@ -95,15 +98,15 @@ def replica(launch: Launch, options: Options) -> Object:
     return _template(launch, options, part="replica", containers=[main], volumes=[_tmp(table.PROGRAM)])
 
 
-def lead(launch: Launch, options: Options) -> Object:
+def lead(launch: Launch, options: KubernetesOptions) -> Object:
     """Return the template of the pod that leads a gang: it has the others run a command, and knows how that ended."""
-    gang = gangs.of(launch)
-    own = gangs.mpiexec(launch) if gang.communication == "mpi" else ()
-    command, key = (own, []) if gang.image else ((*LEAD, *own), _key(launch))
+    gang = gangs.gang_of(launch)
+    command_tail = gangs.mpiexec(launch) if gang.communication == "mpi" else ()
+    command, key = (command_tail, []) if gang.image else ((*LEAD, *command_tail), _key(launch))
     part = table.PROGRAM if gang.image else table.LEADER
     main = _container(part, _image(launch, options), options, LIGHT) | {
         "command": list(command),
-        "env": _env(gangs.environment(launch, gangs.Place())) + key,
+        "env": _env(gangs.environment(launch, gangs.ReplicaPosition())) + key,
     }
     if gang.image:
         return _template(launch, options, part="lead", containers=[main], volumes=[_tmp(part)])
@@ -112,7 +115,7 @@ def lead(launch: Launch, options: Options) -> Object:
 
 
 def operated(
-    launch: Launch, options: Options, *, part: str, arguments: Sequence[str], told: Mapping[str, str]
+    launch: Launch, options: KubernetesOptions, *, part: str, arguments: Sequence[str], variables: Mapping[str, str]
 ) -> Object:
     """Return the template of a pod of the MPI operator's.
 
@@ -124,7 +127,7 @@ def operated(
     share = Share(cpu=_cores(launch.placement.cpu), memory=str(launch.placement.memory))
     main = _container(table.MPI, image, options, *((share, launch) if worker else (LIGHT,)))
     del main["command"]
-    main |= {"args": list(arguments), "env": _env(told)}
+    main |= {"args": list(arguments), "env": _env(variables)}
     if worker:
         main["securityContext"]["capabilities"]["add"] = ["NET_BIND_SERVICE"]
     template = _template(launch, options, part=part, containers=[main], volumes=[_tmp(table.MPI)])
@@ -137,33 +140,33 @@ def environment(launch: Launch, *, slices: bool) -> list[Object]:
     places = [_field("WINDTUNNEL_GANG_INDEX", INDEX)]
     # Without JobSet, or with one group, there is no such label to ask for, or no need to.
     places.append(_field("WINDTUNNEL_GANG_SLICE", SLICE) if slices else {"name": "WINDTUNNEL_GANG_SLICE", "value": "0"})
-    return places + _env(gangs.environment(launch, gangs.TOLD))
+    return places + _env(gangs.environment(launch, gangs.FROM_LABELS))
 
 
 def resources(share: Share, launch: Launch | None = None) -> Object:
     """Return what a container is given. Memory is a limit; processor time is only asked for, idle cores are for all."""
-    asked = launch.placement if launch is not None else None
-    extended = dict(asked.resources) if asked is not None else {}
-    given: Object = {
+    placement = launch.placement if launch is not None else None
+    extended = dict(placement.resources) if placement is not None else {}
+    container_resources: Object = {
         "requests": {"cpu": share.cpu, "memory": share.memory, **extended},
         "limits": {"memory": share.memory, **extended},
     }
-    if asked is not None and asked.claims:
-        given["claims"] = [{"name": names.device(name)} for name in asked.claims]
-    return given
+    if placement is not None and placement.claims:
+        container_resources["claims"] = [{"name": names.device(name)} for name in placement.claims]
+    return container_resources
 
 
 def annotations(launch: Launch) -> dict[str, str]:
     """Return what is written on the pods for others to read, secondary networks among it."""
-    asked = launch.placement
-    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(asked.networks)} if asked.networks else {}
-    return {**asked.annotations, **networks}
+    placement = launch.placement
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(placement.networks)} if placement.networks else {}
+    return {**placement.annotations, **networks}
 
 
 def _template(
-    launch: Launch, options: Options, *, part: str, containers: Sequence[Object], volumes: Sequence[Object]
+    launch: Launch, options: KubernetesOptions, *, part: str, containers: Sequence[Object], volumes: Sequence[Object]
 ) -> Object:
-    asked = launch.placement
+    placement = launch.placement
     devices = part != "lead"
     spec: Object = {
         "restartPolicy": "Never",
@@ -179,22 +182,22 @@ def _template(
         "containers": list(containers),
         "volumes": list(volumes),
     }
-    if selector := {**options.node_selector, **(asked.node_selector if devices else {})}:
+    if selector := {**options.node_selector, **(placement.node_selector if devices else {})}:
         spec["nodeSelector"] = selector
     if options.tolerations:
         spec["tolerations"] = [dict(one) for one in options.tolerations]
     if options.runtime_class:
         spec["runtimeClassName"] = options.runtime_class
-    if asked.priority:
-        spec["priorityClassName"] = asked.priority
+    if placement.priority:
+        spec["priorityClassName"] = placement.priority
     if options.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
-    if asked.claims and devices:
+    if placement.claims and devices:
         spec["resourceClaims"] = [
             {"name": names.device(name), "resourceClaimTemplateName": template}
-            for name, template in asked.claims.items()
+            for name, template in placement.claims.items()
         ]
-    if part == "seat":
+    if part == "runner":
         spec["topologySpreadConstraints"] = [
             {
                 "maxSkew": 1,
@@ -209,23 +212,25 @@ def _template(
     return {"metadata": metadata, "spec": spec}
 
 
-def _runner(launch: Launch, options: Options, part: table.Part) -> Object:
+def _runner(launch: Launch, options: KubernetesOptions, part: table.ContainerTemplate) -> Object:
     runner = _container(part, options.images.runner, options, options.runner)
     if options.scs.nodes:
         runner["env"] = runner["env"] + _env({"WINDTUNNEL_SCS_NODES": options.scs.nodes})
     return runner
 
 
-def _image(launch: Launch, options: Options) -> str:
+def _image(launch: Launch, options: KubernetesOptions) -> str:
     """Return what a gang's program runs in: an image of its own, or that of its format's environment."""
-    gang = gangs.of(launch)
+    gang = gangs.gang_of(launch)
     if gang.image:
         return gang.image
     environment = catalogue.runtime(launch.runtime).formats[launch.format].environment
     return image_of(environment, options.images.prefix, options.images.tag)
 
 
-def _container(part: table.Part, image: str, options: Options, share: Share, launch: Launch | None = None) -> Object:
+def _container(
+    part: table.ContainerTemplate, image: str, options: KubernetesOptions, share: Share, launch: Launch | None = None
+) -> Object:
     mounts = [
         {"name": mount.volume, "mountPath": mount.path} | ({"readOnly": True} if mount.read_only else {})
         for mount in part.mounts
@@ -251,7 +256,7 @@ def _container(part: table.Part, image: str, options: Options, share: Share, lau
     }
 
 
-def _shared(launch: Launch, options: Options, others: Sequence[table.Part]) -> list[Object]:
+def _shared(launch: Launch, options: KubernetesOptions, others: Sequence[table.ContainerTemplate]) -> list[Object]:
     keys = [{"key": key, "path": key} for key in ("launch.json", "token")]
     sources: list[Object] = [{"secret": {"name": names.owner(launch.id), "items": keys}}]
     if options.scs.nodes:
@@ -265,7 +270,7 @@ def _shared(launch: Launch, options: Options, others: Sequence[table.Part]) -> l
     ]
 
 
-def _tmp(part: table.Part) -> Object:
+def _tmp(part: table.ContainerTemplate) -> Object:
     return {"name": f"tmp-{part.name}", "emptyDir": {"sizeLimit": TMP}}
 
 

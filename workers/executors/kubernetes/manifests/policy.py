@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from core.domain.launches import Launch
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import pods
-from workers.executors.kubernetes.options import Options
+from workers.executors.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
 
@@ -24,29 +24,37 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "19
 NAMESPACE = "kubernetes.io/metadata.name"
 
 
-def policies(launch: Launch, options: Options) -> list[Object]:
+def policies(launch: Launch, options: KubernetesOptions) -> list[Object]:
     """Return a launch's policies: its pods are named by its own label, so no other launch has any part in them."""
-    mine = {"matchLabels": {"windtunnel/launch": names.label(launch.id)}}
+    launch_pods = {"matchLabels": {"windtunnel/launch": names.label(launch.id)}}
     if launch.gang is None:
-        return [_policy(launch, options, names.owner(launch.id), mine, ingress=[], egress=_services(launch, options))]
-    peers = [{"podSelector": mine}]
+        return [
+            _policy(launch, options, names.owner(launch.id), launch_pods, ingress=[], egress=_services(launch, options))
+        ]
+    peers = [{"podSelector": launch_pods}]
     between = _policy(
         launch,
         options,
         names.owner(launch.id),
-        mine,
+        launch_pods,
         ingress=[{"from": peers}],
         egress=[{"to": peers}, _dns(options)],
     )
-    lead = {"matchLabels": {**mine["matchLabels"], pods.PART: "lead"}}
+    lead = {"matchLabels": {**launch_pods["matchLabels"], pods.PART: "lead"}}
     calls = _policy(
         launch, options, f"{names.owner(launch.id)}-lead", lead, ingress=[], egress=_services(launch, options)
     )
-    return [between, calls] if gangs.led(launch) else [between]
+    return [between, calls] if gangs.has_runner(launch) else [between]
 
 
 def _policy(
-    launch: Launch, options: Options, name: str, pods_of: Object, *, ingress: Sequence[Object], egress: Sequence[Object]
+    launch: Launch,
+    options: KubernetesOptions,
+    name: str,
+    pods_of: Object,
+    *,
+    ingress: Sequence[Object],
+    egress: Sequence[Object],
 ) -> Object:
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -61,18 +69,18 @@ def _policy(
     }
 
 
-def _services(launch: Launch, options: Options) -> list[Object]:
+def _services(launch: Launch, options: KubernetesOptions) -> list[Object]:
     urls = [options.runner_api_url or launch.url, *re.split(r"[\s,]+", options.scs.nodes.strip())]
-    return [_dns(options), *(_to(url) for url in urls if url)]
+    return [_dns(options), *(_peer_rule(url) for url in urls if url)]
 
 
-def _dns(options: Options) -> Object:
+def _dns(options: KubernetesOptions) -> Object:
     """Names are asked of those servers only that a site has for it: a name can carry words to any other."""
     ports = [{"protocol": protocol, "port": port} for port in options.dns_ports for protocol in ("UDP", "TCP")]
     return {"to": [dict(peer) for peer in options.dns], "ports": ports}
 
 
-def _to(url: str) -> Object:
+def _peer_rule(url: str) -> Object:
     """Return a rule for one address.
 
     Of a service in the cluster the pods behind it are named, at any port: a policy holds after the service's address

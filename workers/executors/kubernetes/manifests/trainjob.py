@@ -7,23 +7,23 @@ from core.domain.launches import Launch
 from errors import Invalid
 from workers.executors.kubernetes import gangs
 from workers.executors.kubernetes.manifests import job, pods
-from workers.executors.kubernetes.options import Options, Share
+from workers.executors.kubernetes.options import KubernetesOptions, Share
 
 Object = dict[str, Any]
 
 GROUP = "trainer.kubeflow.org"
 
 
-def trainjob(launch: Launch, options: Options) -> Object:
+def trainjob(launch: Launch, options: KubernetesOptions) -> Object:
     """Return a launch's TrainJob. What of a placement is a pod's own goes in as a patch of the runtime's pods."""
-    gang = gangs.of(launch)
+    gang = gangs.gang_of(launch)
     if not gang.runtime_ref:
         raise Invalid("A gang of the Trainer names a ClusterTrainingRuntime in `runtime_ref`.")
-    asked = launch.placement
+    placement = launch.placement
     image = {"image": gang.image} if gang.image else {}
-    share = Share(cpu=f"{math.ceil(asked.cpu * 1000)}m", memory=str(asked.memory))
+    share = Share(cpu=f"{math.ceil(placement.cpu * 1000)}m", memory=str(placement.memory))
     # The Trainer sets what a framework wants to know; what is ours is the same for every node.
-    ours = {
+    variables = {
         "WINDTUNNEL_GANG_SIZE": str(gang.size),
         "WINDTUNNEL_GANG_SLOTS": str(gang.slots),
     }
@@ -36,23 +36,23 @@ def trainjob(launch: Launch, options: Options) -> Object:
             "trainer": {
                 **image,
                 "command": list(gang.command),
-                "env": [{"name": name, "value": value} for name, value in ours.items()],
+                "env": [{"name": name, "value": value} for name, value in variables.items()],
                 "numNodes": gang.size,
                 "numProcPerNode": gang.slots,
                 "resourcesPerNode": pods.resources(share, launch),
             },
-            "suspend": bool(asked.queue),
+            "suspend": bool(placement.queue),
             **({"activeDeadlineSeconds": max(1, math.ceil(launch.timeout))} if launch.timeout else {}),
             "runtimePatches": [_patch(launch, options)],
         },
     }
 
 
-def _patch(launch: Launch, options: Options) -> Object:
-    asked = launch.placement
+def _patch(launch: Launch, options: KubernetesOptions) -> Object:
+    placement = launch.placement
     spec: Object = {}
-    if asked.node_selector or options.node_selector:
-        spec["nodeSelector"] = {**options.node_selector, **asked.node_selector}
+    if placement.node_selector or options.node_selector:
+        spec["nodeSelector"] = {**options.node_selector, **placement.node_selector}
     if options.tolerations:
         spec["tolerations"] = [dict(one) for one in options.tolerations]
     if options.pull_secrets:

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from runtimes.harness.runner.framed_socket import Channel
+from runtimes.harness.runner.framed_socket import FramedSocket
 
 
 class Understudy:
     def __init__(self, told: dict[str, Any]) -> None:
         self.socket = socket.socket(fileno=told["socket"])
-        self.channel = Channel(self.socket)
+        self.channel = FramedSocket(self.socket)
         self.words = memoryview(mmap.mmap(told["page"], 16)).cast("q")
         self.faults: dict[str, Any] = {}
         self.marks = told["dataset"]
