@@ -21,10 +21,11 @@ from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.programs import Programs
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.store import leaders
-from errors import ClusterFull, NotGranted, OriginFailed, PlatformError, StoreUnavailable
+from errors import PlatformError
 from workers import liveness
-from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed, Watched
+from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Watched
 from workers.managed_executor import ManagedExecutor
+from workers.submission_failures import COVERED, failure_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,6 @@ TICK = 0.5
 GRACE = 15.0
 #: Seconds after which the leader row of a dispatcher that does not renew it may be taken over.
 TERM = 10.0
-#: Seconds until a launch is submitted again that an executor had no capacity for, or no longer the permission.
-FULL_PAUSE, PERMISSION_PAUSE = 5.0, 10.0
 #: Seconds between two `sweep` jobs (expired uploads, caches).
 SWEEP = 60.0
 
@@ -342,27 +341,22 @@ class Dispatcher:
         )
         try:
             managed.executor.submit(launch)
-        except Missed as error:
-            self._dispatch.requeue(live_launch, str(error), counted=False)
-        except (StoreUnavailable, OriginFailed) as error:  # the store may recover
-            self._dispatch.requeue(live_launch, error.detail or "a store does not answer")
-        except ClusterFull as error:  # until other launches release capacity
-            self._dispatch.requeue(live_launch, error.detail or "the cluster is full", counted=False, pause=FULL_PAUSE)
-        except PlatformError as error:
-            if isinstance(error, NotGranted) and simulation.attempt > 1:
-                # It was permitted before: probably a change in progress, e.g. a namespace is being recreated.
-                self._dispatch.requeue(
-                    live_launch,
-                    error.detail or "the platform lacks a permission on its executor",
-                    pause=PERMISSION_PAUSE,
-                )
-                return
-            self._dispatch.give_up(simulation, State.FAILED, error.detail or "cannot be launched", live_launch)
-        except OSError as error:  # another executor may take it, or this one later
-            managed.launch_refused(error)
-            self._dispatch.requeue(live_launch, f"executor {managed.name} refused the launch: {error}", counted=False)
+        except COVERED as error:
+            self._submission_failed(managed, simulation, live_launch, error)
         else:
             managed.launch_accepted()
+
+    def _submission_failed(
+        self, managed: ManagedExecutor, simulation: ActiveSimulation, launch: LiveLaunch, error: Exception
+    ) -> None:
+        failure = failure_of(error, simulation.attempt)
+        reason = failure.reason.format(error=error, executor=managed.name)
+        if failure.pauses_executor:
+            managed.launch_refused(error)
+        if failure.requeue:
+            self._dispatch.requeue(launch, reason, counted=failure.counted, pause=failure.pause)
+        else:
+            self._dispatch.give_up(simulation, State.FAILED, reason, launch)
 
     def _admit(self) -> None:
         snapshot = self._dispatch.snapshot()

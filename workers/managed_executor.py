@@ -148,9 +148,9 @@ class ManagedExecutor:
         self._refusals, self._refusing_until = 0, 0.0
         self.last_error = None
 
-    def launch_refused(self, error: OSError) -> None:
+    def launch_refused(self, error: Exception) -> None:
         """Record a launch that it could not take though it answers (e.g. a webhook is down): pause submissions."""
-        logger.warning("%s accepts_launches no launch: %s", self.name, error)
+        logger.warning("executor %s refused a launch; submissions pause: %s", self.name, error)
         self.last_error = str(error)[:500] or type(error).__name__
         self._refusals += 1
         self._refusing_until = self._clock() + min(MAX_BACKOFF, MIN_BACKOFF * 2.0**self._refusals)
