@@ -9,6 +9,7 @@ import pytest
 from core.domain.launches import Gang, Launch
 from tests.chart.reach import End, World
 from tests.chart.rendering import SAID, Object, named, of_kind, render, rendered, templates
+from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.manifests.policy import policies
 from workers.executors.kubernetes.options import parse
 
@@ -175,7 +176,7 @@ def with_launches(said: str, *launches: Launch) -> World:
         "executors"
     ]
     options = parse(context["options"])
-    brought = [policy for one in launches for policy in policies(one, options)]
+    brought = [policy for one in launches for policy in policies(PodSpecBuilder(one, options))]
     for policy in brought:
         policy["metadata"]["namespace"] = "windtunnel-default"
     return world(said, brought)

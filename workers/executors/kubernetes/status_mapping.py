@@ -6,7 +6,7 @@ from signal import Signals
 
 from core.domain.launches import LaunchStatus, Note, Phase
 from workers.executors.kubernetes.manifests.job import HOPELESS
-from workers.executors.kubernetes.manifests.pods import PART
+from workers.executors.kubernetes.manifests.pod_spec import PART
 from workers.executors.kubernetes.objects import (
     EPOCH,
     QUEUE,

@@ -10,8 +10,9 @@ from typing import Any
 
 from core.domain.launches import Launch
 from errors import Unsupported
-from workers.executors.kubernetes import gangs, names
-from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, pods, policy, trainjob
+from workers.executors.kubernetes import names
+from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, policy, trainjob
+from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
@@ -29,7 +30,7 @@ class ServedApis:
 
 
 #: Operators that run gangs; the empty name is JobSet.
-OPERATORS: Mapping[str, tuple[str, Callable[[Launch, KubernetesOptions], Object]]] = {
+OPERATORS: Mapping[str, tuple[str, Callable[[PodSpecBuilder], Object]]] = {
     "": ("jobset", jobset.jobset),
     "trainer": ("trainer", trainjob.trainjob),
     "mpi-operator": ("mpijob", mpijob.mpijob),
@@ -48,33 +49,35 @@ def launch_objects(
         raise Unsupported("This cluster serves no device claims (resource.k8s.io); ask for extended resources instead.")
     if placement.queue and not served.kueue:
         raise Unsupported(f"This cluster runs no Kueue, so nothing would ever leave the queue {placement.queue!r}.")
-    owner = _owner(launch, options, served)
+    pods = PodSpecBuilder(launch, options)
     namespace = names.namespace(options.namespace, launch.project)
-    others = [_secret(launch, options, kit), *policy.policies(launch, options)]
-    return [_within(namespace, document) for document in [owner, *others]]
+    objects = [_owner(pods, served), _secret(pods, kit), *policy.policies(pods)]
+    return [_within(namespace, document) for document in objects]
 
 
-def _owner(launch: Launch, options: KubernetesOptions, served: ServedApis) -> Object:
-    if launch.gang is None:
-        return jobset.jobset(launch, options) if served.jobset else job.job(launch, options)
-    operator = gangs.gang_of(launch).operator
+def _owner(pods: PodSpecBuilder, served: ServedApis) -> Object:
+    if pods.launch.gang is None:
+        return jobset.jobset(pods) if served.jobset else job.job(pods)
+    operator = pods.gang.operator
     if operator not in OPERATORS:
-        raise Unsupported(f"There is no operator {operator!r}; there are: trainer, mpi-operator.")
+        known = ", ".join(name for name in OPERATORS if name)
+        raise Unsupported(f"There is no operator {operator!r}; there are: {known}.")
     api, make = OPERATORS[operator]
     if not getattr(served, api):
         raise Unsupported(f"This cluster does not serve {operator or 'JobSets'}, which this gang needs.")
-    return make(launch, options)
+    return make(pods)
 
 
 def _within(namespace: str, document: Object) -> Object:
     return document | {"metadata": {**document["metadata"], "namespace": namespace}}
 
 
-def _secret(launch: Launch, options: KubernetesOptions, kit: Mapping[str, Any] | None) -> Object:
+def _secret(pods: PodSpecBuilder, kit: Mapping[str, Any] | None) -> Object:
     """Return the secret with the runner's launch.json, its token, and the gang's shared key.
 
     The key is an HMAC of the token and does not reveal it, because a gang's program may read the key.
     """
+    launch, options = pods.launch, pods.options
     config = {
         "id": launch.id,
         "url": options.runner_api_url or launch.url,
@@ -90,7 +93,7 @@ def _secret(launch: Launch, options: KubernetesOptions, kit: Mapping[str, Any] |
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": names.owner(launch.id), "labels": pods.labels(launch, options)},
+        "metadata": {"name": pods.name, "labels": pods.labels},
         "type": "Opaque",
         "immutable": True,
         "data": {name: base64.b64encode(value.encode()).decode() for name, value in content.items()},

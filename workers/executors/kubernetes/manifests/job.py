@@ -1,48 +1,52 @@
-"""Indexed Jobs: one pod for each number, on their own where there is no JobSet, and inside of it where there is."""
+"""Indexed Jobs: the launch of a cluster without JobSet, and the Jobs inside of a JobSet."""
 
 import math
 from typing import Any
 
 from core.domain.launches import Launch
-from workers.executors.kubernetes import gangs, names
-from workers.executors.kubernetes.manifests import pods
+from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.objects import QUEUE
-from workers.executors.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
 
-#: How often a pod of independent work may be lost before its number is given up: the rest goes on without it.
+#: How often a pod of independent workers may fail until its index is given up; the other indexes go on.
 POD_LOSSES = 6
-#: Seconds that a finished object stays should nobody take it away; we do, as soon as we have seen its end.
+#: Seconds until the cluster removes a finished object, should the executor not do so before.
 TTL_SECONDS = 3600
-#: A runner's exit for what trying again does not mend.
+#: Exit code of a runner whose error a retry cannot mend.
 HOPELESS = 70
 _DISRUPTED = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def job(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return the Indexed Job of a launch of independent workers."""
+def job(pods: PodSpecBuilder) -> Object:
+    """Return the Indexed Job of a launch with independent workers."""
+    suspended = {"suspend": True} if pods.launch.placement.queue else {}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(launch, options),
-        "spec": independent(launch, options) | {"ttlSecondsAfterFinished": TTL_SECONDS} | _suspended(launch),
+        "metadata": metadata(pods),
+        "spec": independent(pods) | {"ttlSecondsAfterFinished": TTL_SECONDS} | suspended,
     }
 
 
-def metadata(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return an owner's name and labels, with the queue it waits in where a site runs one."""
-    queue = {QUEUE: launch.placement.queue} if launch.placement.queue else {}
-    return {"name": names.owner(launch.id), "labels": pods.labels(launch, options) | queue}
+def metadata(pods: PodSpecBuilder) -> Object:
+    """Return an owner's name and labels, with its Kueue queue if the launch has one."""
+    queue = {QUEUE: pods.launch.placement.queue} if pods.launch.placement.queue else {}
+    return {"name": pods.name, "labels": pods.labels | queue}
 
 
-def independent(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return pods that know nothing of each other: one that is lost is replaced, and its work was leased again by then.
+def deadline(launch: Launch) -> Object:
+    """Return the field that ends an owner after the launch's timeout, if it has one."""
+    return {"activeDeadlineSeconds": max(1, math.ceil(launch.timeout))} if launch.timeout else {}
 
-    What a drain or a preemption took does not count; what a runner calls hopeless ends the whole.
+
+def independent(pods: PodSpecBuilder) -> Object:
+    """Return the Job spec of independent runner pods: a failed pod is replaced; its tasks are leased to others.
+
+    Disruptions (drain, preemption) do not count as failures; a runner's exit code HOPELESS fails the whole Job.
     """
-    pods_needed = max(1, math.ceil(launch.workers / options.workers_per_pod))
-    return _indexed(pods_needed, launch) | {
+    count = max(1, math.ceil(pods.launch.workers / pods.options.workers_per_pod))
+    return _indexed(count, pods.launch) | {
         "backoffLimitPerIndex": POD_LOSSES,
         "podFailurePolicy": {
             "rules": [
@@ -53,18 +57,18 @@ def independent(launch: Launch, options: KubernetesOptions) -> Object:
                 },
             ]
         },
-        "template": pods.runner_pod(launch, options),
+        "template": pods.runner_pod(),
     }
 
 
-def replicas(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return a slice of a gang: one pod lost is the gang lost, and a drain says so by a reason of its own."""
-    return _together(gangs.gang_of(launch).size, launch) | {"template": pods.replica(launch, options)}
+def replicas(pods: PodSpecBuilder) -> Object:
+    """Return the Job spec of a gang's slice: a failed pod fails the Job; a disruption fails it with its own reason."""
+    return _together(pods.gang.size, pods.launch) | {"template": pods.replica()}
 
 
-def lead(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return the one pod that leads a gang."""
-    return _together(1, launch) | {"template": pods.lead(launch, options)}
+def leader(pods: PodSpecBuilder) -> Object:
+    """Return the Job spec of a gang's leader pod."""
+    return _together(1, pods.launch) | {"template": pods.leader()}
 
 
 def _together(count: int, launch: Launch) -> Object:
@@ -75,9 +79,4 @@ def _together(count: int, launch: Launch) -> Object:
 
 
 def _indexed(count: int, launch: Launch) -> Object:
-    deadline = {"activeDeadlineSeconds": max(1, math.ceil(launch.timeout))} if launch.timeout else {}
-    return {"completionMode": "Indexed", "parallelism": count, "completions": count, **deadline}
-
-
-def _suspended(launch: Launch) -> Object:
-    return {"suspend": True} if launch.placement.queue else {}
+    return {"completionMode": "Indexed", "parallelism": count, "completions": count, **deadline(launch)}

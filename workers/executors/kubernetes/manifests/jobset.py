@@ -1,80 +1,80 @@
-"""JobSets: independent workers as one job of pods, and gangs as replicas and the one that leads them."""
+"""JobSets: independent runner pods as one Job, gangs as replicas and their leader."""
 
 from typing import Any
 
-from core.domain.launches import Launch
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import job
-from workers.executors.kubernetes.options import KubernetesOptions
+from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 
 Object = dict[str, Any]
 
+#: Annotation for exclusive placement: one Job per topology domain.
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
-def jobset(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return a launch's JobSet; where it names a queue it comes suspended, for the queue to let it go."""
-    spec = _gang(launch, options) if launch.gang is not None else _independent(launch, options)
+def jobset(pods: PodSpecBuilder) -> Object:
+    """Return a launch's JobSet; with a queue it is created suspended, and Kueue resumes it."""
+    spec = _gang(pods) if pods.launch.gang is not None else _independent(pods)
     spec["ttlSecondsAfterFinished"] = job.TTL_SECONDS
-    if launch.placement.queue:
+    if pods.launch.placement.queue:
         spec["suspend"] = True
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": job.metadata(launch, options),
+        "metadata": job.metadata(pods),
         "spec": spec,
     }
 
 
-def _independent(launch: Launch, options: KubernetesOptions) -> Object:
-    """No names in DNS and no restarts: nobody calls these pods, and what is lost is leased to others meanwhile."""
+def _independent(pods: PodSpecBuilder) -> Object:
+    """Return a spec without DNS names and restarts: no pod calls another, and lost tasks are leased to others."""
     return {
         "network": {"enableDNSHostnames": False},
         "failurePolicy": {"maxRestarts": 0},
-        "replicatedJobs": [_replicated(launch, gangs.WORKERS, 1, job.independent(launch, options), alone=True)],
+        "replicatedJobs": [_exclusive(pods, _replicated(gangs.WORKERS, 1, job.independent(pods)))],
     }
 
 
-def _gang(launch: Launch, options: KubernetesOptions) -> Object:
-    """The replicas first, then the one that leads; when that is done all is, and when one is lost all begin again.
+def _gang(pods: PodSpecBuilder) -> Object:
+    """Return a gang's spec: the replicas, then the leader, whose success ends the JobSet; a lost pod restarts all.
 
-    Names are published before pods are ready, for a replica that waits for another by name is not ready for long.
-    A gang in an image of its own, but for MPI, has nobody to lead it: it is done when all replicas are.
+    DNS names are published before pods are ready, because a replica that waits for another's name is not ready.
+    A gang with its own image has no leader, except with MPI; it succeeds when all replicas do.
     """
-    gang = gangs.gang_of(launch)
-    jobs = [_replicated(launch, gangs.WORKERS, gang.slices, job.replicas(launch, options), alone=True)]
-    has_leader = gang.communication == "mpi" or gangs.has_runner(launch)
+    gang = pods.gang
+    jobs = [_exclusive(pods, _replicated(gangs.WORKERS, gang.slices, job.replicas(pods)))]
+    has_leader = gang.communication == "mpi" or gangs.has_runner(pods.launch)
     if has_leader:
-        leader = _replicated(launch, gangs.LEADER, 1, job.lead(launch, options), alone=False)
+        leader = _replicated(gangs.LEADER, 1, job.leader(pods))
         jobs.append(leader | {"dependsOn": [{"name": gangs.WORKERS, "status": "Ready"}]})
     first = gangs.LEADER if gang.communication == "mpi" else gangs.WORKERS
     return {
         "network": {
             "enableDNSHostnames": True,
             "publishNotReadyAddresses": True,
-            "subdomain": names.network(launch.id),
+            "subdomain": names.network(pods.launch.id),
         },
         "successPolicy": {"operator": "All", "targetReplicatedJobs": [gangs.LEADER if has_leader else gangs.WORKERS]},
-        "failurePolicy": {
-            "maxRestarts": gang.restarts,
-            "rules": _disruptions(gang.restarts),
-        },
+        "failurePolicy": {"maxRestarts": gang.restarts, "rules": _disruption_rules(gang.restarts)},
         "coordinator": {"replicatedJob": first, "jobIndex": 0, "podIndex": 0},
         "replicatedJobs": jobs,
     }
 
 
-def _disruptions(restarts: int) -> list[Object]:
-    """A drain or a preemption is nobody's fault: where restarts are wanted at all, it costs none of them."""
+def _disruption_rules(restarts: int) -> list[Object]:
+    """Return rules by which a disruption (drain, preemption) restarts the gang without counting as a restart."""
     if not restarts:
         return []
     action = "RestartJobSetAndIgnoreMaxRestarts"
     return [{"name": "disrupted", "action": action, "onJobFailureReasons": ["PodFailurePolicy"]}]
 
 
-def _replicated(launch: Launch, name: str, count: int, spec: Object, *, alone: bool) -> Object:
-    """``alone``: no other job in its domain of the topology, the gang's leader among them: it goes elsewhere."""
-    template: Object = {"spec": spec}
-    if alone and launch.placement.exclusive:
-        template["metadata"] = {"annotations": {EXCLUSIVE: launch.placement.exclusive}}
-    return {"name": name, "replicas": count, "template": template}
+def _replicated(name: str, count: int, spec: Object) -> Object:
+    return {"name": name, "replicas": count, "template": {"spec": spec}}
+
+
+def _exclusive(pods: PodSpecBuilder, replicated: Object) -> Object:
+    """Give each Job of the group a topology domain of its own, if the launch asks for it; the leader has none."""
+    if pods.launch.placement.exclusive:
+        replicated["template"]["metadata"] = {"annotations": {EXCLUSIVE: pods.launch.placement.exclusive}}
+    return replicated

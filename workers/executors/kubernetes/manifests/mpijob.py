@@ -1,30 +1,29 @@
-"""MPIJobs of the MPI operator, for sites that run it: it makes the keys and the list of hosts, and starts by ssh."""
+"""MPIJobs of the MPI operator: it creates ssh keys and the host file, and mpirun starts the ranks by ssh."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from core.domain.launches import Launch
 from errors import Invalid
 from workers.executors.kubernetes import gangs, names
-from workers.executors.kubernetes.manifests import job, pods
-from workers.executors.kubernetes.options import KubernetesOptions
+from workers.executors.kubernetes.manifests import job
+from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 
 Object = dict[str, Any]
 
-#: Whose MPI an image has: by that the operator writes the list of hosts, and tells who leads where it is.
+#: MPI implementations as the operator names them; the format of its host file and its variables depend on it.
 IMPLEMENTATIONS: Mapping[str, str] = {"openmpi": "OpenMPI", "mpich": "MPICH", "intel": "Intel"}
-#: What the operator tells Open MPI until 4, in the words of 5: without, all ranks begin where mpirun is.
+#: Settings that the operator passes to Open MPI up to 4, by their names in Open MPI 5; without them all ranks would
+#: start on mpirun's own pod.
 PRTE_SETTINGS = {
     "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
     "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
     "PRTE_MCA_plm_ssh_args": "-o ConnectionAttempts=10",
 }
-#: As the operator's own images have it: the home of who runs, where keys are looked for, and how the server is set.
+#: Home folder (with the ssh keys) and ssh server command of the operator's own images.
 HOME = "/home/mpiuser"
 SERVE = ("/usr/sbin/sshd", "-De", "-f", f"{HOME}/.sshd_config")
-#: Names are known a moment after pods are ready, and mpirun asks for each once. MPICH's workers also ask for the one
-#: that leads, whose own list of names would answer it too soon.
+#: Command prefix of the launcher: DNS names resolve a moment after pods are ready, and mpirun resolves each once.
+#: MPICH's workers also resolve the launcher, which its own /etc/hosts would answer too early.
 WAIT = (
     "sh",
     "-c",
@@ -33,12 +32,12 @@ WAIT = (
 )
 
 
-def mpijob(launch: Launch, options: KubernetesOptions) -> Object:
-    """Return a launch's MPIJob. The launcher comes once all workers are there, or it spends its retries on waiting.
+def mpijob(pods: PodSpecBuilder) -> Object:
+    """Return a launch's MPIJob. The launcher starts when all workers are ready, so that no retry is spent on waiting.
 
-    Workers stay until we take all of it away: by them is seen whether one was lost, as when a node is drained.
+    Workers run until the executor removes the MPIJob: they show whether one of them was lost, e.g. to a drain.
     """
-    gang = gangs.gang_of(launch)
+    gang, launch = pods.gang, pods.launch
     if not gang.image:
         raise Invalid("A gang of the MPI operator names its `image`: one with an MPI and an ssh server inside.")
     if gang.implementation not in IMPLEMENTATIONS:
@@ -48,27 +47,22 @@ def mpijob(launch: Launch, options: KubernetesOptions) -> Object:
         "cleanPodPolicy": "None",
         "backoffLimit": gang.restarts,
         "ttlSecondsAfterFinished": job.TTL_SECONDS,
+        **job.deadline(launch),
     }
-    if launch.timeout:
-        policy["activeDeadlineSeconds"] = max(1, math.ceil(launch.timeout))
     if launch.placement.queue:
         policy["suspend"] = True
-    name = names.owner(launch.id)
-    run = (*WAIT, f"{name}-launcher.{name}", "mpirun", "-n", str(gang.size * gang.slots), *gang.command)
+    command = (*WAIT, f"{pods.name}-launcher.{pods.name}", "mpirun", "-n", str(gang.size * gang.slots), *gang.command)
     gang_variables = {"WINDTUNNEL_GANG_SIZE": str(gang.size), "WINDTUNNEL_GANG_SLOTS": str(gang.slots)}
-    lead_variables = {
-        **gang_variables,
-        **(PRTE_SETTINGS if gang.implementation == "openmpi" else gangs.transport(launch)),
-    }
-    launcher = pods.operated(launch, options, part="lead", arguments=run, variables=lead_variables)
-    worker = pods.operated(launch, options, part="replica", arguments=SERVE, variables=gang_variables)
-    # As the operator has it for workers: the entry point of its MPICH waits for its own name, 100 s if that is none.
-    domain = f"{name}.{names.namespace(options.namespace, launch.project)}.svc.cluster.local"
+    transport = PRTE_SETTINGS if gang.implementation == "openmpi" else gangs.transport(launch)
+    launcher = pods.mpi_launcher(command, {**gang_variables, **transport})
+    # The operator sets this for workers only. MPICH's ENTRYPOINT waits up to 100 s for its own name to resolve.
+    domain = f"{pods.name}.{names.namespace(pods.options.namespace, launch.project)}.svc.cluster.local"
     launcher["spec"]["dnsConfig"] = {"searches": [domain]}
+    worker = pods.mpi_worker(SERVE, gang_variables)
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
-        "metadata": job.metadata(launch, options),
+        "metadata": job.metadata(pods),
         "spec": {
             "slotsPerWorker": gang.slots,
             "mpiImplementation": IMPLEMENTATIONS[gang.implementation],
