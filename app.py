@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform":
     """Open the database, stores and notifier of the settings, and build the services; the schema must be current."""
     from core.notifications.redis_notifier import RedisNotifier, embedded
-    from core.services.platform import build
+    from core.services.platform import PlatformOptions, build
     from workers.executors.registry import load_executor_configs, with_gangs, with_own_environments
 
     executor_configs = load_executor_configs(settings.executors, settings.max_workers)
@@ -35,16 +35,18 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         Database(settings.database),
         store,
         RedisNotifier(settings.redis_url or embedded(settings.run_dir)),
-        home=settings.home.resolve(),
-        executor_configs=executor_configs,
-        apart=with_own_environments(executor_configs),
-        gangs=with_gangs(executor_configs),
-        sandbox=confinement,
-        streams=settings.streams,
-        lease_ttl=settings.lease_ttl.total_seconds(),
-        upload_ttl=settings.upload_ttl.total_seconds(),
-        max_resumable=settings.max_resumable,
-        connections=connections,
+        PlatformOptions(
+            home=settings.home.resolve(),
+            executor_configs=executor_configs,
+            own_environments=with_own_environments(executor_configs),
+            gang_executors=with_gangs(executor_configs),
+            sandbox=confinement,
+            streams=settings.streams,
+            lease_ttl=settings.lease_ttl.total_seconds(),
+            upload_ttl=settings.upload_ttl.total_seconds(),
+            max_resumable=settings.max_resumable,
+            connections=connections,
+        ),
         cache=node_cache(settings, store, connections),
     )
 

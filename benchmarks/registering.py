@@ -63,7 +63,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     """Register and page, in this process."""
     from core.domain.executor_config import ExecutorConfig
     from core.notifications.notifier import LocalNotifier
-    from core.services.platform import build
+    from core.services.platform import PlatformOptions, build
     from core.store.database import Database
     from core.store.migrate import migrate
     from datasets.objectstore.connections import Connection
@@ -75,7 +75,10 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     objects = FilesystemStore(home / "objects")
     here = ExecutorConfig(name="local", kind="local", workers=1)
     made = build(
-        database, objects, LocalNotifier(), home=home, executor_configs=[here], sandbox={}, connections={"lab": lab}
+        database,
+        objects,
+        LocalNotifier(),
+        PlatformOptions(home=home, executor_configs=[here], sandbox={}, connections={"lab": lab}),
     )
     bucket = Bucket(count)
     made.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]

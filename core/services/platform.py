@@ -1,9 +1,8 @@
 """Service wiring: builds all services over one database, one object store and one notifier, for composition roots."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from core.domain.executor_config import ExecutorConfig
@@ -19,6 +18,7 @@ from core.services.scheduling.staging import Staging
 from core.services.simulations.comparison import Comparison
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.replays import Replays
+from core.services.simulations.resolving import Resolver
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.services.uploads.models import Models
@@ -54,44 +54,46 @@ class Platform:
     registering: DatasetRegistration
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlatformOptions:
+    """Options of the services; durations in seconds, sizes in bytes.
+
+    ``home``: folder of all data on this machine. ``sandbox``: this machine's sandbox, as recorded in provenance.
+    ``own_environments``: names of the executors that bring their own environments and share no folder with this
+    machine. ``gang_executors``: names of the executors that can start gangs. ``streams``: maximum of open streams.
+    """
+
+    home: Path
+    executor_configs: Sequence[ExecutorConfig]
+    sandbox: Mapping[str, Any]
+    own_environments: Collection[str] = ()
+    gang_executors: Collection[str] = ()
+    streams: int = 1000
+    lease_ttl: float = 10.0
+    upload_ttl: float = 86_400.0
+    max_resumable: int = 64 << 30
+    connections: Mapping[str, Connection] = field(default_factory=dict)
+
+
 def build(
     database: Database,
     store: ObjectStore,
     notifier: Notifier,
+    options: PlatformOptions,
     *,
-    home: Path,
-    executor_configs: Sequence[ExecutorConfig],
-    sandbox: Mapping[str, Any],
-    apart: Collection[str] = (),
-    gangs: Collection[str] = (),
-    streams: int = 1000,
-    lease_ttl: float = 10.0,
-    upload_ttl: float = 86_400.0,
-    max_resumable: int = 64 << 30,
-    connections: Mapping[str, Connection] = MappingProxyType({}),
     cache: NodeCache | None = None,
 ) -> Platform:
-    """Build all services.
-
-    ``executor_configs``: the executors; those in ``apart`` bring their own environments and share no folder with this
-    machine; those in ``gangs`` can start gangs. ``sandbox``: this machine's sandbox, as recorded in provenance.
-    """
-    changes = ChangeNotifier(database, notifier, slots=streams)
+    """Build all services; without a ``cache``, with a node cache under ``home``."""
+    home = options.home
+    changes = ChangeNotifier(database, notifier, slots=options.streams)
     models = Models(database, store, home / "scratch")
-    uploads = Uploads(database, store, ttl=upload_ttl, largest=max_resumable)
-    sources = Sources(store, connections)
+    uploads = Uploads(database, store, ttl=options.upload_ttl, largest=options.max_resumable)
+    sources = Sources(store, options.connections)
     datasets = Datasets(database, store, notifier, uploads, sources)
-    simulations = Simulations(
-        database,
-        store,
-        models,
-        datasets,
-        notifier,
-        changes,
-        executor_configs=executor_configs,
-        sandbox=sandbox,
-        gangs=gangs,
+    resolver = Resolver(
+        models, datasets, options.executor_configs, sandbox=options.sandbox, gang_executors=options.gang_executors
     )
+    simulations = Simulations(database, store, datasets, notifier, changes, resolver)
     results = Results(database, store, changes)
     return Platform(
         database=database,
@@ -99,22 +101,21 @@ def build(
         notifier=notifier,
         changes=changes,
         catalogue=Catalogue(home / "environments"),
-        executors=Executors(database, executor_configs),
+        executors=Executors(database, options.executor_configs),
         models=models,
         simulations=simulations,
         results=results,
         comparison=Comparison(simulations, results),
         replays=Replays(database, store, notifier, results),
-        leases=Leases(database, store, notifier, ttl=lease_ttl),
+        leases=Leases(database, store, notifier, ttl=options.lease_ttl),
         staging=Staging(
             database,
             notifier,
             datasets,
-            cache or NodeCache(home / "cache", store, connections),
-            environments_folder=home / "environments",
-            plays=home / "plays",
+            cache or NodeCache(home / "cache", store, options.connections),
+            home=home,
             objects=store,
-            apart=apart,
+            own_environments=options.own_environments,
         ),
         collecting=Finalization(database, store, notifier, results),
         uploads=uploads,

@@ -65,11 +65,11 @@ def advance(
     stored: Sequence[tuple[int, int, str]],
     *,
     since: int,
-    to: int,
     expires_at: float,
     over: bool,
 ) -> Row[Any] | None:
-    """Move the offset over parts that are durable: (start, bytes, object); None if another writes by now."""
+    """Advance the offset from ``since`` past durable parts (start, bytes, object); None if another request writes."""
+    to = since + sum(size for _, size, _ in stored)
     query = update(uploads).where(uploads.c.id == id, uploads.c.offset == since, uploads.c.writer == writer)
     following = None if over else writer
     row = c.execute(query.values(offset=to, expires_at=expires_at, writer=following).returning(uploads)).first()

@@ -14,7 +14,7 @@ import app as root
 from core.domain.ranges import Lease
 from core.domain.states import State
 from core.notifications.notifier import LocalNotifier
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import CachedLaunch
 from core.services.scheduling.reports import TaskReport
@@ -36,7 +36,10 @@ def platform(settings: Settings) -> Iterator[Platform]:
     database = sqlite_database(settings.home / "windtunnel.db")
     store = open_store(settings.objects)
     yield build(
-        database, store, LocalNotifier(), home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4
+        database,
+        store,
+        LocalNotifier(),
+        PlatformOptions(home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4),
     )
     database.close()
 

@@ -10,7 +10,7 @@ import app as root
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang
 from core.notifications.notifier import LocalNotifier
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
 from datasets.objectstore import open_store
@@ -30,11 +30,13 @@ def platform(settings: Settings) -> Iterator[Platform]:
         database,
         open_store(settings.objects),
         LocalNotifier(),
-        home=settings.home,
-        executor_configs=[LAPTOP, CLUSTER],
-        sandbox={"level": 3},
-        apart=["cluster"],
-        gangs=["cluster"],
+        PlatformOptions(
+            home=settings.home,
+            executor_configs=[LAPTOP, CLUSTER],
+            sandbox={"level": 3},
+            own_environments=["cluster"],
+            gang_executors=["cluster"],
+        ),
     )
     database.close()
 

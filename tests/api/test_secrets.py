@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 import app as root
 from core.notifications.notifier import LocalNotifier
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from datasets.objectstore import open_store
 from datasets.objectstore.connections import Connection
@@ -37,10 +37,12 @@ def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
         database,
         store,
         LocalNotifier(),
-        home=settings.home,
-        executor_configs=[HERE],
-        sandbox={"level": 3},
-        connections=connections,
+        PlatformOptions(
+            home=settings.home,
+            executor_configs=[HERE],
+            sandbox={"level": 3},
+            connections=connections,
+        ),
     )
     database.close()
 

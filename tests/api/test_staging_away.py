@@ -40,8 +40,7 @@ def away(platform: Platform, settings: Settings) -> Staging:
         platform.notifier,
         platform.datasets,
         cache,
-        environments_folder=home / "environments",
-        plays=home / "plays",
+        home=home,
         objects=platform.store,
     )
 
@@ -76,8 +75,7 @@ def test_a_package_index_that_is_away_is_no_fault_of_the_model(
         platform.notifier,
         platform.datasets,
         NodeCache(tmp_path / "node", platform.store),
-        environments_folder=tmp_path / "environments",
-        plays=settings.home / "plays",
+        home=tmp_path,
         objects=platform.store,
     )
     ended = given_up(platform, staging, model)
@@ -143,8 +141,7 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
         platform.notifier,
         Watched(platform.datasets, gone),  # type: ignore[arg-type]
         cache,
-        environments_folder=settings.home / "environments",
-        plays=settings.home / "plays",
+        home=settings.home,
         objects=platform.store,
     )
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 import app as root
 from core.notifications.notifier import LocalNotifier
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
 from datasets.objectstore import open_store
@@ -33,7 +33,10 @@ def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
     database = sqlite_database(settings.home / "windtunnel.db")
     store = open_store(minio.url(fresh_bucket()), (minio.access_key, minio.secret_key))
     yield build(
-        database, store, LocalNotifier(), home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4
+        database,
+        store,
+        LocalNotifier(),
+        PlatformOptions(home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4),
     )
     database.close()
 

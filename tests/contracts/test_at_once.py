@@ -10,7 +10,7 @@ import pytest
 
 from core.domain.records import Model, Submission
 from core.notifications.notifier import LocalNotifier
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.api.answers import MODEL
@@ -23,7 +23,12 @@ ROUNDS = 20
 @pytest.fixture
 def platform(database: Database, tmp_path: Path) -> Platform:
     store = FilesystemStore(tmp_path / "objects")
-    return build(database, store, LocalNotifier(), home=tmp_path, executor_configs=[HERE], sandbox={"level": 3})
+    return build(
+        database,
+        store,
+        LocalNotifier(),
+        PlatformOptions(home=tmp_path, executor_configs=[HERE], sandbox={"level": 3}),
+    )
 
 
 @pytest.fixture

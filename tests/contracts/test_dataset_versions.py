@@ -23,7 +23,7 @@ from core.services.datasets import dataset_registration, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.datasets.datasets import GRACE
 from core.services.datasets.file_sources import Sources
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
@@ -45,9 +45,11 @@ def platform(database: Database, tmp_path: Path) -> Platform:
         database,
         FilesystemStore(tmp_path / "objects"),
         LocalNotifier(),
-        home=tmp_path,
-        executor_configs=[HERE],
-        sandbox={},
+        PlatformOptions(
+            home=tmp_path,
+            executor_configs=[HERE],
+            sandbox={},
+        ),
     )
 
 
@@ -382,10 +384,12 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
         database,
         objects,
         LocalNotifier(),
-        home=tmp_path,
-        executor_configs=[HERE],
-        sandbox={},
-        connections={"lab": bucket[0]},
+        PlatformOptions(
+            home=tmp_path,
+            executor_configs=[HERE],
+            sandbox={},
+            connections={"lab": bucket[0]},
+        ),
     )
     database.close()
 
@@ -489,7 +493,10 @@ def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> It
     objects, leads = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}
     yield (
         build(
-            database, objects, LocalNotifier(), home=tmp_path, executor_configs=[HERE], sandbox={}, connections=leads
+            database,
+            objects,
+            LocalNotifier(),
+            PlatformOptions(home=tmp_path, executor_configs=[HERE], sandbox={}, connections=leads),
         ),
         proxy,
     )
@@ -583,7 +590,10 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path: Path, clock: Clock
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(tmp_path / "objects")
     made = build(
-        database, objects, LocalNotifier(), home=tmp_path, executor_configs=[HERE], sandbox={}, connections={"lab": lab}
+        database,
+        objects,
+        LocalNotifier(),
+        PlatformOptions(home=tmp_path, executor_configs=[HERE], sandbox={}, connections={"lab": lab}),
     )
     sources = Many(objects, {"lab": lab})
     job = DatasetRegistration(

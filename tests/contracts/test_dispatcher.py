@@ -16,7 +16,7 @@ from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
 from core.domain.states import State
 from core.notifications.notifier import LocalNotifier
-from core.services.platform import Platform, build
+from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
 from core.services.scheduling.reports import TaskReport
 from datasets.objectstore.filesystem import FilesystemStore
@@ -192,12 +192,14 @@ def house(tmp_path: Path) -> Iterator[House]:
         database,
         FilesystemStore(tmp_path / "objects"),
         LocalNotifier(),
-        home=tmp_path,
-        executor_configs=executor_configs,
-        sandbox={"level": 3},
-        apart=["east", "west"],  # nothing is prepared on this machine
-        gangs=["east", "west"],
-        lease_ttl=1.0,
+        PlatformOptions(
+            home=tmp_path,
+            executor_configs=executor_configs,
+            sandbox={"level": 3},
+            own_environments=["east", "west"],  # nothing is prepared on this machine
+            gang_executors=["east", "west"],
+            lease_ttl=1.0,
+        ),
     )
     platform.models.add((MODEL,), filename="model.py", name="mine")
     east, west = Wilful("east"), Wilful("west")

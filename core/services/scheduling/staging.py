@@ -45,25 +45,26 @@ class Staging:
         datasets: Datasets,
         cache: NodeCache,
         *,
-        environments_folder: Path,
-        plays: Path,
+        home: Path,
         objects: ObjectStore,
-        apart: Collection[str] = (),
+        own_environments: Collection[str] = (),
     ) -> None:
         self._database = database
         self._notifier = notifier
         self._datasets = datasets
-        self._environments = environments_folder
+        self._environments = home / "environments"
         self._cache = cache
-        self._plays = plays
+        self._plays = home / "plays"
         self._objects = objects
         self._bundles = Bundles(objects, database)
-        self._apart = frozenset(apart)  # executors with their own environments and without a shared folder
+        self._own_environments = frozenset(
+            own_environments
+        )  # executors with their own environments and without a shared folder
         self._orphans_at = 0.0
 
     def ready(self, provenance: dict[str, Any], executor: str) -> bool:
         """Return whether nothing has to be staged, so that the dispatcher can launch at once."""
-        if executor in self._apart:
+        if executor in self._own_environments:
             return False
         dataset = provenance["dataset"]
         if (name := scenario_folder.folder_name(dataset)) and not scenario_folder.ready(self._plays, name):
@@ -156,7 +157,7 @@ class Staging:
             row = simulations.find(c, id)
         provenance = json.loads(row.provenance)
         model = provenance["model"]["digest"]
-        apart = row.executor in self._apart
+        apart = row.executor in self._own_environments
         try:
             for spec in () if apart else _specs(provenance):
                 self._prepare(id, spec)

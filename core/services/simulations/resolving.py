@@ -43,13 +43,13 @@ class Resolver:
         executor_configs: Sequence[ExecutorConfig],
         *,
         sandbox: Mapping[str, Any],
-        gangs: Collection[str],
+        gang_executors: Collection[str],
     ) -> None:
         self._models = models
         self._datasets = datasets
-        self._executor_configs = {one.name: one for one in executor_configs}
+        self.executor_configs = {config.name: config for config in executor_configs}
         self._sandbox = sandbox
-        self._gangs = frozenset(gangs)
+        self._gang_executors = frozenset(gang_executors)
 
     def resolve(self, submission: Submission, model: Model | None = None) -> Resolved:
         """Resolve a submission; ``model``, where it came along. Raise a PlatformError if it can never run."""
@@ -70,10 +70,8 @@ class Resolver:
             placement = msgspec.convert(submission.placement, Placement)
         except msgspec.ValidationError as error:
             raise Invalid(f"`placement`: {error}") from None
-        if placement.executor and placement.executor not in self._executor_configs:
-            raise Invalid(
-                f"There is no executor {placement.executor!r}; there are {', '.join(self._executor_configs)}."
-            )
+        if placement.executor and placement.executor not in self.executor_configs:
+            raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self.executor_configs)}.")
 
     def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
         """Refuse a gang where none is played, or none could be, and a gang's dataset without one."""
@@ -93,7 +91,7 @@ class Resolver:
             raise Invalid("`gang.command` says what each replica runs, in the folder of the model.")
         size = replicas(submission.gang)
         named = submission.placement.get("executor")
-        able = [self._executor_configs[name] for name in self._gangs if named in {None, "", name}]
+        able = [self.executor_configs[name] for name in self._gang_executors if named in {None, "", name}]
         if not able:
             raise Invalid("No executor here starts gangs; a Kubernetes does.")
         if all(one.workers_for(size) < size for one in able):

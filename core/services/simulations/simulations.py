@@ -2,14 +2,13 @@
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from core.domain.admission import why_waiting
-from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
@@ -19,7 +18,7 @@ from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
 from core.services.simulations.resolving import Resolver
 from core.services.simulations.retries import Inheritance, inherit
-from core.services.uploads.models import PROJECT, Models
+from core.services.uploads.models import PROJECT
 from core.store import executors, leases
 from core.store import simulations as store
 from core.store.database import Connection, Database
@@ -38,22 +37,17 @@ class Simulations:
         self,
         database: Database,
         store: ObjectStore,
-        models: Models,
         datasets: Datasets,
         notifier: Notifier,
         changes: ChangeNotifier,
-        *,
-        executor_configs: Sequence[ExecutorConfig],
-        sandbox: Mapping[str, Any],
-        gangs: Collection[str] = (),
+        resolver: Resolver,
     ) -> None:
         self._database = database
         self._store = store
-        self._resolver = Resolver(models, datasets, executor_configs, sandbox=sandbox, gangs=gangs)
+        self._resolver = resolver
         self._datasets = datasets
         self._notifier = notifier
         self._changes = changes
-        self._executor_configs = {one.name: one for one in executor_configs}
 
     # -- submit
 
@@ -192,12 +186,11 @@ class Simulations:
         position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
         spec = json.loads(row.spec)
         asked = (spec.get("placement") or {}).get("executor")
-        place = self._executor_configs.get(row.executor or "") or self._executor_configs.get(asked or "")
+        configs = self._resolver.executor_configs
+        config = configs.get(row.executor or "") or configs.get(asked or "")
         requested = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
         workers = (
-            place.workers_for(requested)
-            if place
-            else max(one.workers_for(requested) for one in self._executor_configs.values())
+            config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
         reason = row.reason
         if position is not None and (away := self._away(c, asked)) is not None:
@@ -235,7 +228,7 @@ class Simulations:
     def _away(self, c: Connection, asked: str | None) -> str | None:
         """Say which place a queued simulation waits for, if every one that it could run in takes nothing now."""
         unhealthy = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
-        able = [asked] if asked else list(self._executor_configs)
+        able = [asked] if asked else list(self._resolver.executor_configs)
         if not all(name in unhealthy for name in able):
             return None
         return "; ".join(f"waits for {name}: {unhealthy[name] or 'it does not answer'}" for name in able)

@@ -293,13 +293,11 @@ class Uploads:
         return start, self._objects.put(key, chunks), key
 
     def _advance(self, upload: Upload, writer: str, stored: Sequence[tuple[int, int, str]], *, over: bool) -> Upload:
-        since, to = upload.offset, upload.offset + sum(size for _, size, _ in stored)
+        over = over or upload.offset + sum(size for _, size, _ in stored) == upload.length
 
         def write(c: Connection) -> Any:
             until = self._database.now(c) + self._ttl
-            return store.advance(
-                c, upload.id, writer, stored, since=since, to=to, expires_at=until, over=over or to == upload.length
-            )
+            return store.advance(c, upload.id, writer, stored, since=upload.offset, expires_at=until, over=over)
 
         row = self._database.write(write)
         if row is None:
