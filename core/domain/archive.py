@@ -1,6 +1,7 @@
-"""The layout of a zip that is known before it is sent: stored members, ZIP64 always, fixed dates (APPNOTE.TXT 6.3.10).
+"""Zip layout computed in advance: stored members, always ZIP64, fixed dates (APPNOTE.TXT 6.3.10).
 
-Every byte range follows from the members' names, sizes and CRCs; nothing is held but one member's header.
+Any byte range follows from the members' names, sizes and CRCs, so a zip is streamed without being built first; at most
+one member's header is in memory.
 """
 
 import struct
@@ -22,7 +23,7 @@ _FULL32, _FULL16 = 0xFFFFFFFF, 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """One file: its name, its size and CRC-32, and how to read a range of it."""
+    """A file of the zip. ``read(start, stop)`` yields a range of its bytes."""
 
     name: str
     size: int
@@ -31,7 +32,7 @@ class ArchiveMember:
 
 
 def header(member: ArchiveMember) -> bytes:
-    """Return what stands before a member's bytes."""
+    """Return a member's local file header."""
     name = member.name.encode()
     extra = _EXTRA64_LOCAL.pack(1, 16, member.size, member.size)
     return (
@@ -42,7 +43,7 @@ def header(member: ArchiveMember) -> bytes:
 
 
 def entry(member: ArchiveMember, offset: int) -> bytes:
-    """Return a member's line in the directory."""
+    """Return a member's entry in the central directory."""
     name = member.name.encode()
     extra = _EXTRA64_CENTRAL.pack(1, 24, member.size, member.size, offset)
     made_by = 3 << 8 | _NEEDED
@@ -72,7 +73,7 @@ def entry(member: ArchiveMember, offset: int) -> bytes:
 
 
 def ending(count: int, start: int, size: int) -> bytes:
-    """Return what stands after the directory of ``size`` bytes at ``start``."""
+    """Return the end records that follow a central directory of ``size`` bytes at ``start``."""
     return (
         _END64.pack(0x06064B50, 44, _NEEDED, _NEEDED, 0, 0, count, count, size, start)
         + _LOCATOR.pack(0x07064B50, 0, start + size, 1)
@@ -91,7 +92,7 @@ def measure(members: Iterable[ArchiveMember]) -> int:
 
 
 def read(members: Callable[[], Iterable[ArchiveMember]], start: int, stop: int) -> Iterator[bytes]:
-    """Yield the bytes [start, stop) of the zip; ``members`` is walked twice, in the same order."""
+    """Yield the bytes [start, stop) of the zip; ``members`` is called twice and yields the same order."""
     at = 0
     count = 0
 

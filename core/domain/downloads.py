@@ -1,4 +1,4 @@
-"""What can be downloaded: bytes of a known size that are read whole or by byte range."""
+"""Downloads: content of a known size that is read as a whole or by byte range."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Bytes; ``read(start, stop)`` yields a part of them. ``etag`` is strong: equal tags, equal bytes."""
+    """Content; ``read(start, stop)`` yields a range of it. ``etag`` is a strong validator (RFC 9110, section 8.8.1)."""
 
     size: int
     media_type: str

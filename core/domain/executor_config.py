@@ -6,16 +6,16 @@ from typing import Any
 
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0
-#: Keys by their former names, refused with the present one.
+#: Former names of keys -> present names; a former name is refused with an error that has the present name.
 RENAMED: Mapping[str, str] = {"cores": "workers", "width": "max_workers"}
 _KNOWN = {"name", "kind", "workers", "max_workers", "grace", "options"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutorConfig:
-    """One executor. ``workers``: how many run there at once in all; ``max_workers``: the most one simulation gets.
+    """An executor. ``workers``: maximum at work at once; ``max_workers``: maximum per simulation.
 
-    ``kind`` names the module that runs launches there, which alone reads ``options``.
+    ``kind`` names the module of `workers.executors` that runs launches there; only that module reads ``options``.
     """
 
     name: str
@@ -26,7 +26,7 @@ class ExecutorConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def workers_for(self, requested: int | None) -> int:
-        """Return how many workers a simulation gets here that asks for so many, or for all (None)."""
+        """Return the number of workers for a simulation that requests this many, or as many as possible (None)."""
         most = min(self.workers, self.max_workers or self.workers)
         return min(requested or most, most)
 

@@ -1,4 +1,4 @@
-"""What an executor is handed, and what it tells in return."""
+"""Launches: what an executor receives to run, and the status it observes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gang:
-    """Replicas that start together or not at all, for a program that is one over all of them.
+    """Replicas that start together or not at all, for one program that spans them.
 
-    ``slots``: processes a replica. ``slices``: groups of ``size`` replicas each, as accelerators are sliced.
-    ``operator``: empty, ``trainer`` or ``mpi-operator``, where a runtime asks for one that is installed.
-    ``implementation``: whose MPI the image has that the MPI operator is to start: ``openmpi``, ``mpich`` or ``intel``.
+    ``slots``: processes per replica. ``slices``: groups of ``size`` replicas each, such as TPU slices.
+    ``operator``: empty (JobSet), ``trainer`` or ``mpi-operator``, which must be installed in the cluster.
+    ``implementation``: the MPI in the image that the MPI operator starts: ``openmpi``, ``mpich`` or ``intel``.
     """
 
     size: int
@@ -28,55 +28,55 @@ class Gang:
 
     @property
     def attended(self) -> bool:
-        """Whether a runner goes with it: an image of its own, or an operator's, runs its program once by itself."""
+        """Whether a runner leads it. Without one (own image, or an operator), its program runs once."""
         return not self.image and not self.operator
 
 
 def replicas(gang: Mapping[str, Any]) -> int:
-    """Return how many replicas a gang has in all, by its JSON form."""
+    """Return the total number of replicas of a gang in JSON form."""
     return int(gang["size"]) * int(gang.get("slices", 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """What a launch asks of the place it runs in; a backend that knows nothing of a value leaves it alone.
+    """Resources and constraints that a launch requests; a backend ignores the values that it does not have.
 
-    ``cpu`` in cores and ``memory`` in bytes are those of one pair of evaluator and host, or of one replica of a gang.
+    ``cpu`` in cores and ``memory`` in bytes, for one worker (evaluator and model server) or one replica of a gang.
     """
 
-    executor: str = ""  # a context's name; empty: any
+    executor: str = ""  # name of an executor; empty: any
     cpu: float = 1.0
     memory: int = 2 << 30
-    resources: Mapping[str, str] = field(default_factory=dict)  # extended ones: {"nvidia.com/gpu": "1"}
-    networks: tuple[str, ...] = ()  # secondary ones, by name
-    claims: Mapping[str, str] = field(default_factory=dict)  # of devices: name -> template
+    resources: Mapping[str, str] = field(default_factory=dict)  # extended resources: {"nvidia.com/gpu": "1"}
+    networks: tuple[str, ...] = ()  # names of secondary networks
+    claims: Mapping[str, str] = field(default_factory=dict)  # device claims: name -> template
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    exclusive: str = ""  # a key of the topology: no two launches in one of its domains
-    queue: str = ""  # of the cluster's own admission, where a site runs one
-    priority: str = ""  # a class of the cluster's
+    exclusive: str = ""  # topology key: at most one launch per domain
+    queue: str = ""  # queue of the cluster's own admission (Kueue)
+    priority: str = ""  # the cluster's priority class
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """The runners of one attempt at a simulation. ``id`` is the only handle; ``token`` never reaches a log."""
+    """One attempt to run a simulation. ``id`` is the only handle; ``token`` is never logged."""
 
     id: str
     simulation_id: str
     attempt: int
-    url: str  # where the runner API answers
+    url: str  # of the runner API
     workers: int
     runtime: str
     format: str
-    dataset: str  # the built-in one whose files an evaluator sees
+    dataset: str  # the built-in dataset whose files an evaluator reads
     version: str
     model_digest: str
     model_key: str  # in the object store
     token: str = field(repr=False)
-    play: str = ""  # a registered dataset's folder on the node, where its own scenarios lie beside those files
+    play: str = ""  # a registered dataset's folder on the node: its scenarios beside the built-in files
     project: str = "default"
     model_size: int = 0
-    # What an evaluator sees, packed: for a backend whose runners share no folder with us.
+    # The evaluator's bundle, for a backend whose runners share no folder with the platform.
     play_key: str = ""
     play_digest: str = ""
     play_size: int = 0
@@ -86,9 +86,9 @@ class Launch:
 
 
 class Phase(StrEnum):
-    """How far an executor has brought a launch."""
+    """Phase of a launch on its executor."""
 
-    SUSPENDED = "suspended"  # the cluster's own queue holds it
+    SUSPENDED = "suspended"  # in the cluster's own queue
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
@@ -96,7 +96,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """One sentence for people on how a launch fares, and what to do; ``key`` keeps it from being told twice."""
+    """A sentence for users about a launch, with the next step; a note with the same ``key`` is recorded once."""
 
     key: str
     words: str
@@ -104,9 +104,9 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchStatus:
-    """What an executor sees of a launch; ``exit`` and ``reason`` only once it has ended.
+    """Status of a launch as its executor observes it; ``exit`` and ``reason`` only once it has ended.
 
-    ``hopeless``: trying again would end the same way, until somebody does something about it.
+    ``hopeless``: a retry would fail in the same way until a person intervenes.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The values that cross the services' border: what a person asked for, and what there is."""
+"""Records that services accept and return: submissions, models, simulations, events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """What a person asked for, as parsed; the service resolves and freezes it."""
+    """A submission as parsed; the service resolves its names to digests."""
 
     dataset: str
     runtime: str | None = None
@@ -68,7 +68,7 @@ class DatasetRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tasks:
-    """How many tasks there are, have a result, and have one that is not ``ok``."""
+    """Numbers of tasks: in total, with a result, and with a result other than ``ok``."""
 
     total: int
     done: int = 0
@@ -77,7 +77,7 @@ class Tasks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation:
-    """Model x runtime x dataset x parameters, and how far it has come. ``eta`` in seconds."""
+    """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1."""
 
     id: str
     state: State
@@ -87,7 +87,7 @@ class Simulation:
     dataset: DatasetRef
     tasks: Tasks
     metrics: Mapping[str, Mapping[str, float | int | None]]
-    approximate: bool  # metrics of a run that goes on are in order of arrival
+    approximate: bool  # while it runs: metrics of the results so far, in order of arrival
     reason: str | None
     position: int | None
     eta: float | None
@@ -110,7 +110,7 @@ class Simulation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One thing that happened to a simulation; ``seq`` counts from 1 within it."""
+    """An event of a simulation; ``seq`` counts from 1 within the simulation."""
 
     simulation_id: str
     seq: int

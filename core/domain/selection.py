@@ -1,24 +1,26 @@
-"""Check what a submission asks of a dataset: parameters, sweeps, selections; and say in words what does not fit."""
+"""Validation of parameters, sweeps and scenario selections against a dataset; errors name the valid values."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from errors import Invalid, ScenarioOutOfRange, TooManyTasks
 
-#: More tasks than this are refused before anything is built.
+#: Maximum of tasks per simulation; more are refused before any list is built.
 LARGEST = 10_000_000
 
 
-def checked_params(declared: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """Return the defaults overlaid with what was given, each value of its declared type and range."""
+def checked_params(
+    declared: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], dataset: str
+) -> dict[str, Any]:
+    """Return the defaults with ``overrides`` applied, each value checked for type and range."""
     values = {name: spec["default"] for name, spec in declared.items() if spec.get("default") is not None}
-    for name, value in given.items():
+    for name, value in overrides.items():
         values[name] = checked_value(name, _spec(declared, name, dataset), value)
     return values
 
 
 def _spec(declared: Mapping[str, Mapping[str, Any]], name: str, dataset: str) -> Mapping[str, Any]:
-    """Return what is said of a parameter; `*` stands for all those that are not named."""
+    """Return a parameter's declaration; `*` declares all parameters that are not named."""
     spec = declared.get(name, declared.get("*"))
     if spec is None:
         known = ", ".join(sorted(declared)) or "none"
@@ -62,7 +64,7 @@ def checked_sweep(
 
 
 def checked_selection(
-    scenarios: Mapping[str, Any] | None, total: int | None, most: int, dataset: str
+    scenarios: Mapping[str, Any] | None, total: int | None, max_scenarios: int, dataset: str
 ) -> dict[str, Any]:
     """Return the selection in its normal form: one of ``range``, ``tasks`` or ``sample`` (with ``seed``)."""
     if scenarios is None:
@@ -70,7 +72,7 @@ def checked_selection(
     keys = set(scenarios) - {"seed"}
     if len(keys) != 1 or not keys <= {"range", "tasks", "sample"} or ("seed" in scenarios and keys != {"sample"}):
         raise Invalid('`scenarios` is one of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s}.')
-    limit = total if total is not None else most
+    limit = total if total is not None else max_scenarios
     if "range" in scenarios:
         bounds = scenarios["range"]
         if not isinstance(bounds, list) or len(bounds) != 2 or not all(_whole(bound) for bound in bounds):

@@ -1,20 +1,20 @@
-"""The states of a simulation and the arrows between them: the one table, which docs/states.md is drawn from."""
+"""States of a simulation and the transitions between them; docs/states.md is generated from this table."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a simulation stands."""
+    """State of a simulation."""
 
-    QUEUED = "queued"  # accepted, waiting for room
-    STAGING = "staging"  # admitted; its environment, model and files are being brought near
-    LAUNCHING = "launching"  # handed to an executor, no lease taken yet
+    QUEUED = "queued"  # accepted, waiting for capacity
+    STAGING = "staging"  # admitted; its environment, model and files are being downloaded
+    LAUNCHING = "launching"  # submitted to an executor, no lease taken yet
     RUNNING = "running"  # the first lease was taken
     CANCELLING = "cancelling"  # the user asked for a stop; runners may still run
     SUCCEEDED = "succeeded"  # every task has a result, and not too many of them failed
-    FAILED = "failed"  # the model or the simulator is to blame
-    ERRORED = "errored"  # the platform is to blame, and is out of retries
+    FAILED = "failed"  # because of the model or the simulator
+    ERRORED = "errored"  # because of the platform, after all retries
     CANCELLED = "cancelled"
 
 
@@ -34,17 +34,17 @@ NEXT: Mapping[State, frozenset[State]] = {
 
 FINAL = frozenset(state for state, following in NEXT.items() if not following)
 CANCELLABLE = frozenset(state for state, following in NEXT.items() if following & {S.CANCELLING, S.CANCELLED})
-#: States in which drivers may lease and report.
+#: States in which runners may lease and report.
 LIVE = frozenset({S.LAUNCHING, S.RUNNING})
 
 
 def may_follow(current: State, following: State) -> bool:
-    """Tell whether there is an arrow from one state to the other."""
+    """Return whether the transition is allowed."""
     return following in NEXT[current]
 
 
 def mermaid() -> str:
-    """Draw the table as a Mermaid state diagram."""
+    """Return the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {S.QUEUED}"]
     lines += [f"    {a} --> {b}" for a in State for b in State if b in NEXT[a]]
     lines += [f"    {state} --> [*]" for state in State if state in FINAL]

@@ -1,4 +1,4 @@
-"""Sum up results: exact and in task order at the end, approximate and in order of arrival before it.
+"""Statistics of results: exact and in task order at the end, approximate and in order of arrival before.
 
 Intervals: Wilson (J. Am. Stat. Assoc. 22, 1927) for rates, percentile bootstrap (Efron 1979) for means; the random
 numbers are seeded, so equal results give equal bytes.
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Values kept for exact quantiles; past that they are those of an evenly spaced part.
+#: Maximum of values kept for exact quantiles; beyond it, every second, fourth, ... value is kept.
 KEPT = 1_000_000
-#: Resamples of the bootstrap, and the most values it is done for; past that the normal approximation is as good.
+#: Resamples of the bootstrap, and the maximum of values for it; beyond it the normal approximation is as good.
 RESAMPLES, BOOTSTRAPPED = 1000, 20_000
 Z = 1.959963984540054
 
@@ -38,18 +38,18 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
     if n > BOOTSTRAPPED:
         half = Z * float(values.std(ddof=1)) / math.sqrt(n)
         return float(values.mean()) - half, float(values.mean()) + half
-    chance = np.random.Generator(np.random.PCG64(0))
+    generator = np.random.Generator(np.random.PCG64(0))
     means = np.empty(RESAMPLES)
     for at in range(RESAMPLES):
-        means[at] = values[chance.integers(0, n, n)].mean()
+        means[at] = values[generator.integers(0, n, n)].mean()
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
 
 
 class Column:
-    """The values of one metric, as they come: ``ok`` ones for the mean, all of them for the penalised mean.
+    """Running statistics of one metric: values of ``ok`` tasks for the mean, all tasks for the penalised mean.
 
-    Values are folded in blocks of a fixed number, so that the sums do not depend on how results were batched.
+    Values are merged in blocks of a fixed size, so that the sums do not depend on how results were batched.
     """
 
     BLOCK = 4096
@@ -69,17 +69,17 @@ class Column:
 
     @property
     def count(self) -> int:
-        """Values taken in."""
+        """Number of values added."""
         return self._count + len(self._waiting)
 
     def add(self, value: float) -> None:
-        """Take in a value of a task that went well."""
+        """Add the value of an ``ok`` task."""
         self._waiting.append(value)
         if len(self._waiting) >= self.BLOCK:
             self._fold()
 
     def _fold(self) -> None:
-        """Merge a block into the running moments (Chan, Golub, LeVeque 1979) and keep its part for the quantiles."""
+        """Merge a block into the running moments (Chan, Golub, LeVeque 1979) and keep its sample for the quantiles."""
         if not self._waiting:
             return
         block = np.array(self._waiting)
@@ -98,11 +98,11 @@ class Column:
             self._kept = [part[::2] for part in self._kept]
 
     def penalise(self) -> None:
-        """Take in a task that did not go well."""
+        """Add a task that is not ``ok``."""
         self.penalties += 1
 
     def summary(self, *, interval: bool = True) -> dict[str, float | int | None]:
-        """Return the statistics; the standard deviation is the sample's."""
+        """Return the statistics; the standard deviation is that of the sample (n - 1)."""
         self._fold()
         n = self._count
         values = np.concatenate(self._kept) if self._kept else np.empty(0)
@@ -134,7 +134,7 @@ class Column:
 
 
 class MetricTally:
-    """Results folded one by one, in all and by group."""
+    """Tally of results, in total and by group."""
 
     def __init__(self, metrics: Sequence[Mapping[str, Any]], group_by: Sequence[str]) -> None:
         self._worst = {metric["name"]: metric.get("worst") for metric in metrics}
@@ -146,7 +146,7 @@ class MetricTally:
         self._groups: dict[str, dict[str, MetricTally]] = {name: {} for name in group_by}
 
     def clock(self, timing: Mapping[str, Any], prefix: str = "") -> None:
-        """Take in what one result says of time: seconds and latencies, which differ from run to run."""
+        """Add the timing of a result: seconds and latencies, which differ from run to run."""
         for name, value in timing.items():
             if isinstance(value, Mapping):
                 self.clock(value, f"{name}_")
@@ -154,16 +154,16 @@ class MetricTally:
                 self._timing.setdefault(prefix + name, Column(None)).add(float(value))
 
     def add(self, status: str, scenario: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
-        """Take in one result."""
+        """Add a result."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if status == "ok":
             for name, value in metrics.items():
                 if isinstance(value, str):
-                    seen = self.outcomes.setdefault(name, {})
-                    seen[value] = seen.get(value, 0) + 1
+                    counts = self.outcomes.setdefault(name, {})
+                    counts[value] = counts.get(value, 0) + 1
                 elif value is not None:
                     column = self._columns.get(name)
-                    if column is None:  # not declared; whatever did not go well before this one counts all the same
+                    if column is None:  # an undeclared metric: tasks that failed before its first value count too
                         failed = self.done - self.statuses["ok"]
                         column = self._columns[name] = Column(self._worst.get(name), failed)
                     column.add(float(value))
@@ -179,7 +179,7 @@ class MetricTally:
 
     @property
     def done(self) -> int:
-        """Results taken in."""
+        """Number of results added."""
         return sum(self.statuses.values())
 
     def summary(self, *, interval: bool = True) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class MetricTally:
         result: dict[str, Any] = {
             "tasks": {"total": self.done, "done": self.done, "failed": self.done - self.statuses.get("ok", 0)},
             "statuses": dict(order),
-            "outcomes": {name: dict(sorted(seen.items())) for name, seen in sorted(self.outcomes.items())},
+            "outcomes": {name: dict(sorted(counts.items())) for name, counts in sorted(self.outcomes.items())},
             "metrics": {
                 name: column.summary(interval=interval)
                 for name, column in self._columns.items()
@@ -206,7 +206,7 @@ class MetricTally:
 
 
 def paired(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> dict[str, Any] | None:
-    """Return the mean difference over the scenarios both have, with its 95 % interval; None where they share none."""
+    """Return the mean paired difference over shared scenarios with its 95 % interval; None without shared ones."""
     shared = sorted(ours.keys() & theirs.keys())
     if not shared:
         return None
@@ -236,27 +236,27 @@ def mcnemar(only_ours: int, only_theirs: int) -> dict[str, float | int]:
 
 
 def merged(sketches: Iterable[Mapping[str, Sequence[float]]], into: dict[str, list[float]]) -> None:
-    """Fold batches' [count, sum, sum of squares, min, max] into running ones."""
+    """Merge sketches of batches, [count, sum, sum of squares, min, max] per metric, ``into`` running sketches."""
     for sketch in sketches:
         for name, (count, total, squares, low, high, *_) in sketch.items():
-            held = into.get(name)
-            if held is None:
+            running = into.get(name)
+            if running is None:
                 into[name] = [count, total, squares, low, high]
             else:
-                held[0] += count
-                held[1] += total
-                held[2] += squares
-                held[3] = min(held[3], low)
-                held[4] = max(held[4], high)
+                running[0] += count
+                running[1] += total
+                running[2] += squares
+                running[3] = min(running[3], low)
+                running[4] = max(running[4], high)
 
 
 def sketched(sums: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float | int | None]]:
-    """Return the live form of metrics: what sums can tell."""
-    found = {}
+    """Return the statistics that sketches can give; quantiles are None."""
+    result = {}
     for name, (count, total, squares, low, high, *_) in sums.items():
         if count:
             variance = max(0.0, (squares - total * total / count) / (count - 1)) if count > 1 else 0.0
-            found[name] = {
+            result[name] = {
                 "count": int(count),
                 "mean": total / count,
                 "std": math.sqrt(variance),
@@ -266,4 +266,4 @@ def sketched(sums: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float |
                 "p99": None,
                 "max": high,
             }
-    return found
+    return result

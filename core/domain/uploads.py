@@ -8,21 +8,21 @@ from datetime import datetime
 
 from errors import TooLarge
 
-#: Bytes of a part: what is lost at most of a fast upload when everything dies.
+#: Maximum bytes of a part, so the maximum that a fast upload loses in a crash.
 PART = 16 << 20
-#: Seconds of a part: what is lost at most of a slow one. They grow from the first to the last within one request, so
-#: that a day on a thin line makes thousands of objects and not hundreds of thousands.
+#: Seconds per part, so the maximum that a slow upload loses. It doubles from SHORTEST to LONGEST within a request: a
+#: day on a slow connection makes thousands of objects, not hundreds of thousands.
 SHORTEST, LONGEST = 0.25, 2.0
-#: Digests a client may send along, as the standard calls them.
+#: Checksum algorithms, as tus 1.0 names them.
 ALGORITHMS = ("sha1", "sha256")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Upload:
-    """Bytes that come in pieces. ``offset``: how many are durable; ``length``: how many there will be, once known."""
+    """A resumable upload. ``offset``: durable bytes; ``length``: bytes in total, None while not known."""
 
     id: str
-    kind: str  # whole, partial: to be put together with others, final: put together
+    kind: str  # whole; partial: to be concatenated; final: a concatenation
     length: int | None
     offset: int
     metadata: str
@@ -32,13 +32,13 @@ class Upload:
 
     @property
     def finished(self) -> bool:
-        """Whether every byte is here."""
+        """Whether all bytes were received."""
         return self.length == self.offset
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """What the bytes of one request must hash to."""
+    """Expected checksum of the bytes of one request."""
 
     algorithm: str
     digest: bytes

@@ -1,7 +1,7 @@
-"""Registered datasets in SQL: versions and their states, tags, and which objects each version needs.
+"""Registered datasets in SQL: versions, tags, prefetches, and the objects that each version refers to.
 
-A version is registered under a claim. What its job writes down is conditional on that claim, so that a job which was
-believed dead and is not can neither finish nor refer to anything any more.
+A version is registered under a claim, and every write of its job is conditional on the claim: a job that was wrongly
+considered dead can neither finish the version nor add references to it.
 """
 
 import json
@@ -28,22 +28,22 @@ _CLAIM_PREFETCH = text(
 
 
 def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
-    """Insert a version that is to be registered, and return it."""
+    """Insert a version in the state `registering`, and return it."""
     return c.execute(insert(versions).values(**values, state="registering").returning(versions)).one()
 
 
-# -- look
+# -- queries
 
 
 def by_id(c: Connection, id: str) -> Row[Any] | None:
-    """Return a version that was not deleted, whatever its state."""
+    """Return a version in any state but `deleted`."""
     return c.execute(select(versions).where(versions.c.id == id, versions.c.state != "deleted")).first()
 
 
 def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
-    """Return the version that an id, a digest, a name (latest), ``name@version`` or ``name@tag`` refers to."""
+    """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``."""
     query = select(versions).where(versions.c.project == project)
-    name, at, which = ref.partition("@")
+    name, at, selector = ref.partition("@")
     if not at and (row := by_id(c, ref)) is not None:
         return row
     query = query.where(versions.c.state == "ready")
@@ -51,18 +51,18 @@ def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
         query = query.where(versions.c.digest == ref)
     else:
         query = query.where(versions.c.name == name)
-        if which.isdecimal() and len(which) < 10:
-            query = query.where(versions.c.version == int(which))
-        elif at and which != "latest":
+        if selector.isdecimal() and len(selector) < 10:
+            query = query.where(versions.c.version == int(selector))
+        elif at and selector != "latest":
             tagged = select(tags.c.version_id).where(
-                tags.c.project == project, tags.c.name == name, tags.c.tag == which
+                tags.c.project == project, tags.c.name == name, tags.c.tag == selector
             )
             query = query.where(versions.c.id.in_(tagged))
     return c.execute(query.order_by(versions.c.version.desc(), versions.c.id.desc()).limit(1)).first()
 
 
 def names(c: Connection, project: str) -> list[str]:
-    """Return every name that has a version, for the nearest to a misspelt one."""
+    """Return the names that have versions, for suggestions when a name is misspelt."""
     alive = versions.c.state.in_(["ready", "registering"])
     query = select(versions.c.name).where(versions.c.project == project, alive)
     return list(c.scalars(query.distinct().order_by(versions.c.name).limit(1000)))
@@ -85,7 +85,7 @@ def latest(c: Connection, project: str, after: str | None, limit: int) -> Sequen
 
 
 def page(c: Connection, project: str, name: str, after: str | None, limit: int) -> Sequence[Row[Any]]:
-    """Return versions of a name, newest first, those included that are on their way or failed."""
+    """Return versions of a name, newest first; also those in the states `registering` and `failed`."""
     query = select(versions).where(
         versions.c.project == project, versions.c.name == name, versions.c.state.in_(["registering", "ready", "failed"])
     )
@@ -95,7 +95,7 @@ def page(c: Connection, project: str, name: str, after: str | None, limit: int) 
 
 
 def ready(c: Connection, project: str, name: str | None = None) -> Sequence[Row[Any]]:
-    """Return ready versions, newest first: of a name, or of the project."""
+    """Return ready versions of a name, or of the whole project, newest first."""
     query = select(versions).where(versions.c.project == project, versions.c.state == "ready")
     if name is not None:
         query = query.where(versions.c.name == name)
@@ -103,7 +103,7 @@ def ready(c: Connection, project: str, name: str | None = None) -> Sequence[Row[
 
 
 def before(c: Connection, row: Row[Any]) -> Row[Any] | None:
-    """Return the newest ready version that was made from the same source."""
+    """Return the newest ready version with the same source."""
     query = select(versions).where(
         versions.c.project == row.project,
         versions.c.name == row.name,
@@ -114,7 +114,7 @@ def before(c: Connection, row: Row[Any]) -> Row[Any] | None:
 
 
 def registering(c: Connection, now: float) -> list[str]:
-    """Return versions that are to be registered and that nobody is at."""
+    """Return versions in the state `registering` that no job has claimed."""
     query = select(versions.c.id).where(versions.c.state == "registering", versions.c.claim_until < now)
     return list(c.scalars(query.order_by(versions.c.id).limit(100)))
 
@@ -123,41 +123,41 @@ def registering(c: Connection, now: float) -> list[str]:
 
 
 def claim(c: Connection, id: str, who: str, seconds: float, now: float) -> int | None:
-    """Take a version for a while; return at which attempt this is, None if it is somebody else's or done."""
+    """Claim a version for ``seconds``; return the number of the attempt, None if another job has it or it is done."""
     attempt = c.scalar(_CLAIM, {"i": id, "who": who, "until": now + seconds, "now": now})
     return None if attempt is None else int(attempt)
 
 
-def _held(id: str, who: str) -> Any:
+def _claimed(id: str, who: str) -> Any:
     return and_(versions.c.id == id, versions.c.claim == who, versions.c.state == "registering")
 
 
 def holds(c: Connection, id: str, who: str) -> bool:
-    """Tell whether a version is still ours, and keep it so until the transaction ends."""
-    return c.execute(select(versions.c.id).where(_held(id, who)).with_for_update()).first() is not None
+    """Return whether the claim on a version still holds, and lock it until the transaction ends."""
+    return c.execute(select(versions.c.id).where(_claimed(id, who)).with_for_update()).first() is not None
 
 
 def tell(c: Connection, id: str, who: str, progress: Mapping[str, Any]) -> bool:
-    """Write how far a registration has come; False if it is not ours any more."""
-    written = update(versions).where(_held(id, who)).values(progress=json.dumps(progress)).returning(versions.c.id)
-    return c.execute(written).first() is not None
+    """Store the progress of a registration; return False if its claim is lost."""
+    storing = update(versions).where(_claimed(id, who)).values(progress=json.dumps(progress)).returning(versions.c.id)
+    return c.execute(storing).first() is not None
 
 
 def refer(c: Connection, id: str, who: str, object: str) -> bool:
-    """Note that a version needs an object, before that is written; False if the version is not ours any more."""
+    """Insert a reference to an object that is about to be written; return False if the claim is lost."""
     if not holds(c, id, who):
         return False
     c.execute(insert(objects).values(version_id=id, object=object))
     return True
 
 
-def borrow(c: Connection, id: str, who: str, lender: str, wanted: Sequence[str]) -> bool:
-    """Note that a version needs objects of another; False if either is not what it was."""
+def borrow(c: Connection, id: str, who: str, lender: str, keys: Sequence[str]) -> bool:
+    """Insert references to objects of another version; False if the claim is lost or the other is no longer ready."""
     lending = select(versions.c.id).where(versions.c.id == lender, versions.c.state == "ready")
     if not holds(c, id, who) or c.execute(lending.with_for_update(read=True)).first() is None:
         return False
     known = set(c.scalars(select(objects.c.object).where(objects.c.version_id == id)))
-    for object in set(wanted) - known:
+    for object in set(keys) - known:
         c.execute(insert(objects).values(version_id=id, object=object))
     return True
 
@@ -165,54 +165,55 @@ def borrow(c: Connection, id: str, who: str, lender: str, wanted: Sequence[str])
 def finish(
     c: Connection, id: str, who: str, values: Mapping[str, Any], now: float, *, located: bool = False
 ) -> Row[Any] | None:
-    """Make a version ready under the next number, or find that its content is there; None if it is not ours.
+    """Make a version ready with the next number, or the same as an existing one; None if the claim is lost.
 
-    ``located``: it was just seen where it lies in somebody's bucket. A version of the same content that lies in one,
-    too, is from now on found there: its objects may have moved, or been written again under other ETags.
+    ``located``: its files stay in the user's bucket. An existing version of the same content in a bucket then gets the
+    new locations, because its objects may have been moved, or rewritten with other ETags.
     """
     if not holds(c, id, who):
         return None
-    mine = c.execute(select(versions).where(versions.c.id == id)).one()
-    # Every version of the name, in one order: two that end at once come one after the other.
-    of_name = and_(versions.c.project == mine.project, versions.c.name == mine.name)
+    own = c.execute(select(versions).where(versions.c.id == id)).one()
+    # Locks all versions of the name in one order, so that two that finish at once are numbered one after the other.
+    of_name = and_(versions.c.project == own.project, versions.c.name == own.name)
     known = c.execute(select(versions).where(of_name).order_by(versions.c.id).with_for_update()).all()
     same = next((row for row in known if row.state == "ready" and row.digest == values["digest"]), None)
     changes: dict[str, Any] = {"claim": None, "claim_until": 0.0, "ended_at": now, "progress": None}
     if same is not None:
         changes |= {"state": "same", "same_as": same.id}
         if located and json.loads(same.source).keys() & {"s3", "manifest"}:
-            place = {"manifest": values["manifest"], "source": mine.source}
-            c.execute(update(versions).where(versions.c.id == same.id).values(**place))
+            location = {"manifest": values["manifest"], "source": own.source}
+            c.execute(update(versions).where(versions.c.id == same.id).values(**location))
             _swap_objects(c, id, same.id)
     else:
         newest = max((row.version for row in known if row.version is not None), default=0)
         changes |= {"state": "ready", "version": newest + 1, **values}
     c.execute(update(versions).where(versions.c.id == id).values(**changes))
-    held = same.id if same is not None else id
-    for tag in json.loads(mine.tags):
-        set_tag(c, mine.project, mine.name, tag, held)
-    return c.execute(select(versions).where(versions.c.id == held)).one()
+    effective = same.id if same is not None else id
+    for tag in json.loads(own.tags):
+        set_tag(c, own.project, own.name, tag, effective)
+    return c.execute(select(versions).where(versions.c.id == effective)).one()
 
 
-def _swap_objects(c: Connection, one: str, other: str) -> None:
-    """Give each of two versions what the other refers to."""
-    theirs = {id: objects_of(c, id) for id in (one, other)}
-    c.execute(delete(objects).where(objects.c.version_id.in_(theirs)))
-    for id, held in ((one, theirs[other]), (other, theirs[one])):
-        if held:
-            c.execute(insert(objects), [{"version_id": id, "object": object} for object in held])
+def _swap_objects(c: Connection, first: str, second: str) -> None:
+    """Exchange the references of two versions."""
+    references = {id: objects_of(c, id) for id in (first, second)}
+    c.execute(delete(objects).where(objects.c.version_id.in_(references)))
+    for id, keys in ((first, references[second]), (second, references[first])):
+        if keys:
+            c.execute(insert(objects), [{"version_id": id, "object": key} for key in keys])
 
 
 def forgive(c: Connection, id: str, who: str) -> None:
-    """Do not count an attempt that nobody here is to blame for."""
-    c.execute(update(versions).where(_held(id, who)).values(attempts=versions.c.attempts - 1))
+    """Subtract an attempt that failed because of an outage."""
+    c.execute(update(versions).where(_claimed(id, who)).values(attempts=versions.c.attempts - 1))
 
 
 def fail(c: Connection, id: str, who: str, reason: str, now: float) -> bool:
-    """End a registration without a version; False if it is not ours any more."""
+    """End a registration as failed; return False if the claim is lost."""
     changes = {"state": "failed", "reason": reason[:2000], "claim": None, "claim_until": 0.0, "ended_at": now}
     return (
-        c.execute(update(versions).where(_held(id, who)).values(**changes).returning(versions.c.id)).first() is not None
+        c.execute(update(versions).where(_claimed(id, who)).values(**changes).returning(versions.c.id)).first()
+        is not None
     )
 
 
@@ -220,38 +221,38 @@ def fail(c: Connection, id: str, who: str, reason: str, now: float) -> bool:
 
 
 def set_tag(c: Connection, project: str, name: str, tag: str, version: str) -> None:
-    """Have a tag mean a version from now on."""
+    """Let a tag refer to a version."""
     where = and_(tags.c.project == project, tags.c.name == name, tags.c.tag == tag)
     if c.execute(update(tags).where(where).values(version_id=version).returning(tags.c.tag)).first() is None:
         c.execute(insert(tags).values(project=project, name=name, tag=tag, version_id=version))
 
 
 def drop_tag(c: Connection, project: str, name: str, tag: str) -> bool:
-    """Forget a tag; False if there is none."""
+    """Delete a tag; return False if there is none."""
     where = and_(tags.c.project == project, tags.c.name == name, tags.c.tag == tag)
     return c.execute(delete(tags).where(where).returning(tags.c.tag)).first() is not None
 
 
 def tags_of(c: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the tags of versions."""
-    found: dict[str, list[str]] = {}
+    """Return the tags of versions, by version id."""
+    by_version: dict[str, list[str]] = {}
     query = select(tags.c.version_id, tags.c.tag).where(tags.c.version_id.in_(ids)).order_by(tags.c.tag)
     for id, tag in c.execute(query):
-        found.setdefault(id, []).append(tag)
-    return found
+        by_version.setdefault(id, []).append(tag)
+    return by_version
 
 
-# -- the end
+# -- deletion
 
 
 def lock_ready(c: Connection, id: str) -> bool:
-    """Tell whether a version is ready, and keep it so until the transaction ends."""
+    """Return whether a version is ready, and lock it until the transaction ends."""
     query = select(versions.c.id).where(versions.c.id == id, versions.c.state == "ready")
     return c.execute(query.with_for_update(read=True)).first() is not None
 
 
 def lock_version(c: Connection, project: str, name: str, version: int) -> bool:
-    """Tell whether a version of a name is ready, and keep it so until the transaction ends."""
+    """Return whether a version of a name is ready, and lock it until the transaction ends."""
     query = select(versions.c.id).where(
         versions.c.project == project, versions.c.name == name, versions.c.version == version
     )
@@ -259,7 +260,7 @@ def lock_version(c: Connection, project: str, name: str, version: int) -> bool:
 
 
 def bury(c: Connection, id: str, now: float) -> Row[Any] | None:
-    """Delete a version softly: from now on nobody finds it, and nothing can come to need it."""
+    """Mark a version as deleted, with its tags and prefetch: no query finds it, and no new reference is made to it."""
     alive = and_(versions.c.id == id, versions.c.state != "deleted")
     changes = {"state": "deleted", "ended_at": now, "claim": None, "claim_until": 0.0}
     row = c.execute(update(versions).where(alive).values(**changes).returning(versions)).first()
@@ -269,7 +270,7 @@ def bury(c: Connection, id: str, now: float) -> Row[Any] | None:
 
 
 def user_of(c: Connection, name: str, digest: str) -> str | None:
-    """Return a simulation that has not ended and plays this version, if there is one."""
+    """Return the id of a simulation on this version that has not ended, or None."""
     query = select(simulations.c.id, simulations.c.provenance).where(
         simulations.c.dataset == name, simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None)
     )
@@ -280,13 +281,13 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
 
 
 def in_use(c: Connection) -> list[dict[str, Any]]:
-    """Return what simulations play that have not ended, as their provenance has it."""
+    """Return the datasets of simulations that have not ended, from their provenance."""
     query = select(simulations.c.provenance).where(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
     return [json.loads(provenance)["dataset"] for provenance in c.scalars(query)]
 
 
 def of_name(c: Connection, project: str, name: str) -> list[str]:
-    """Return every version of a name that is not deleted."""
+    """Return the ids of a name's versions that are not deleted."""
     query = select(versions.c.id).where(
         versions.c.project == project, versions.c.name == name, versions.c.state != "deleted"
     )
@@ -294,10 +295,10 @@ def of_name(c: Connection, project: str, name: str) -> list[str]:
 
 
 def purgeable(c: Connection, before: float) -> list[str]:
-    """Return versions that ended without being there before a moment, and still refer to objects."""
+    """Return deleted, failed and duplicate versions that ended before ``before`` and still refer to objects."""
     over = and_(versions.c.state.in_(["deleted", "failed", "same"]), versions.c.ended_at <= before)
-    held = exists().where(objects.c.version_id == versions.c.id)
-    return list(c.scalars(select(versions.c.id).where(over, held).order_by(versions.c.id).limit(100)))
+    referring = exists().where(objects.c.version_id == versions.c.id)
+    return list(c.scalars(select(versions.c.id).where(over, referring).order_by(versions.c.id).limit(100)))
 
 
 def objects_of(c: Connection, id: str) -> list[str]:
@@ -306,7 +307,7 @@ def objects_of(c: Connection, id: str) -> list[str]:
 
 
 def needed(c: Connection, object: str, but: str | None = None) -> bool:
-    """Tell whether a version (other than one) refers to an object."""
+    """Return whether any version other than ``but`` refers to an object."""
     query = select(objects.c.version_id).where(objects.c.object == object)
     if but is not None:
         query = query.where(objects.c.version_id != but)
@@ -314,12 +315,12 @@ def needed(c: Connection, object: str, but: str | None = None) -> bool:
 
 
 def forget(c: Connection, id: str, object: str) -> None:
-    """Remove a reference, once its object is gone or somebody else's."""
+    """Delete a reference, after its object was deleted or another version refers to it."""
     c.execute(delete(objects).where(objects.c.version_id == id, objects.c.object == object))
 
 
 def at_work(c: Connection, id: str) -> bool:
-    """Tell whether a version is being registered."""
+    """Return whether a version is in the state `registering`."""
     query = select(versions.c.id).where(versions.c.id == id, versions.c.state == "registering")
     return c.execute(query).first() is not None
 
@@ -328,7 +329,7 @@ def at_work(c: Connection, id: str) -> bool:
 
 
 def ask_prefetch(c: Connection, id: str, now: float) -> None:
-    """Ask for a version to be brought near; one that is under way goes on."""
+    """Request a prefetch of a version; a running one continues."""
     fresh = {"state": "fetching", "progress": "{}", "claim": None, "claim_until": 0.0, "asked_at": now}
     where = prefetches.c.version_id == id
     if c.execute(select(prefetches.c.version_id).where(where)).first() is None:
@@ -338,29 +339,29 @@ def ask_prefetch(c: Connection, id: str, now: float) -> None:
 
 
 def prefetch(c: Connection, id: str) -> Row[Any] | None:
-    """Return how far a prefetch has come."""
+    """Return a version's prefetch with its progress, or None."""
     return c.execute(select(prefetches).where(prefetches.c.version_id == id)).first()
 
 
 def claim_prefetch(c: Connection, id: str, who: str, seconds: float, now: float) -> bool:
-    """Take a prefetch for a while."""
+    """Claim a prefetch for ``seconds``; return whether that succeeded."""
     return c.scalar(_CLAIM_PREFETCH, {"i": id, "who": who, "until": now + seconds, "now": now}) is not None
 
 
 def at_prefetch(c: Connection, id: str) -> bool:
-    """Tell whether a version is being brought near."""
+    """Return whether a version is being prefetched."""
     query = select(prefetches.c.version_id).where(prefetches.c.version_id == id, prefetches.c.state == "fetching")
     return c.execute(query).first() is not None
 
 
 def tell_prefetch(c: Connection, id: str, state: str, progress: Mapping[str, Any]) -> None:
-    """Write how far a prefetch has come."""
+    """Store state and progress of a prefetch."""
     values: dict[str, Any] = {"state": state, "progress": json.dumps(progress)}
     c.execute(update(prefetches).where(prefetches.c.version_id == id).values(**values))
 
 
 def fetching(c: Connection, now: float) -> list[str]:
-    """Return prefetches that were asked for and that nobody is at."""
+    """Return requested prefetches that no job has claimed."""
     query = select(prefetches.c.version_id).where(
         prefetches.c.state == "fetching", or_(prefetches.c.claim.is_(None), prefetches.c.claim_until < now)
     )

@@ -1,4 +1,4 @@
-"""Bring a database's schema up to this version, by Alembic."""
+"""Schema migration with Alembic."""
 
 from pathlib import Path
 
@@ -11,19 +11,19 @@ from core.store.database import Database
 from errors import StoreUnavailable
 
 _FOLDER = Path(__file__).parent / "migrations"
-#: Held until all is applied: several pods may begin at once, and PostgreSQL would let each make the same tables.
-_ALONE = text("SELECT pg_advisory_xact_lock(7406133)")
+#: Advisory lock during the migration: several pods may start at once, and each would create the same tables.
+_LOCK = text("SELECT pg_advisory_xact_lock(7406133)")
 
 
 def migrate(database: Database, revision: str = "head") -> None:
-    """Apply what is missing; safe to repeat, and to begin several times at once."""
+    """Apply the missing revisions; safe to repeat and to run concurrently."""
     config = Config()
     config.set_main_option("script_location", str(_FOLDER))
     try:
         with database.engine.connect() as connection:
             config.attributes["connection"] = connection
             if not database.embedded:
-                connection.execute(_ALONE)
+                connection.execute(_LOCK)
             command.upgrade(config, revision)
             connection.commit()
     except OperationalError as error:
@@ -31,7 +31,7 @@ def migrate(database: Database, revision: str = "head") -> None:
 
 
 def _named(url: str) -> str:
-    """Say which database it is, and neither who asks it nor by what password."""
+    """Describe the database by name and address, without user and password."""
     address = make_url(url)
     where = address.host or address.query.get("host", "this machine")
     return f"The database {address.database} at {where}:{address.port or 5432}"

@@ -1,4 +1,4 @@
-"""Models in SQL: immutable rows, named and versioned, pointing at content."""
+"""Models in SQL: immutable, named and versioned rows that refer to content by digest."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def add(c: Connection, values: Mapping[str, Any]) -> Row[Any]:
 
 
 def find(c: Connection, project: str, ref: str) -> Row[Any] | None:
-    """Return the model an id, a digest, ``name@version`` or a name (newest version) refers to."""
+    """Return the model with this id, digest, ``name@version`` or name (its newest version)."""
     query = select(models).where(models.c.project == project)
     name, at, version = ref.rpartition("@")
     if ref.startswith("sha256:"):
@@ -61,14 +61,14 @@ def busy(c: Connection, digest: str) -> str | None:
 
 
 def delete(c: Connection, id: str) -> bool:
-    """Delete a row; tell whether its content is now needed by no other row and no simulation."""
+    """Delete a row; return whether its content is no longer referenced by any model or simulation."""
     row = c.execute(models.delete().where(models.c.id == id).returning(models.c.digest)).first()
     if row is None:
         return False
     others = c.scalar(select(func.count()).select_from(models).where(models.c.digest == row.digest))
-    used = c.scalar(
+    simulating = c.scalar(
         select(func.count())
         .select_from(simulations)
         .where(simulations.c.digest == row.digest, simulations.c.deleted_at.is_(None))
     )
-    return not others and not used
+    return not others and not simulating

@@ -1,4 +1,4 @@
-"""Segments, artifacts and logs in SQL: which bytes of which objects hold what, by task and by arrival."""
+"""Segments, artifacts and logs in SQL: the byte ranges of objects that hold results, by task and by arrival."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +34,7 @@ _REPOINT_ARTIFACTS = text(_REPOINT.format(table="artifacts"))
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file some task left; ``task`` -1: of the whole simulation."""
+    """A file that a task produced; ``task`` -1: of the whole simulation."""
 
     task: int
     name: str
@@ -46,14 +46,14 @@ class Artifact:
 
 
 def stage_ids(c: Connection, simulation: str) -> list[str]:
-    """Return the stages of a simulation in their order."""
+    """Return the ids of a simulation's stages, in order."""
     return list(c.scalars(select(stages.c.id).where(stages.c.simulation_id == simulation).order_by(stages.c.ordinal)))
 
 
 def segments_in(
     c: Connection, stage: str, *, after: int = -1, upto: int | None = None, limit: int = 1000
 ) -> list[Segment]:
-    """Return segments of one stage that begin after task ``after``, in task order."""
+    """Return segments of a stage that start after task ``after``, in task order."""
     query = select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start > after)
     if upto is not None:
         query = query.where(segments.c.start < upto)
@@ -61,37 +61,37 @@ def segments_in(
 
 
 def segments_of(c: Connection, simulation: str, *, after: int = -1, limit: int = 1000) -> list[Segment]:
-    """Return segments of a simulation's last stage that begin after task ``after``, in task order."""
+    """Return segments of a simulation's last stage that start after task ``after``, in task order."""
     ids = stage_ids(c, simulation)
     return segments_in(c, ids[-1], after=after, limit=limit) if ids else []
 
 
 def covering(c: Connection, stage: str, task: int) -> int:
-    """Return a value for ``after`` such that the segment that holds ``task`` comes first."""
+    """Return a value of ``after`` with which the segment of ``task`` comes first."""
     query = select(func.max(segments.c.start)).where(segments.c.stage_id == stage, segments.c.start <= task)
-    found = c.scalar(query)
-    return int(found) - 1 if found is not None else -1
+    start = c.scalar(query)
+    return int(start) - 1 if start is not None else -1
 
 
 def unnumbered(c: Connection, stage: str) -> bool:
-    """Tell whether segments have arrived that have no number yet."""
+    """Return whether a stage has segments without an arrival number."""
     return c.execute(_UNNUMBERED, {"s": stage}).first() is not None
 
 
 def number(c: Connection, stage: str) -> None:
-    """Number what has arrived, under the stage's lock; whoever reads does this."""
+    """Assign arrival numbers to new segments, under the stage's lock; readers call this, so reports stay cheap."""
     c.execute(_LOCK, {"s": stage})
     c.execute(_NUMBER, {"s": stage})
 
 
 def arrived(c: Connection, stage: str, after: int, limit: int = 200) -> list[tuple[int, Segment]]:
-    """Return (number, segment) of what arrived after number ``after``."""
+    """Return (arrival number, segment) of the segments after number ``after``."""
     query = select(segments.c.arrival, *_COLUMNS).where(segments.c.stage_id == stage, segments.c.arrival > after)
     return [(row[0], Segment(*row[1:])) for row in c.execute(query.order_by(segments.c.arrival).limit(limit))]
 
 
 def segment_at(c: Connection, stage: str, start: int) -> Segment | None:
-    """Return one segment as it is stored now."""
+    """Return the segment that starts at a task, or None."""
     row = c.execute(select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start == start)).first()
     return Segment(*row) if row else None
 
@@ -106,44 +106,44 @@ def artifact_page(c: Connection, simulation: str, after: tuple[int, str], limit:
 
 
 def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact | None:
-    """Return one artifact."""
+    """Return an artifact, or None."""
     a = artifacts.c
     query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32)
     row = c.execute(query.where(a.simulation_id == simulation, a.task == task, a.name == name)).first()
     return Artifact(*row) if row else None
 
 
-def add_artifact(c: Connection, simulation: str, one: Artifact) -> None:
+def add_artifact(c: Connection, simulation: str, item: Artifact) -> None:
     """Insert an artifact's row; its bytes are durable already."""
-    c.execute(artifacts.insert().values(simulation_id=simulation, **asdict(one)))
+    c.execute(artifacts.insert().values(simulation_id=simulation, **asdict(item)))
 
 
 def add_log(c: Connection, simulation: str, name: str, object: str, size: int) -> None:
-    """Insert the row of a piece of output, after all others of the simulation."""
+    """Insert the row of a log piece, as the simulation's last."""
     seq = c.scalar(select(func.coalesce(func.max(logs.c.seq), 0) + 1).where(logs.c.simulation_id == simulation))
     c.execute(logs.insert().values(simulation_id=simulation, seq=seq, name=name, object=object, bytes=size))
 
 
 def log_pieces(c: Connection, simulation: str, after: int, limit: int = 200) -> Sequence[Row[Any]]:
-    """Return pieces of output after number ``after``."""
+    """Return log pieces after number ``after``."""
     query = select(logs).where(logs.c.simulation_id == simulation, logs.c.seq > after)
     return c.execute(query.order_by(logs.c.seq).limit(limit)).all()
 
 
 def repoint(c: Connection, old: str, new: str, shift: int) -> None:
-    """Say that an object's bytes now lie within another, ``shift`` bytes on."""
-    named = {"old": old, "new": new, "shift": shift}
-    c.execute(_REPOINT_SEGMENTS, named)
-    c.execute(_REPOINT_ARTIFACTS, named)
+    """Replace references to an object by references to another that contains it at offset ``shift``."""
+    values = {"old": old, "new": new, "shift": shift}
+    c.execute(_REPOINT_SEGMENTS, values)
+    c.execute(_REPOINT_ARTIFACTS, values)
 
 
 def inherit_artifacts(c: Connection, old: str, new: str, start: int, stop: int) -> None:
-    """Give a new simulation the artifacts of an old one's tasks [start, stop)."""
+    """Copy the artifact rows of tasks [start, stop) from an old simulation to a new one."""
     c.execute(_INHERIT, {"old": old, "new": new, "start": start, "stop": stop})
 
 
 def needed(c: Connection, object: str) -> bool:
-    """Tell whether any row points at an object."""
+    """Return whether any row refers to an object."""
     return any(
         c.execute(select(table.c.object).where(table.c.object == object).limit(1)).first() is not None
         for table in (segments, artifacts)
@@ -151,12 +151,12 @@ def needed(c: Connection, object: str) -> bool:
 
 
 def objects_of(c: Connection, simulation: str) -> list[str]:
-    """Return the keys of every object a simulation's rows point at."""
+    """Return the keys of all objects that a simulation's rows refer to."""
     return list(c.scalars(_OBJECTS, {"i": simulation}))
 
 
 def forget(c: Connection, simulation: str) -> None:
-    """Delete the rows of a simulation's results, all but the tombstone."""
+    """Delete all rows of a simulation except its own."""
     for statement in _FORGET:
         c.execute(statement, {"i": simulation})
 

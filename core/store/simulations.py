@@ -1,4 +1,4 @@
-"""Simulations, their stages and events. `move` is the one function of the program that changes a state."""
+"""Simulations, stages and events in SQL. `move` is the only function that changes a state."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ def find(c: Connection, id: str) -> Row[Any]:
 
 
 def hold(c: Connection, id: str) -> None:
-    """Keep a simulation from being deleted before this transaction ends; raise UnknownSimulation if it is gone."""
-    kept = update(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))
-    if c.execute(kept.values(event_seq=simulations.c.event_seq).returning(simulations.c.id)).first() is None:
+    """Lock a simulation against deletion until the transaction ends; raise UnknownSimulation if it is deleted."""
+    locking = update(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))
+    if c.execute(locking.values(event_seq=simulations.c.event_seq).returning(simulations.c.id)).first() is None:
         raise UnknownSimulation(f"There is no simulation {id[:64]!r} any more.")
 
 
@@ -62,32 +62,37 @@ def page(
         column = simulations.c[name]
         query = query.where(column.in_(value) if isinstance(value, list) else column == value)
     for key, value in label:
-        # labels are stored with sorted keys and without spaces, so one pair is one substring
+        # labels are stored with sorted keys and without spaces, so a pair is a substring
         pair = json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
-        place = func.instr if c.dialect.name == "sqlite" else func.strpos  # LIKE minds no case in SQLite
-        query = query.where(place(simulations.c.labels, pair) > 0)
+        position = func.instr if c.dialect.name == "sqlite" else func.strpos  # SQLite's LIKE ignores case
+        query = query.where(position(simulations.c.labels, pair) > 0)
     if after is not None:
         query = query.where(simulations.c.id < after)
     return c.execute(query.order_by(simulations.c.id.desc()).limit(limit)).all()
 
 
 def busy(c: Connection) -> Sequence[Row[Any]]:
-    """Return every simulation that has not ended, oldest first."""
+    """Return all simulations that have not ended, oldest first."""
     return c.execute(select(simulations).where(simulations.c.state.in_(_BUSY)).order_by(simulations.c.id)).all()
 
 
 def by_state(c: Connection) -> dict[str, int]:
-    """Count simulations by state."""
+    """Return the number of simulations in each state."""
     rows = c.execute(text("SELECT state, count(*) FROM simulations WHERE deleted_at IS NULL GROUP BY state"))
     return {state: number for state, number in rows}
 
 
 def move(c: Connection, id: str, current: State, following: State, now: float, **changes: Any) -> int:
-    """Carry a simulation from one state to the next, and say so, in one transaction; return the event's number."""
+    """Change a simulation's state and insert the event, in one transaction; return the event's number.
+
+    Raise IllegalTransition if the transition is not allowed, Conflict if the state is no longer ``current``.
+    """
     if not may_follow(current, following):
         raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))
     if isinstance(reason := changes.get("reason"), str):
-        changes["reason"] = reason.replace("\0", "\ufffd")  # a model's words may hold what PostgreSQL's text may not
+        changes["reason"] = reason.replace(
+            "\0", "\ufffd"
+        )  # PostgreSQL's text cannot hold NUL, and a model's message may
     if following in FINAL:
         changes = {"ended_at": now} | changes
     if following is State.QUEUED:
@@ -109,7 +114,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
 
 
 def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) -> int:
-    """Write an event, numbered by the simulation's row in the same transaction: none is seen out of order."""
+    """Insert an event; the simulation's row numbers it in the same transaction, so that events appear in order."""
     seq = c.scalar(_NEXT_EVENT, {"i": id})
     if seq is None:
         raise UnknownSimulation()
@@ -118,7 +123,7 @@ def say(c: Connection, id: str, type: str, body: Mapping[str, Any], now: float) 
 
 
 def events_after(c: Connection, id: str, after: int, limit: int = 500) -> Sequence[Row[Any]]:
-    """Return the events that follow number ``after``."""
+    """Return the events after number ``after``."""
     query = select(events).where(events.c.simulation_id == id, events.c.seq > after)
     return c.execute(query.order_by(events.c.seq).limit(limit)).all()
 
@@ -130,82 +135,84 @@ def event_bodies(c: Connection, id: str, type: str) -> list[dict[str, Any]]:
 
 
 def set_bundle(c: Connection, id: str, bundle: Mapping[str, Any]) -> None:
-    """Note the objects that were made for a simulation's evaluators."""
+    """Store the keys of the bundles that were packed for a simulation's evaluators."""
     c.execute(update(simulations).where(simulations.c.id == id).values(bundle=json.dumps(bundle)))
 
 
 def bundles(c: Connection) -> set[str]:
-    """Return the keys of what was packed for simulations that may still ask for it."""
+    """Return the keys of the bundles of simulations that have not ended."""
     busy = and_(simulations.c.state.in_(_BUSY), simulations.c.deleted_at.is_(None), simulations.c.bundle.is_not(None))
     return {json.loads(bundle)["play"]["key"] for bundle in c.scalars(select(simulations.c.bundle).where(busy))}
 
 
 def counts(c: Connection, id: str) -> tuple[int, int, int]:
-    """Return how many tasks there are, have a result, and have one that is not ``ok``."""
+    """Return the numbers of tasks: in total, with a result, with a result other than ``ok``."""
     total, done, failed = (c.scalar(query, {"i": id}) for query in (_TOTAL, _PROGRESS, _FAILED))
     return int(total or 0), int(done or 0), int(failed or 0)
 
 
 def claim(c: Connection, id: str, state: State, who: str, seconds: float, now: float) -> bool:
-    """Take a simulation for a while, so that a notifier that rang twice does its work once."""
-    named = {"i": id, "state": state.value, "who": who, "until": now + seconds, "now": now}
-    return c.execute(_CLAIM, named).first() is not None
+    """Claim a simulation in a state for ``seconds``, so that a job that was enqueued twice runs once."""
+    values = {"i": id, "state": state.value, "who": who, "until": now + seconds, "now": now}
+    return c.execute(_CLAIM, values).first() is not None
 
 
 def set_progress(c: Connection, id: str, progress: Mapping[str, Any]) -> None:
-    """Keep what the ticker summed up."""
+    """Store the progress that the dispatcher computed."""
     c.execute(update(simulations).where(simulations.c.id == id).values(progress=json.dumps(progress)))
 
 
 def remember_key(
     c: Connection, principal: str, key: str, digest: str, simulation: str, now: float, until: float
 ) -> Row[Any] | None:
-    """Insert an idempotency key; return the row that was there already, if it has not expired."""
+    """Insert an idempotency key; return the existing row instead if there is one that has not expired."""
     c.execute(idempotency.delete().where(idempotency.c.expires_at < now))
-    found = c.execute(select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)).first()
-    if found is None:
+    existing = c.execute(
+        select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
+    ).first()
+    if existing is None:
         row = {"principal": principal, "key": key, "digest": digest, "simulation_id": simulation, "expires_at": until}
         c.execute(insert(idempotency).values(**row))
-    return found
+    return existing
 
 
 def respecify(c: Connection, id: str, spec: Mapping[str, Any]) -> None:
-    """Change what was asked for, where that can be changed on the way; raise Conflict once it has ended."""
-    lives = simulations.c.state.not_in([state.value for state in FINAL])
-    change = update(simulations).where(simulations.c.id == id, lives).values(spec=json.dumps(spec))
+    """Replace a simulation's specification; raise Conflict if it has ended."""
+    running = simulations.c.state.not_in([state.value for state in FINAL])
+    change = update(simulations).where(simulations.c.id == id, running).values(spec=json.dumps(spec))
     if c.execute(change.returning(simulations.c.id)).first() is None:
         raise Conflict(f"Simulation {id} has just ended.")
 
 
 def set_summary(c: Connection, id: str, summary: Mapping[str, Any]) -> None:
-    """Keep what `collect` summed up of a simulation that ended early."""
+    """Store the summary of a simulation that ended early."""
     c.execute(update(simulations).where(simulations.c.id == id).values(summary=json.dumps(summary)))
 
 
 def replayed(c: Connection, principal: str, key: str, now: float) -> Row[Any] | None:
-    """Return what an idempotency key was used for, if it has not expired."""
+    """Return the row of an idempotency key, or None if it does not exist or has expired."""
     query = select(idempotency).where(idempotency.c.principal == principal, idempotency.c.key == key)
     return c.execute(query.where(idempotency.c.expires_at > now)).first()
 
 
 def queued_before(c: Connection, id: str) -> int:
-    """Count the queued simulations that came before one."""
+    """Return the number of queued simulations that were submitted before one."""
     ahead = select(func.count()).select_from(simulations).where(simulations.c.state == State.QUEUED.value)
     return int(c.scalar(ahead.where(simulations.c.id < id)) or 0)
 
 
 def bury(c: Connection, id: str, now: float) -> None:
-    """Set a tombstone."""
+    """Mark a simulation as deleted; its rows are removed later."""
     c.execute(update(simulations).where(simulations.c.id == id).values(deleted_at=now))
 
 
 def buried(c: Connection) -> list[str]:
-    """Return simulations with a tombstone whose rows are still there."""
+    """Return simulations that are marked as deleted and still have rows."""
     return list(c.scalars(_BURIED))
 
 
 def unsummed(c: Connection) -> list[str]:
-    """Return simulations that have ended and are not summed up."""
+    """Return simulations that have ended without a summary so far."""
     query = select(simulations.c.id).where(
         simulations.c.state.in_([state.value for state in FINAL]),
         simulations.c.summary.is_(None),

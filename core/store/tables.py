@@ -1,4 +1,4 @@
-"""The schema. Times are seconds since the epoch (UTC), so that arithmetic reads the same on SQLite and PostgreSQL."""
+"""SQL schema. Times are seconds since the epoch (UTC): arithmetic is the same on SQLite and PostgreSQL."""
 
 from sqlalchemy import (
     BigInteger,
@@ -48,8 +48,8 @@ simulations = Table(
     Column("model", Text, nullable=False),
     Column("digest", Text, nullable=False),  # the model's
     Column("labels", Text, nullable=False, server_default="{}"),
-    Column("summary", Text),  # JSON, written by collect
-    Column("progress", Text),  # JSON, written by the ticker
+    Column("summary", Text),  # JSON, written by the job `collect`
+    Column("progress", Text),  # JSON, written by the dispatcher
     Column("reason", Text),
     Column("retry_of", Text),
     Column("dry_run", Integer, nullable=False, server_default="0"),
@@ -57,7 +57,7 @@ simulations = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("not_before", Float(53), nullable=False, server_default="0"),
     Column("executor", Text),  # where it runs, or ran last
-    Column("bundle", Text),  # JSON: what an evaluator's folder was packed into, for places that share none
+    Column("bundle", Text),  # JSON: the evaluator's bundle, for executors that share no folder
     Column("created_at", Float(53), nullable=False),
     Column("started_at", Float(53)),
     Column("ended_at", Float(53)),
@@ -84,7 +84,7 @@ stages = Table(
     Column("total", BigInteger, nullable=False),
     Column("next", BigInteger, nullable=False, server_default="0"),
     Column("prev", BigInteger, nullable=False, server_default="0"),
-    Column("align", Integer, nullable=False, server_default="1"),  # cut ranges at multiples of this
+    Column("align", Integer, nullable=False, server_default="1"),  # ranges are split at multiples of this
     Column("arrivals", BigInteger, nullable=False, server_default="0"),
     Column("state", Text, nullable=False),  # open | done | closed
     UniqueConstraint("simulation_id", "ordinal"),
@@ -114,8 +114,8 @@ executors = Table(
     Column("workers", Integer, nullable=False),
     Column("in_use", Integer, nullable=False, server_default="0"),
     Column("healthy", Integer, nullable=False, server_default="1"),
-    Column("last_error", Text),  # why it is not healthy
-    Column("since", Float(53), nullable=False),  # when it became so
+    Column("last_error", Text),  # of the last call; null: it succeeded
+    Column("since", Float(53), nullable=False),  # of the present value of healthy
 )
 
 ranges = Table(
@@ -133,10 +133,10 @@ ranges = Table(
     Column("heartbeat_at", Float(53)),
     Column("moved_at", Float(53)),
     Column("rate", Float(53)),
-    Column("task", BigInteger, nullable=False, server_default="-1"),  # last announced
+    Column("task", BigInteger, nullable=False, server_default="-1"),  # last reported by a heartbeat
     Column("cuts", Integer, nullable=False, server_default="0"),
     Column("speculative", Integer, nullable=False, server_default="0"),
-    Column("careful", BigInteger, nullable=False, server_default="-1"),  # one result a report up to this task
+    Column("careful", BigInteger, nullable=False, server_default="-1"),  # up to this task, one result per report
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("expiries", Integer, nullable=False, server_default="0"),
     CheckConstraint("start <= cursor AND cursor <= stop"),
@@ -217,11 +217,11 @@ uploads = Table(
     Column("id", Text, primary_key=True),
     Column("project", Text, nullable=False),
     Column("kind", Text, nullable=False),  # whole | partial | final
-    Column("length", BigInteger),  # null until it is known
-    Column("offset", BigInteger, nullable=False, server_default="0"),  # what is durable: every byte before it
+    Column("length", BigInteger),  # null while not known
+    Column("offset", BigInteger, nullable=False, server_default="0"),  # every byte before it is durable
     Column("metadata", Text, nullable=False, server_default=""),  # as it was sent
-    Column("sources", Text),  # a final one's partial uploads, as they were named
-    Column("writer", Text),  # the one request that may move the offset
+    Column("sources", Text),  # of a final upload: its partial uploads, as the client named them
+    Column("writer", Text),  # the only request that may advance the offset
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53), nullable=False),
     Column("held_until", Float(53), nullable=False, server_default="0"),
@@ -245,15 +245,15 @@ dataset_versions = Table(
     Column("id", Text, primary_key=True),
     Column("project", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("version", Integer),  # counts from 1 within the name; null until it is ready
+    Column("version", Integer),  # from 1 within the name; null until it is ready
     Column("state", Text, nullable=False),  # registering | ready | failed | same | deleted
-    Column("source", Text, nullable=False),  # JSON, normalised: equal sources are equal texts
-    Column("tags", Text, nullable=False, server_default="[]"),  # JSON: what it is to be called once it is ready
-    Column("manifest", Text),  # the object; its sparse index is beside it
+    Column("source", Text, nullable=False),  # JSON, normalised: equal sources have equal text
+    Column("tags", Text, nullable=False, server_default="[]"),  # JSON: tags that it gets once it is ready
+    Column("manifest", Text),  # object key; the sparse index has a key derived from it
     Column("digest", Text),
     Column("files", BigInteger, nullable=False, server_default="0"),
     Column("bytes", BigInteger, nullable=False, server_default="0"),
-    Column("described", Text),  # JSON: what its dataset.json says, where it has one
+    Column("described", Text),  # JSON: content of its dataset.json, if it has one
     Column("same_as", Text),  # the version that has this content already
     Column("progress", Text),  # JSON
     Column("reason", Text),
@@ -277,7 +277,7 @@ dataset_tags = Table(
     Index("dataset_tags_version", "version_id"),
 )
 
-# A reference is written before its object is, and goes after it: so no object is ever without one.
+# A reference is inserted before its object is written, and deleted after it: no object is ever without a reference.
 dataset_objects = Table(
     "dataset_objects",
     metadata,

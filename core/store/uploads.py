@@ -1,7 +1,7 @@
-"""Uploads in SQL: how far each has come, and the objects its bytes lie in.
+"""Uploads in SQL: offset and state of each upload, and the objects that hold its bytes.
 
-Every change is one statement whose WHERE names what the writer believes, so that no lock is ever needed: the one whose
-belief is out of date changes nothing, and learns it.
+Every change is one conditional UPDATE (compare-and-set) instead of a lock: a request with an outdated view changes no
+row, and learns it from the result.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +37,7 @@ def page(c: Connection, project: str, *, after: str | None, limit: int) -> Seque
 
 
 def unfinished(c: Connection, project: str, now: float) -> int:
-    """Count the uploads that still wait for bytes."""
+    """Return the number of uploads that still miss bytes."""
     waiting = select(func.count()).select_from(uploads).where(uploads.c.project == project, uploads.c.expires_at > now)
     return c.scalar(waiting.where(_unfinished())) or 0
 
@@ -46,9 +46,9 @@ def unfinished(c: Connection, project: str, now: float) -> int:
 
 
 def take(c: Connection, id: str, offset: int, writer: str, length: int | None) -> Row[Any] | None:
-    """Make somebody the writer of an upload that stands at ``offset``, whoever wrote before; None if it does not.
+    """Make ``writer`` the only writer of an upload, replacing another; None unless its offset is ``offset``.
 
-    A ``length`` is set where there was none, and else must be the same; it is never less than what is there.
+    ``length`` is stored if it was unknown; otherwise it must be equal. It is never below the offset.
     """
     query = update(uploads).where(uploads.c.id == id, uploads.c.offset == offset, uploads.c.kind != "final")
     changes: dict[str, Any] = {"writer": writer}
@@ -80,7 +80,7 @@ def advance(
 
 
 def release(c: Connection, id: str, writer: str, offset: int | None = None) -> bool:
-    """Let nobody write any more who wrote as ``writer`` (and stands at ``offset``, where that is given)."""
+    """Remove ``writer`` from an upload (if its offset is ``offset``, where given); return whether it was the writer."""
     query = update(uploads).where(uploads.c.id == id, uploads.c.writer == writer)
     if offset is not None:
         query = query.where(uploads.c.offset == offset)
@@ -88,37 +88,37 @@ def release(c: Connection, id: str, writer: str, offset: int | None = None) -> b
 
 
 def lock(c: Connection, ids: Collection[str]) -> dict[str, Row[Any]]:
-    """Return uploads, by id, that nobody can delete or change until this transaction ends."""
+    """Return uploads by id, locked until the transaction ends."""
     touched = update(uploads).where(uploads.c.id.in_(ids)).values(held_until=uploads.c.held_until)
     return {row.id: row for row in c.execute(touched.returning(uploads))}
 
 
 def refer(c: Connection, id: str, source: str, start: int) -> None:
-    """Give an upload the parts of another one, from ``start`` on; nothing is copied."""
-    theirs = select(literal(id), parts.c.start + start, parts.c.bytes, parts.c.object).where(
+    """Let an upload refer to the parts of another, from ``start`` on; no bytes are copied."""
+    referenced = select(literal(id), parts.c.start + start, parts.c.bytes, parts.c.object).where(
         parts.c.upload_id == source
     )
-    c.execute(insert(parts).from_select(["upload_id", "start", "bytes", "object"], theirs))
+    c.execute(insert(parts).from_select(["upload_id", "start", "bytes", "object"], referenced))
 
 
 def hold(c: Connection, id: str, until: float) -> bool:
-    """Keep an upload at least until then; tell whether it is there."""
+    """Protect an upload from expiry until then; return whether it exists."""
     held = update(uploads).where(uploads.c.id == id).values(held_until=until)
     return c.execute(held.returning(uploads.c.id)).first() is not None
 
 
 def let_go(c: Connection, id: str) -> None:
-    """Keep an upload no longer, unless a version that is being registered is to be made of it."""
-    lock(c, [id])  # first, so that whoever asks for it at this moment has been heard, or waits
-    wanted = select(versions.c.id).where(versions.c.state == "registering", versions.c.source.contains(id))
-    c.execute(update(uploads).where(uploads.c.id == id, ~wanted.exists()).values(held_until=0.0))
+    """End the protection of an upload, unless a dataset version is being registered from it."""
+    lock(c, [id])  # first: a registration that starts at this moment is seen below, or waits for the lock
+    in_use = select(versions.c.id).where(versions.c.state == "registering", versions.c.source.contains(id))
+    c.execute(update(uploads).where(uploads.c.id == id, ~in_use.exists()).values(held_until=0.0))
 
 
 # -- reading
 
 
 def parts_from(c: Connection, id: str, position: int, limit: int = 256) -> Sequence[Row[Any]]:
-    """Return parts in order, the first of which holds the byte at ``position``."""
+    """Return parts in order, from the part with the byte at ``position`` on."""
     first = select(func.max(parts.c.start)).where(parts.c.upload_id == id, parts.c.start <= position)
     query = select(parts).where(parts.c.upload_id == id, parts.c.start >= first.scalar_subquery())
     return c.execute(query.order_by(parts.c.start).limit(limit)).all()
@@ -128,21 +128,21 @@ def parts_from(c: Connection, id: str, position: int, limit: int = 256) -> Seque
 
 
 def remove(c: Connection, id: str) -> list[str] | None:
-    """Delete an upload; return the objects that were its, or None if it is not there."""
+    """Delete an upload; return the objects of its parts, or None if there is no such upload."""
     if c.execute(delete(uploads).where(uploads.c.id == id).returning(uploads.c.id)).first() is None:
         return None
     return list(c.scalars(delete(parts).where(parts.c.upload_id == id).returning(parts.c.object)))
 
 
 def expired(c: Connection, now: float, limit: int = 100) -> list[str]:
-    """Return uploads whose time is over and that nobody holds."""
+    """Return expired uploads that are not protected."""
     over = select(uploads.c.id).where(uploads.c.expires_at <= now, uploads.c.held_until <= now)
     return list(c.scalars(over.order_by(uploads.c.expires_at).limit(limit)))
 
 
 def unreferenced(c: Connection, keys: Sequence[str]) -> list[str]:
-    """Return those of the objects that no upload has bytes in."""
-    kept: set[str] = set()
+    """Return the objects among ``keys`` that no upload refers to."""
+    referenced: set[str] = set()
     for at in range(0, len(keys), 500):
-        kept.update(c.scalars(select(parts.c.object).where(parts.c.object.in_(keys[at : at + 500]))))
-    return [key for key in keys if key not in kept]
+        referenced.update(c.scalars(select(parts.c.object).where(parts.c.object.in_(keys[at : at + 500]))))
+    return [key for key in keys if key not in referenced]
