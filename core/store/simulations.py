@@ -90,9 +90,8 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     if not may_follow(current, following):
         raise IllegalTransition(f"A {current} simulation cannot become {following}.", state=str(current))
     if isinstance(reason := changes.get("reason"), str):
-        changes["reason"] = reason.replace(
-            "\0", "\ufffd"
-        )  # PostgreSQL's text cannot hold NUL, and a model's message may
+        # A model's message may contain NUL, which PostgreSQL's text cannot hold.
+        changes["reason"] = reason.replace("\0", "\ufffd")
     if following in FINAL:
         changes = {"ended_at": now} | changes
     if following is State.QUEUED:
