@@ -23,7 +23,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 FOLDER = "/tmp/stage"
 #: The parts of the suite's stage that are a process's of the same container; its first process is whom it attacks.
 STAGE = {
-    "worker": 1,
+    "driver": 1,
     "tmp": "/tmp",
     "folder": FOLDER,
     "ready": f"{FOLDER}/ready",
@@ -146,11 +146,11 @@ def test_the_same_attacks_from_the_same_container_reach_what_the_table_says(sieg
         "ask_the_api_server": "HTTP 403",
         "ask_the_kubelet": "HTTP 401",
         "ask_another_pod": "HTTP 200",
-        "ask_the_runner_api_surface": "HTTP 401",
+        "ask_the_runner_api": "HTTP 401",
         "ask_the_cache": "HTTP 401",
         "ask_for_credentials_of_the_machine": "HTTP 404",
     }
-    assert siege.unconfined["call_the_runner"][1] == "connected, and hung up on"
+    assert siege.unconfined["connect_to_the_runner"][1] == "connected, then the runner closed the connection"
 
 
 def test_the_table_says_what_each_attack_tries(siege: Siege) -> None:

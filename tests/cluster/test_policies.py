@@ -31,7 +31,7 @@ CLOSED = (
     "multipath_to_another_pod",
 )
 #: What a runner needs; a policy knows pods, not containers.
-OPEN = {"ask_the_runner_api_surface": "HTTP 401", "ask_the_cache": "HTTP 401"}
+OPEN = {"ask_the_runner_api": "HTTP 401", "ask_the_cache": "HTTP 401"}
 #: Takes calls at a port, and says so.
 LISTENING = """
 import socket

@@ -1,4 +1,4 @@
-"""Attacks on what is around a pod: the cluster's own servers, other pods, and the containers beside its own."""
+"""Attacks on the surroundings of a pod: the cluster's servers, other pods, and the sibling containers."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ RUN = Path("/run/windtunnel")
 
 
 def status(url: str) -> str:
-    """Ask, and return how it was answered: whoever answers at all was reached."""
+    """Send a request and return the status: any answer means that the server was reached."""
     anyone = ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     try:
@@ -39,13 +39,13 @@ def ask_the_kubelet(stage: Stage) -> object:
 
 @attack
 def ask_another_pod(stage: Stage) -> object:
-    """HTTP to a pod of the platform's API, past its service"""
+    """HTTP to a pod of the platform's API, bypassing its Service"""
     return status(f"http://{stage['pod']}/healthz")
 
 
 @attack
-def ask_the_runner_api_surface(stage: Stage) -> object:
-    """HTTP to where runners report results"""
+def ask_the_runner_api(stage: Stage) -> object:
+    """HTTP to the runner API"""
     return status(f"http://{stage['runner_api']}/v1/launches/{stage['launch']}")
 
 
@@ -77,8 +77,8 @@ def resolve_a_name(stage: Stage) -> object:
 
 
 @attack
-def carry_words_in_a_name(stage: Stage) -> object:
-    """a datagram to the cluster's DNS, whose name could carry anything"""
+def send_data_in_a_dns_name(stage: Stage) -> object:
+    """a datagram to the cluster's DNS, whose name could carry any data"""
     name = b"".join(bytes([len(part)]) + part for part in b"secret.kubernetes.default.svc.cluster.local".split(b"."))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.settimeout(TIME)
@@ -97,23 +97,23 @@ def multipath_to_another_pod(stage: Stage) -> object:
 
 
 @attack
-def call_the_runner(stage: Stage) -> object:
-    """the runner's socket, in the post's place"""
+def connect_to_the_runner(stage: Stage) -> object:
+    """connect to the runner's socket, as a container init does"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as out:
         out.settimeout(TIME)
         out.connect(str(RUN / "posts" / "runner.sock"))
         with contextlib.suppress(OSError):
             out.send(b'{"level": 3, "missing": [], "refusal": null}')
         out.settimeout(1.0)
-        with contextlib.suppress(ConnectionError):  # hung up on with what we said unread
+        with contextlib.suppress(ConnectionError):  # closed without reading the message
             if out.recv(1 << 10):
-                return "it was listened to"
-        return "connected, and hung up on"
+                return "the runner answered"
+        return "connected, then the runner closed the connection"
 
 
 @attack
-def take_the_runners_place(stage: Stage) -> object:
-    """put a socket of its own where posts look for the runner's"""
+def replace_the_runners_socket(stage: Stage) -> object:
+    """put a socket of its own where container inits look for the runner's"""
     os.rename(RUN / "posts" / "runner.sock", RUN / "posts" / "old")
     return "moved"
 
@@ -134,7 +134,7 @@ def read_the_launchs_token(stage: Stage) -> object:
 
 @attack
 def read_the_launchs_document(stage: Stage) -> object:
-    """the document that the runner is told the launch by"""
+    """the document that describes the launch to the runner"""
     return (RUN / "token" / "launch.json").read_text()
 
 
@@ -145,20 +145,20 @@ def read_the_accounts_token(stage: Stage) -> object:
 
 
 @attack
-def read_what_was_brought(stage: Stage) -> object:
-    """list the model's file and the dataset's folder, among what the runner fetched"""
+def read_fetched_files(stage: Stage) -> object:
+    """list the model's file and the dataset's folder, among the files that the runner fetched"""
     return ", ".join(os.listdir(RUN / "files"))
 
 
 @attack
-def change_what_was_brought(stage: Stage) -> object:
-    """a file among what the runner fetched"""
+def add_to_fetched_files(stage: Stage) -> object:
+    """a new file among the files that the runner fetched"""
     return (RUN / "files" / "mine").write_text("mine")
 
 
 @attack
 def share_memory_by_name(stage: Stage) -> object:
-    """a file in /dev/shm, which all containers of a pod have in common"""
+    """a file in /dev/shm, which all containers of a pod share"""
     path = Path("/dev/shm/mine")
     try:
         return path.write_text("mine")
@@ -168,7 +168,7 @@ def share_memory_by_name(stage: Stage) -> object:
 
 @attack
 def share_memory_by_number(stage: Stage) -> object:
-    """a System V segment, which all containers of a pod have in common"""
+    """a System V segment, which all containers of a pod share"""
     segment = checked(LIBC.shmget(0x77740001, 4096, 0o1666))
     checked(LIBC.shmctl(segment, 0, None))  # IPC_RMID
     return "made"
@@ -204,25 +204,25 @@ def write_into_the_first_process(stage: Stage) -> object:
 
 @attack
 def descriptors_of_the_first_process(stage: Stage) -> object:
-    """the post's descriptors, its connection to the runner among them"""
+    """the container init's descriptors, its connection to the runner among them"""
     return os.listdir("/proc/1/fd")
 
 
 @attack
-def other_hosts_of_the_container(stage: Stage) -> object:
+def other_processes_of_the_container(stage: Stage) -> object:
     """list the container's processes"""
     return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
 @attack
-def choose_the_last_words(stage: Stage) -> object:
-    """write the container's termination message, which is shown to people"""
+def write_the_termination_message(stage: Stage) -> object:
+    """write the container's termination message, which is shown to users"""
     with open("/dev/termination-log", "w") as file:
         return file.write("") + 1
 
 
 @attack
-def change_the_names(stage: Stage) -> object:
+def change_the_hosts_file(stage: Stage) -> object:
     """append to /etc/hosts"""
     with open("/etc/hosts", "a") as file:
         return file.write("\n")
@@ -230,18 +230,18 @@ def change_the_names(stage: Stage) -> object:
 
 @attack
 def change_the_image(stage: Stage) -> object:
-    """a file beside our own code"""
+    """a new file beside the platform's code"""
     return Path("/opt/windtunnel/src/mine.py").write_text("")
 
 
 @attack
 def change_the_packages(stage: Stage) -> object:
-    """a file among its environment's packages"""
+    """a new file among its environment's packages"""
     return Path("/opt/windtunnel/site/mine.py").write_text("")
 
 
 @attack
-def leave_a_note(stage: Stage) -> object:
+def leave_a_file(stage: Stage) -> object:
     """a file in the container's /tmp, for the model of the next scenario"""
     path = Path("/tmp/note")
     try:
@@ -267,7 +267,7 @@ def raise_its_memory_limit(stage: Stage) -> object:
 
 @attack
 def other_descriptors(stage: Stage) -> object:
-    """descriptors besides the standard ones and its line to the evaluator"""
+    """descriptors besides the standard streams and its socket to the evaluator"""
     found = []
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):

@@ -174,7 +174,7 @@ def lock_shared_environment(stage: Stage) -> object:
 
 @attack
 def lease_shared_environment(stage: Stage) -> object:
-    """lease a shared file, so that who opens it for writing waits"""
+    """lease a shared file, so that a process that opens it for writing waits"""
     with open(stage["module"]) as file:
         fcntl.fcntl(file, 1024, fcntl.F_RDLCK)
         return "leased"
@@ -205,14 +205,14 @@ def rename_own_model(stage: Stage) -> object:
 
 @attack
 def symlink_to_database(stage: Stage) -> object:
-    """leave a symbolic link for somebody else to follow"""
+    """leave a symbolic link for another process to follow"""
     os.symlink(stage["database"], f"{stage['tmp']}/result.json")
     return "made"
 
 
 @attack
 def leave_a_pipe(stage: Stage) -> object:
-    """leave a named pipe for somebody else to block on"""
+    """leave a named pipe for another process to block on"""
     os.mkfifo(f"{stage['tmp']}/result.csv")
     return "made"
 

@@ -126,7 +126,7 @@ def signal_own_group(stage: Stage) -> object:
 
 @attack
 def signal_parent(stage: Stage) -> object:
-    """signal whoever started it"""
+    """signal the process that started it"""
     if os.getppid() == 0:
         return None
     os.kill(os.getppid(), 0)
@@ -135,7 +135,7 @@ def signal_parent(stage: Stage) -> object:
 
 @attack
 def read_parent_memory(stage: Stage) -> object:
-    """open the memory of whoever started it"""
+    """open the memory of the process that started it"""
     for folder in ("/proc", "/proc/own"):
         if os.path.isdir(f"{folder}/{os.getppid()}"):
             return os.open(f"{folder}/{os.getppid()}/mem", os.O_RDONLY)
