@@ -1,4 +1,4 @@
-"""Ranges of task numbers: how much to lend, where to cut; pure decisions, the SQL is core/store/leases.py."""
+"""Ranges of tasks: sizes of leases, work stealing, how far a report counts. Pure; the SQL is core/store/leases.py."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ FIRST = 256
 STRIKES = 3
 #: Unwitnessed expiries of one range before the platform gives up on the simulation.
 EXPIRIES = 20
-#: a speculative lease is born when the cursor has not moved for this many seconds, or this many tasks' worth of time.
+#: A speculative lease is given when the cursor has not moved for this many seconds, or for the time of this many tasks.
 PATIENCE, PATIENCE_TASKS = 3.0, 4.0
 
 
@@ -37,6 +37,61 @@ class Later:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The stage has no more work, and will have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangePosition:
+    """A range's cursor (the next task to report) and its end, which work stealing may have moved."""
+
+    cursor: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeState:
+    """A range as it stands: `pending`, `leased`, `done` or `closed`, under this fencing token, at this position."""
+
+    state: str
+    fencing_token: str | None
+    position: RangePosition
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRange:
+    """The claim of a report: results of the tasks [since, to) of the range that begins at ``start``."""
+
+    stage: str
+    start: int
+    fencing_token: str
+    since: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDecision:
+    """How far a report counts: the results of [since, ``end``), or none of them if ``end`` is None.
+
+    ``position``: the range after the report; None if the reporter has lost the lease.
+    """
+
+    end: int | None
+    position: RangePosition | None
+
+
+def decide_report(current: RangeState | None, report: ReportedRange) -> ReportDecision:
+    """Return how far a report counts, given the range as it stands (None: there is no such range).
+
+    The first report of a task counts: one that does not begin at the cursor repeats an earlier one, or comes second of
+    two workers on a speculative lease. Of a report beyond the range's end, only the results before the end count: the
+    rest of the range was given to another worker.
+    """
+    if current is None or current.fencing_token != report.fencing_token or current.state not in {"leased", "done"}:
+        return ReportDecision(None, None)
+    position = current.position
+    end = min(report.to, position.stop)
+    if current.state == "done" or position.cursor != report.since or end <= report.since:
+        return ReportDecision(None, position)
+    return ReportDecision(end, RangePosition(end, position.stop))
 
 
 def aligned(number: int, align: int) -> int:

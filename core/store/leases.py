@@ -9,7 +9,19 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, text
 
-from core.domain.ranges import STRIKES, Lease, aligned, cut, patience, share
+from core.domain.ranges import (
+    STRIKES,
+    Lease,
+    RangePosition,
+    RangeState,
+    ReportDecision,
+    ReportedRange,
+    aligned,
+    cut,
+    decide_report,
+    patience,
+    share,
+)
 from core.store.tables import ranges
 
 #: Seconds between two reports of a worker at work.
@@ -62,7 +74,7 @@ _REPORT = text(
     " WHERE stage_id=:s AND start=:start AND fencing_token=:f AND cursor=:from AND stop>=:to AND state='leased'"
     " RETURNING stop"
 )
-_LOOK = text("SELECT cursor, stop, state FROM ranges WHERE stage_id=:s AND start=:start AND fencing_token=:f")
+_STATE = text("SELECT state, fencing_token, cursor, stop FROM ranges WHERE stage_id=:s AND start=:start")
 _SEGMENT = text(
     'INSERT INTO segments(stage_id, start, stop, object, "offset", bytes, crc32, failed, sketch)'
     " VALUES(:s, :start, :stop, :object, :offset, :bytes, :crc32, :failed, :sketch)"
@@ -154,14 +166,6 @@ class Segment:
     sketch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RangePosition:
-    """A range's cursor (the next task to report) and its end, which work stealing may have moved."""
-
-    cursor: int
-    stop: int
-
-
 def open_stage(c: Connection, simulation: str) -> Stage | None:
     """Return the stage that has work, or None."""
     row = c.execute(_STAGE, {"i": simulation}).first()
@@ -236,21 +240,24 @@ def _holder(worker: LeasingWorker, now: float) -> dict[str, object]:
     return {"l": worker.launch, "w": worker.name, "ttl": worker.ttl, "rate": worker.rate, "now": now}
 
 
-def advance(
-    c: Connection, stage: str, start: int, fencing_token: str, since: int, to: int, rate: float | None, now: float
-) -> RangePosition | None:
-    """Move the cursor from ``since`` to ``to`` if it stands there still and the end allows; None if it does not."""
-    named = {"s": stage, "start": start, "f": fencing_token, "from": since, "to": to, "rate": rate, "now": now}
-    row = c.execute(_REPORT, named).first()
-    return RangePosition(to, row.stop) if row else None
+def advance(c: Connection, report: ReportedRange, rate: float | None, now: float) -> ReportDecision:
+    """Move the cursor as far as a report counts, by ``decide_report``; return the decision that was carried out."""
+    # Nearly every report counts in full, so the first attempt believes the reporter and costs one statement. Each
+    # failed attempt means that another transaction moved the cursor or the end, which happens finitely often.
+    current: RangeState | None = RangeState("leased", report.fencing_token, RangePosition(report.since, report.to))
+    while (decision := decide_report(current, report)).end is not None:
+        claim = {"s": report.stage, "start": report.start, "f": report.fencing_token, "from": report.since}
+        row = c.execute(_REPORT, claim | {"to": decision.end, "rate": rate, "now": now}).first()
+        if row is not None:
+            return ReportDecision(decision.end, RangePosition(decision.end, row.stop))
+        current = range_state(c, report.stage, report.start)
+    return decision
 
 
-def position(c: Connection, stage: str, start: int, fencing_token: str) -> RangePosition | None:
-    """Return where the holder of a fencing token should go on; None if the range is no longer its own."""
-    row = c.execute(_LOOK, {"s": stage, "start": start, "f": fencing_token}).first()
-    if row is None or row.state not in {"leased", "done"}:
-        return None
-    return RangePosition(row.cursor, row.stop)
+def range_state(c: Connection, stage: str, start: int) -> RangeState | None:
+    """Return the range that begins at ``start`` as it stands, or None."""
+    row = c.execute(_STATE, {"s": stage, "start": start}).first()
+    return RangeState(row.state, row.fencing_token, RangePosition(row.cursor, row.stop)) if row else None
 
 
 def record(c: Connection, stage: str, segment: Segment) -> None:

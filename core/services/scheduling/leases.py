@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.domain.ids import hashed
-from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease
+from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.states import LIVE, State
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
@@ -19,7 +19,7 @@ from core.services.scheduling.reports import TaskReport, crashed_line, failed_ta
 from core.services.uploads.models import key_of
 from core.store import launches, leases, results, simulations
 from core.store.database import Connection, Database
-from core.store.leases import LeasingWorker, RangePosition, Segment
+from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
 
@@ -228,20 +228,11 @@ class Leases:
         self, c: Connection, launch: CachedLaunch, report: TaskReport, key: str, failures: list[int]
     ) -> ReportOutcome:
         now = self._database.now(c)
-        to = report.to
-        position = leases.advance(
-            c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now
-        )
-        if position is None:
-            current = leases.position(c, report.stage, report.start, report.fencing_token)
-            if current is None or current.cursor != report.since or not current.cursor < current.stop < to:
-                return ReportOutcome(current, False)
-            to = current.stop  # the rest was split off for another worker: the results before the new end count
-            position = leases.advance(
-                c, report.stage, report.start, report.fencing_token, report.since, to, report.rate, now
-            )
-            if position is None:
-                return ReportOutcome(leases.position(c, report.stage, report.start, report.fencing_token), False)
+        claim = ReportedRange(report.stage, report.start, report.fencing_token, report.since, report.to)
+        decision = leases.advance(c, claim, report.rate, now)
+        to, position = decision.end, decision.position
+        if to is None or position is None:
+            return ReportOutcome(position, False)
         lines = report.lines if to == report.to else first_lines(report.lines, to - report.since)
         failed = sum(1 for task in failures if task < to)
         # After a split the sketch still covers the tasks cut off; live metrics are documented as approximate.
