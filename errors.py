@@ -1,24 +1,16 @@
-"""Errors of the platform: a class is a problem type (RFC 9457), its docstring the default `detail`.
+"""Exceptions of the platform, without protocol: the docstring of a class is the default `detail` of its errors.
 
-Each class names its HTTP status, although this module is below the API: a second table would have to be kept in step.
+`slug` names an error across processes and in stored failures; it is also its problem type (RFC 9457). The HTTP status
+and headers of each class are in `api/problems.py`.
 """
 
-from http import HTTPStatus
-from typing import Any, ClassVar
-
-
-def _unregistered(code: int, phrase: str) -> HTTPStatus:
-    """Make an HTTP status that is defined outside of the IANA registry."""
-    status = int.__new__(HTTPStatus, code)
-    vars(status).update(_name_=phrase.upper().replace(" ", "_"), _value_=code, phrase=phrase, description="")
-    return status
+from typing import Any
 
 
 class PlatformError(Exception):
     """The platform failed to serve the request; the error is logged. Report it with its time if it recurs."""
 
-    slug: ClassVar[str] = "internal"
-    status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
+    slug: str = "internal"
 
     def __init__(self, detail: str | None = None, **members: Any) -> None:
         super().__init__(detail or type(self).__doc__)
@@ -30,7 +22,6 @@ class BadRequest(PlatformError):
     """The request cannot be parsed; the detail names the position. Correct it and send it again."""
 
     slug = "bad-request"
-    status = HTTPStatus.BAD_REQUEST
 
 
 class TruncatedUpload(BadRequest):
@@ -43,21 +34,18 @@ class Unauthorized(PlatformError):
     """A valid bearer token is required. Send `Authorization: Bearer <token>`."""
 
     slug = "unauthorized"
-    status = HTTPStatus.UNAUTHORIZED
 
 
 class Forbidden(PlatformError):
     """Requests from web pages of another origin are refused. Use a client, or a page that this server serves."""
 
     slug = "forbidden-origin"
-    status = HTTPStatus.FORBIDDEN
 
 
 class NotFound(PlatformError):
     """There is no resource at this address. `/docs` lists every address."""
 
     slug = "not-found"
-    status = HTTPStatus.NOT_FOUND
 
 
 class UnknownSimulation(NotFound):
@@ -88,14 +76,12 @@ class NotAcceptable(PlatformError):
     """None of the media types in `Accept` is available here; the detail lists those that are."""
 
     slug = "not-acceptable"
-    status = HTTPStatus.NOT_ACCEPTABLE
 
 
 class Conflict(PlatformError):
     """The resource was changed by another request in the meantime. Read it again, then decide."""
 
     slug = "conflict"
-    status = HTTPStatus.CONFLICT
 
 
 class Unsupported(Conflict):
@@ -132,49 +118,42 @@ class Gone(PlatformError):
     """This resource has been deleted, or has expired."""
 
     slug = "gone"
-    status = HTTPStatus.GONE
 
 
 class TooLarge(PlatformError):
     """The body is larger than this server accepts. Send large models as a resumable upload (`POST /v1/uploads`)."""
 
     slug = "too-large"
-    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
 class UnsupportedMedia(PlatformError):
     """The body's content type or encoding is not supported here; the detail says what to send."""
 
     slug = "unsupported-media-type"
-    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
 class PreconditionFailed(PlatformError):
     """The content does not have the entity tag in `If-Match` any more. Request it without `If-Match`."""
 
     slug = "precondition-failed"
-    status = HTTPStatus.PRECONDITION_FAILED
 
 
 class RangeNotSatisfiable(PlatformError):
     """The requested range lies outside the content; `Content-Range` has its size."""
 
     slug = "range-not-satisfiable"
-    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 
 
 class Misdirected(PlatformError):
     """This server does not answer for that host name. Use localhost, or name the host in WINDTUNNEL_NAMES."""
 
     slug = "misdirected"
-    status = HTTPStatus.MISDIRECTED_REQUEST
 
 
 class Invalid(PlatformError):
     """The request can be parsed, but its content is not valid; `detail` and `errors` name the fields."""
 
     slug = "invalid"
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class UnknownRuntime(Invalid):
@@ -265,28 +244,24 @@ class TooManyStreams(PlatformError):
     """This server has no free stream. Poll instead, or try again shortly."""
 
     slug = "too-many-streams"
-    status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class TooManyWaits(PlatformError):
     """Too many runners are waiting for a launch. Try again shortly."""
 
     slug = "too-many-waits"
-    status = HTTPStatus.TOO_MANY_REQUESTS
 
 
 class StoreUnavailable(PlatformError):
     """The database or the object store does not answer. Nothing was lost; try again shortly."""
 
     slug = "store-unavailable"
-    status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class OriginFailed(PlatformError):
     """Reading an object from its bucket failed after several attempts; the detail names bucket and key."""
 
     slug = "origin-failed"
-    status = HTTPStatus.BAD_GATEWAY
 
 
 class OriginChanged(Conflict):
@@ -299,7 +274,6 @@ class NodeFull(PlatformError):
     """This node's cache is too full for the dataset. Raise WINDTUNNEL_CACHE_CAPACITY, or wait for simulations."""
 
     slug = "node-full"
-    status = HTTPStatus.INSUFFICIENT_STORAGE
 
 
 class NoDirectTransfer(Conflict):
@@ -348,60 +322,51 @@ class FinalUpload(PlatformError):
     """A final upload is made of partial uploads and accepts no bytes. Append to the partial uploads."""
 
     slug = "final-upload"
-    status = HTTPStatus.FORBIDDEN
 
 
 class TusVersion(PlatformError):
     """Send `Tus-Resumable: 1.0.0`: this server supports that version of the protocol only."""
 
     slug = "tus-version"
-    status = HTTPStatus.PRECONDITION_FAILED
 
 
 class TooManyUploads(PlatformError):
     """Too many uploads are unfinished. Finish or delete some of them first."""
 
     slug = "too-many-uploads"
-    status = HTTPStatus.TOO_MANY_REQUESTS
 
 
 class ChecksumMismatch(PlatformError):
     """The bytes do not match `Upload-Checksum`. None of them was stored; send them again."""
 
     slug = "checksum-mismatch"
-    status = _unregistered(460, "Checksum Mismatch")  # by tus 1.0
 
 
 class UploadsBusy(PlatformError):
     """Too many uploads are receiving bytes at this moment. Continue this upload shortly."""
 
     slug = "uploads-busy"
-    status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class StorageFull(StoreUnavailable):
     """The disk, or the object store, is full. Stored data is intact; free some space, then try again."""
 
     slug = "storage-full"
-    status = HTTPStatus.INSUFFICIENT_STORAGE
 
 
 class NotGranted(PlatformError):
     """The platform's account in the cluster lacks a permission; the detail says what to grant."""
 
     slug = "not-granted"
-    status = HTTPStatus.BAD_GATEWAY
 
 
 class LaunchRefused(PlatformError):
     """The cluster rejects this launch permanently; the detail has the cluster's message."""
 
     slug = "launch-refused"
-    status = HTTPStatus.BAD_GATEWAY
 
 
 class ClusterFull(PlatformError):
     """The cluster has no capacity at the moment. The launch is retried."""
 
     slug = "cluster-full"
-    status = HTTPStatus.SERVICE_UNAVAILABLE

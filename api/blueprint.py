@@ -13,7 +13,7 @@ from marshmallow import Schema
 from webargs.flaskparser import FlaskParser
 from werkzeug.routing import BaseConverter
 
-from api import problems
+from api import problem_responses, problems
 from api.schemas.problems import ProblemSchema
 from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, Unauthorized
 
@@ -58,7 +58,7 @@ def header(description: str, **schema: Any) -> Mapping[str, Any]:
 def refusals(kinds: Iterable[type[PlatformError]], *, named_by_path: bool = False) -> dict[str, Any]:
     """Document the problems an operation may answer with, by status."""
     documented = {}
-    for status, group in problems.for_statuses(kinds, named_by_path=named_by_path).items():
+    for status, group in problems.by_status(kinds, named_by_path=named_by_path).items():
         lines = [f"`{kind.slug}`: {kind.__doc__}" for kind in group]
         documented[str(status)] = {
             "description": "\n\n".join(lines),
@@ -133,7 +133,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                     return nothing(status)
                 return reply(serialise.dump(given) if isinstance(serialise, Schema) and not plain else given, status)
 
-            named = problems.looks_up(view.__name__, signature(view).parameters)
+            named = problems.is_named_by_path(view.__name__, signature(view).parameters)
             refused = refusals(kinds, named_by_path=named)
             return self.doc(**documented, responses=responses | refused)(answer)  # type: ignore[no-any-return]
 
@@ -151,7 +151,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
             self.register_converter(converter, lambda _, schema=schema: dict(schema))
 
     def _register_error_handlers(self) -> None:
-        problems.register(self._app)
+        problem_responses.register(self._app)
 
     def _register_responses(self) -> None:
         self.spec.components.schema("Problem", schema=ProblemSchema)
@@ -180,7 +180,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         operations = [
             operation for path in document["paths"].values() for method, operation in path.items() if method in METHODS
         ]
-        shared = {kind.slug: refusals([kind])[str(kind.status.value)] for kind in problems.catalogue().values()}
+        shared = {kind.slug: refusals([kind])[str(problems.status_of(kind))] for kind in problems.catalogue().values()}
         for path, methods in document["paths"].items():
             if "{" in path:  # also where nothing is looked up: a name of another shape is no address
                 for method in METHODS & methods.keys():

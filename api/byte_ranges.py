@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from flask import Response, request
 
 from api.blueprint import nothing
-from api.problems import answer
+from api.problem_responses import problem_response
 from errors import PreconditionFailed, RangeNotSatisfiable
 
 _SINGLE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
@@ -69,7 +69,7 @@ def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping
     tag = quoted(etag)
     fixed = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(headers or {})
     if (wanted := request.headers.get("If-Match")) is not None and tag not in listed(wanted) and wanted.strip() != "*":
-        return answer(PreconditionFailed(), {"ETag": tag})
+        return problem_response(PreconditionFailed(), {"ETag": tag})
     if same_tag(request.headers.get("If-None-Match", ""), tag):
         return nothing(304, fixed)
     asked = request.headers.get("Range")
@@ -78,7 +78,7 @@ def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping
     try:
         part = parse(asked, size)
     except RangeNotSatisfiable as error:
-        return answer(error, {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"})
+        return problem_response(error, {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"})
     start, stop = part or (0, size)
     fixed["Content-Length"] = str(stop - start)
     if part:

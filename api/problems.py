@@ -1,170 +1,210 @@
-"""Errors as RFC 9457 problems: one answer for what the platform, the framework or a plain bug says no to."""
+"""Problem details (RFC 9457): HTTP status and headers of each error, problem documents, and the catalogue of types.
 
-import errno
-import logging
+Independent of Flask, because the request guard and the runner API use it too; `api/problem_responses.py` is the adapter
+to Flask.
+"""
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
-from flask import Flask, Response, request
-from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
-from werkzeug.exceptions import NotFound as NoRoute
 
 from errors import (
     BadRequest,
+    ChecksumMismatch,
+    ClusterFull,
+    Conflict,
+    Corrupt,
+    FinalUpload,
+    Forbidden,
+    Gone,
     Invalid,
+    LaunchRefused,
+    Misdirected,
+    NodeFull,
+    NotAcceptable,
     NotFound,
+    NotGranted,
+    OriginFailed,
     PlatformError,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    StillRunning,
     StorageFull,
+    StoreUnavailable,
     TooLarge,
+    TooManyStreams,
+    TooManyUploads,
+    TooManyWaits,
+    TusVersion,
+    Unauthorized,
     UnknownDataset,
     UnknownModel,
     UnknownRuntime,
     UnknownUpload,
+    UnsupportedMedia,
+    UploadsBusy,
 )
 
 MEDIA_TYPE = "application/problem+json"
-#: Seconds a client is asked to stay away when the answer is "not now" and the error names no other time.
-PAUSE = 2
-#: What a disk says that has no room left, for anybody or for us.
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-Kind = type[PlatformError]
-logger = logging.getLogger(__name__)
+ErrorClass = type[PlatformError]
 
 
 class LengthRequired(PlatformError):
-    """Send a Content-Length: the end of a chunked upload cannot be told from a broken connection."""
+    """Send a Content-Length: the end of a chunked upload cannot be distinguished from a broken connection."""
 
-    slug: ClassVar[str] = "length-required"
-    status: ClassVar[HTTPStatus] = HTTPStatus.LENGTH_REQUIRED
+    slug = "length-required"
 
 
 class WrongMethod(PlatformError):
-    """This method is not for this address; the Allow header names those that are."""
+    """This method is not allowed for this address; the `Allow` header lists the allowed methods."""
 
-    slug: ClassVar[str] = "method-not-allowed"
-    status: ClassVar[HTTPStatus] = HTTPStatus.METHOD_NOT_ALLOWED
+    slug = "method-not-allowed"
 
 
-def looks_up(method: str, parameters: Iterable[str]) -> bool:
-    """Tell whether what a request is about is named by its address, which has these parameters."""
+class FrameworkError(PlatformError):
+    """The web framework refused the request; the problem type is named after the HTTP status."""
+
+    def __init__(self, detail: str, *, slug: str, status: int) -> None:
+        super().__init__(detail)
+        self.slug, self.status = slug, status
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """HTTP status of an error class, and the headers that its responses have besides those of every problem."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+#: The request may succeed after 2 seconds; an error's member `retry_after` takes precedence.
+_RETRY = {"Retry-After": "2"}
+_AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="windtunnel"'}
+
+#: A class that is not listed has the entry of its nearest base class.
+PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
+    BadRequest: ProblemType(HTTPStatus.BAD_REQUEST),
+    Unauthorized: ProblemType(HTTPStatus.UNAUTHORIZED, _AUTHENTICATE),
+    Forbidden: ProblemType(HTTPStatus.FORBIDDEN),
+    FinalUpload: ProblemType(HTTPStatus.FORBIDDEN),
+    NotFound: ProblemType(HTTPStatus.NOT_FOUND),
+    WrongMethod: ProblemType(HTTPStatus.METHOD_NOT_ALLOWED),
+    NotAcceptable: ProblemType(HTTPStatus.NOT_ACCEPTABLE),
+    Conflict: ProblemType(HTTPStatus.CONFLICT),
+    StillRunning: ProblemType(HTTPStatus.CONFLICT, _RETRY),
+    Gone: ProblemType(HTTPStatus.GONE),
+    LengthRequired: ProblemType(HTTPStatus.LENGTH_REQUIRED),
+    PreconditionFailed: ProblemType(HTTPStatus.PRECONDITION_FAILED),
+    TusVersion: ProblemType(HTTPStatus.PRECONDITION_FAILED),
+    TooLarge: ProblemType(HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    UnsupportedMedia: ProblemType(HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
+    RangeNotSatisfiable: ProblemType(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE),
+    Misdirected: ProblemType(HTTPStatus.MISDIRECTED_REQUEST),
+    Invalid: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY),
+    TooManyUploads: ProblemType(HTTPStatus.TOO_MANY_REQUESTS),
+    TooManyWaits: ProblemType(HTTPStatus.TOO_MANY_REQUESTS),
+    ChecksumMismatch: ProblemType(460),  # defined by tus 1.0, not registered with IANA
+    PlatformError: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR),
+    Corrupt: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR),
+    LaunchRefused: ProblemType(HTTPStatus.BAD_GATEWAY),
+    NotGranted: ProblemType(HTTPStatus.BAD_GATEWAY),
+    OriginFailed: ProblemType(HTTPStatus.BAD_GATEWAY),
+    ClusterFull: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
+    StoreUnavailable: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
+    TooManyStreams: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
+    UploadsBusy: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, _RETRY),
+    NodeFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
+    StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
+}
+
+#: Errors about a resource that is missing: 404 if the address names it, 422 if the body does.
+_MISSING: tuple[ErrorClass, ...] = (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload)
+
+
+def problem_type(error_class: ErrorClass) -> ProblemType:
+    """Return the entry of an error class in PROBLEM_TYPES, or of its nearest base class."""
+    return next(PROBLEM_TYPES[base] for base in error_class.__mro__ if base in PROBLEM_TYPES)
+
+
+def status_of(error_class: ErrorClass, *, named_by_path: bool = False) -> int:
+    """Return the HTTP status of an error class; ``named_by_path``: the address names the resource."""
+    if named_by_path and issubclass(error_class, _MISSING):
+        return HTTPStatus.NOT_FOUND.value
+    return int(problem_type(error_class).status)
+
+
+def is_named_by_path(method: str, parameters: Iterable[str]) -> bool:
+    """Tell whether the address of a route, with these parameters, names the resource that the request is about."""
     return method.upper() in {"GET", "HEAD", "DELETE", "PATCH"} or not {"dataset", "tag"}.isdisjoint(parameters)
 
 
-def status_of(kind: type[PlatformError], named_by_path: bool) -> HTTPStatus:
-    """Return what a kind of problem is answered with: what a *path* names and is not there is a 404, not a 422."""
-    missing = named_by_path and issubclass(kind, (UnknownDataset, UnknownModel, UnknownRuntime, UnknownUpload))
-    return HTTPStatus.NOT_FOUND if missing else kind.status
+def title_of(slug: str) -> str:
+    """Return the title of a problem type, for display."""
+    return slug.replace("-", " ").capitalize()
 
 
 def describe(error: PlatformError, *, named_by_path: bool = False) -> dict[str, Any]:
-    """Put an error into the members of RFC 9457."""
-    status = status_of(type(error), named_by_path) if error.status is type(error).status else error.status
-    title = error.slug.replace("-", " ").capitalize()
-    fixed = {"type": f"/problems/{error.slug}", "title": title, "status": status.value, "detail": error.detail}
-    return dict(error.members) | fixed
+    """Return the problem document of an error: its own members, and those of RFC 9457."""
+    if isinstance(error, FrameworkError):
+        status = error.status
+    else:
+        status = status_of(type(error), named_by_path=named_by_path)
+    members = {
+        "type": f"/problems/{error.slug}",
+        "title": title_of(error.slug),
+        "status": status,
+        "detail": error.detail,
+    }
+    return dict(error.members) | members
 
 
-def encode(problem: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
-    """Return the body and the headers of a problem."""
-    headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
-    pause = problem.get("retry_after")
-    if pause is None and (problem["status"] == 503 or problem["type"].endswith("/idempotency-in-progress")):
-        pause = PAUSE
-    if pause is not None:
-        headers["Retry-After"] = str(max(1, round(float(pause))))
-    if problem["status"] == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = 'Bearer realm="windtunnel"'
-    return msgspec.json.encode(problem, enc_hook=str), headers
+def encode(error: PlatformError, *, named_by_path: bool = False) -> tuple[int, bytes, dict[str, str]]:
+    """Return the HTTP status, the body and the headers of an error."""
+    problem = describe(error, named_by_path=named_by_path)
+    headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"} | dict(problem_type(type(error)).headers)
+    if (retry_after := problem.get("retry_after")) is not None:
+        headers["Retry-After"] = str(max(1, round(float(retry_after))))
+    return problem["status"], msgspec.json.encode(problem, enc_hook=str), headers
 
 
-def answer(error: PlatformError, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer a request with a problem."""
-    problem = describe(error, named_by_path=looks_up(request.method, request.view_args or ()))
-    if problem["status"] >= 500 and problem["status"] != 503:
-        logger.error("%s %s: %s", request.method, request.path, error.detail, exc_info=error)
-    body, fixed = encode(problem)
-    return Response(body, problem["status"], headers=fixed | dict(headers or {}))
-
-
-def sentences(errors: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Flatten a tree of validation errors to ``field: what is wrong`` lines."""
+def field_messages(errors: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Flatten a tree of validation errors to lines ``field: message``."""
     if isinstance(errors, Mapping):
-        for name, inner in errors.items():
-            yield from sentences(inner, path if name in {"_schema", "query", "headers"} else (*path, str(name)))
+        for name, nested in errors.items():
+            yield from field_messages(nested, path if name in {"_schema", "query", "headers"} else (*path, str(name)))
     elif isinstance(errors, Sequence) and not isinstance(errors, str):
-        for inner in errors:
-            yield from sentences(inner, path)
+        for nested in errors:
+            yield from field_messages(nested, path)
     else:
         yield f"{'.'.join(path)}: {errors}" if path else str(errors)
 
 
 def invalid(errors: Any) -> Invalid:
-    """Make the error for fields that do not hold what they should."""
-    lines = list(sentences(errors))
+    """Return the error for a tree of validation errors, with a line for each invalid field."""
+    lines = list(field_messages(errors))
     return Invalid(" ".join(lines[:8]), errors=lines[:100])
 
 
-def translate(error: HTTPException) -> PlatformError:
-    """Say in our words what the framework refused."""
-    given = getattr(error, "data", None) or {}  # left by webargs
-    if messages := given.get("messages"):
-        return invalid(messages)
-    if isinstance(error, MethodNotAllowed):
-        allowed = ", ".join(sorted(error.valid_methods or ()))
-        return WrongMethod(f"{request.method} is not for {request.path}; use one of {allowed}.")
-    if isinstance(error, NoRoute):
-        return NotFound(f"There is nothing at {request.path[:200]}. /docs lists what there is.")
-    if isinstance(error, RequestEntityTooLarge):
-        return TooLarge()
-    if error.code == HTTPStatus.BAD_REQUEST:
-        return BadRequest(str(error.description))
-    made = PlatformError(None if error.code in {None, 500} else str(error.description))
-    if error.code is not None and error.code != HTTPStatus.INTERNAL_SERVER_ERROR:
-        vars(made).update(status=HTTPStatus(error.code), slug=error.name.lower().replace(" ", "-"))
-    return made
+def error_classes(base: ErrorClass = PlatformError) -> Iterator[ErrorClass]:
+    """Yield an error class and its subclasses that have a slug of their own, each once."""
+    if "slug" in vars(base):
+        yield base
+    for subclass in base.__subclasses__():
+        yield from error_classes(subclass)
 
 
-def register(app: Flask) -> None:
-    """Make every refusal of this application a problem."""
-
-    def framework(error: HTTPException) -> Response:
-        headers: dict[str, str] = dict(error.get_headers(request.environ))
-        kept = {name: value for name, value in headers.items() if name in {"Allow", "Location"}}
-        return answer(translate(error), kept)
-
-    def recursion(error: RecursionError) -> Response:
-        return answer(BadRequest("The body is nested too deeply to be read."))
-
-    def disk(error: OSError) -> Response:
-        if error.errno not in FULL:
-            raise error
-        return answer(StorageFull())
-
-    app.register_error_handler(PlatformError, answer)
-    app.register_error_handler(OSError, disk)
-    app.register_error_handler(HTTPException, framework)
-    app.register_error_handler(RecursionError, recursion)
+def catalogue() -> Mapping[str, ErrorClass]:
+    """Return all error classes by their slug."""
+    return {error_class.slug: error_class for error_class in error_classes()}
 
 
-def every(kind: type[PlatformError] = PlatformError) -> Iterator[type[PlatformError]]:
-    """Walk the tree of errors, each problem type once; a class without a slug of its own is the one above it."""
-    if "slug" in vars(kind):
-        yield kind
-    for inner in kind.__subclasses__():
-        yield from every(inner)
-
-
-def catalogue() -> Mapping[str, type[PlatformError]]:
-    """Return every problem type by its slug."""
-    return {kind.slug: kind for kind in every()}
-
-
-def for_statuses(kinds: Iterable[Kind], *, named_by_path: bool = False) -> dict[int, list[Kind]]:
-    """Group problem types by the status that they answer with, in a fixed order."""
-    grouped: dict[int, list[Kind]] = {}
-    for kind in sorted(set(kinds), key=lambda kind: kind.slug):
-        grouped.setdefault(status_of(kind, named_by_path).value, []).append(kind)
-    return dict(sorted(grouped.items()))
+def by_status(error_classes: Iterable[ErrorClass], *, named_by_path: bool = False) -> dict[int, list[ErrorClass]]:
+    """Group error classes by their HTTP status; statuses and slugs ascend."""
+    groups: dict[int, list[ErrorClass]] = {}
+    for error_class in sorted(set(error_classes), key=lambda error_class: error_class.slug):
+        groups.setdefault(status_of(error_class, named_by_path=named_by_path), []).append(error_class)
+    return dict(sorted(groups.items()))

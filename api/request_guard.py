@@ -7,9 +7,10 @@ come from a page of the same origin.
 
 import hmac
 from collections.abc import Callable, Collection, Iterable, Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from api.problems import LengthRequired, describe, encode
+from api.problems import LengthRequired, encode
 from errors import BadRequest, Forbidden, Misdirected, PlatformError, TruncatedUpload, Unauthorized, UnsupportedMedia
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ class RequestGuard:
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
         if refusal := check_head(environ, self._names, self._token):
-            body, headers = encode(describe(refusal))
-            guarded(f"{refusal.status.value} {refusal.status.phrase}", list(headers.items()))
+            status, body, headers = encode(refusal)
+            guarded(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
         environ["wsgi.input"] = whole_body(environ)
         return self._app(environ, guarded)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from api.problems import status_of
 from core.domain.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
 from core.services.scheduling.reports import TaskReport
@@ -98,7 +99,8 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
                 return _file(leases, _known(leases, found[1], environ), found[2], environ, start, links=links)
             status, answer = _serve(leases, environ, wait)
         except PlatformError as error:
-            status, answer = int(error.status), {"status": int(error.status), "detail": error.detail}
+            status = status_of(type(error))
+            answer = {"status": status, "detail": error.detail}
             later = error.members.get("retry_after")
         except Exception:
             logger.exception("%s %s", environ["REQUEST_METHOD"], environ["PATH_INFO"])

@@ -7,7 +7,7 @@ from flask.views import MethodView
 
 from api.blueprint import Blueprint, reply
 from api.context import context
-from api.problems import catalogue
+from api.problems import catalogue, status_of, title_of
 from api.schemas.problems import ProblemKindSchema
 from api.schemas.results import HealthSchema, ReadinessSchema
 from errors import NotFound
@@ -60,8 +60,12 @@ class ProblemView(MethodView):
     )
     def get(self, slug: str) -> dict[str, Any]:
         """Get the description of a problem type"""
-        kind = catalogue().get(slug)
-        if kind is None:
-            raise NotFound(f"There is no kind of problem {slug!r}.")
-        title = slug.replace("-", " ").capitalize()
-        return {"type": f"/problems/{slug}", "title": title, "status": kind.status.value, "detail": kind.__doc__}
+        error_class = catalogue().get(slug)
+        if error_class is None:
+            raise NotFound(f"There is no problem type {slug!r}.")
+        return {
+            "type": f"/problems/{slug}",
+            "title": title_of(slug),
+            "status": status_of(error_class),
+            "detail": error_class.__doc__,
+        }

@@ -13,7 +13,7 @@ from api import tus
 from api.blueprint import BINARY, Blueprint, View, header, nothing
 from api.context import services
 from api.paging import LINK, page
-from api.problems import answer
+from api.problem_responses import problem_response
 from api.schemas.pages import PageQuery
 from api.schemas.uploads import UploadPageSchema, UploadSchema, parameters
 from core.domain.uploads import ALGORITHMS, Checksum, Upload
@@ -94,7 +94,7 @@ def speaks(*headers: str, required: Sequence[str] = ()) -> Callable[[View], View
         @wraps(view)
         def answer_speakers(*args: Any, **kwargs: Any) -> Any:
             if request.headers.get("Tus-Resumable") != tus.VERSION:
-                return answer(TusVersion(), {"Tus-Version": tus.VERSION})
+                return problem_response(TusVersion(), {"Tus-Version": tus.VERSION})
             return view(*args, **kwargs)
 
         return blueprint.doc(parameters=parameters(*headers, required=required))(answer_speakers)  # type: ignore[no-any-return]

@@ -1,45 +1,65 @@
-"""Every refusal is a problem that says what to do; every kind of problem is on the page about them."""
+"""Problem responses (RFC 9457): every error class has a status, a section in docs/problems.md and an address."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from api.problems import catalogue, every
-from errors import StoreUnavailable
+from api.problems import PROBLEM_TYPES, catalogue, error_classes, problem_type, status_of
+from errors import PlatformError, StillRunning, StoreUnavailable
 from tests.api.answers import problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "problems.md"
 
 
-def test_every_slug_is_one_kinds_alone() -> None:
-    kinds = list(every())
-    assert len({kind.slug for kind in kinds}) == len(kinds)
+def test_no_two_error_classes_share_a_slug() -> None:
+    classes = list(error_classes())
+    assert len({error_class.slug for error_class in classes}) == len(classes)
 
 
-def test_every_kind_has_a_paragraph_of_its_own() -> None:
+def test_every_error_class_has_a_problem_type_of_its_own_or_of_a_specific_base_class() -> None:
+    internal = PROBLEM_TYPES[PlatformError]
+    without = [error_class for error_class in error_classes() if problem_type(error_class) is internal]
+    assert without == [PlatformError]
+
+
+@pytest.mark.parametrize("error_class", list(error_classes()), ids=lambda error_class: error_class.slug)
+def test_only_errors_that_pass_have_a_time_to_retry(error_class: type[PlatformError]) -> None:
+    headers = problem_type(error_class).headers
+    assert ("Retry-After" in headers) is (status_of(error_class) == 503 or error_class is StillRunning)
+    assert ("WWW-Authenticate" in headers) is (status_of(error_class) == 401)
+
+
+def test_the_runner_api_does_not_import_flask() -> None:
+    program = "import sys, api.runner_api; sys.exit('flask' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=PAGE.parents[1], timeout=60).returncode == 0
+
+
+def test_every_problem_type_has_a_section_with_its_status_in_the_documentation() -> None:
     sections = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-    told = {section.partition("\n")[0].strip(): section.partition("\n")[2].strip() for section in sections}
-    assert set(told) == set(catalogue())
-    for slug, text in told.items():
-        assert str(catalogue()[slug].status.value) in text, slug
+    texts = {section.partition("\n")[0].strip(): section.partition("\n")[2].strip() for section in sections}
+    assert set(texts) == set(catalogue())
+    for slug, text in texts.items():
+        assert str(status_of(catalogue()[slug])) in text.partition(". ")[0], slug
         assert len(text) > 60, slug
 
 
-def test_every_kind_can_be_looked_up(client: FlaskClient) -> None:
-    for slug, kind in catalogue().items():
+def test_every_problem_type_has_a_page(client: FlaskClient) -> None:
+    for slug, error_class in catalogue().items():
         page = client.get(f"/problems/{slug}")
         assert page.json == {
             "type": f"/problems/{slug}",
             "title": slug.replace("-", " ").capitalize(),
-            "status": kind.status.value,
-            "detail": kind.__doc__,
+            "status": status_of(error_class),
+            "detail": error_class.__doc__,
         }
 
 
-def test_an_address_that_is_not_there(client: FlaskClient) -> None:
+def test_an_unknown_address_is_a_problem(client: FlaskClient) -> None:
     assert "/docs" in problem(client.get("/v1/simulation"), 404, "not-found")["detail"]
 
 
