@@ -1,6 +1,7 @@
-"""How a view is declared: what it takes, what it answers, how it fails; the same line serves and documents it."""
+"""Views and their OpenAPI operations: one declaration serves requests and documents arguments, responses and errors."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc, signature
 from typing import Any, TypeVar
@@ -18,15 +19,14 @@ from api.schemas.problems import ProblemSchema
 from errors import BadRequest, Forbidden, Invalid, Misdirected, NotFound, PlatformError, Unauthorized
 
 View = Callable[..., Any]
-Class = TypeVar("Class", bound=type[MethodView])
+ViewClass = TypeVar("ViewClass", bound=type[MethodView])
 
-#: What the gate may say to any request at all.
+#: Errors of the request guard: any operation may answer with them.
 GUARD_ERRORS: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected)
-#: Schemas that are marshmallow's, plain OpenAPI fragments, or None for an empty body.
+#: Content of a body: a marshmallow schema, an OpenAPI schema, or None for an empty body.
 Content = type[Schema] | Schema | Mapping[str, Any] | None
-
-#: What flask-smorest calls the answer to arguments that do not hold what they should.
-UNREADABLE = "UNPROCESSABLE_ENTITY"
+#: Name of flask-smorest's response for invalid arguments.
+INVALID_ARGUMENTS = "UNPROCESSABLE_ENTITY"
 METHODS = frozenset({"get", "head", "put", "post", "patch", "delete", "options"})
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 TEXT: Mapping[str, Any] = {"type": "string"}
@@ -37,111 +37,142 @@ EVENT: Mapping[str, Any] = {
 }
 
 
-def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with JSON."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Success:
+    """Success response of an operation.
+
+    ``schema`` is the content as JSON; ``media`` has the content by media type instead. ``links`` maps operations that a
+    client may call next to the parameters that this response has for them. A ``plain`` value of a view is encoded as
+    JSON as it is, without ``schema``.
+    """
+
+    schema: Content = None
+    status: int = 200
+    description: str = "Done."
+    headers: Mapping[str, Any] | None = None
+    media: Mapping[str, Content] | None = None
+    links: Mapping[str, Mapping[str, str]] | None = None
+    plain: bool = False
+
+    def documented(self) -> dict[str, Any]:
+        """Return the OpenAPI object of this response."""
+        contents = dict(self.media or {})
+        if not contents and self.schema is not None:
+            contents = {"application/json": self.schema}
+        document: dict[str, Any] = {"description": self.description}
+        if contents:
+            document["content"] = {media_type: {"schema": schema} for media_type, schema in contents.items()}
+        if self.headers:
+            document["headers"] = self.headers
+        if self.links:
+            document["links"] = {
+                operation: {"operationId": operation, "parameters": parameters}
+                for operation, parameters in self.links.items()
+            }
+        return document
+
+    def serializer(self) -> Callable[[Any], Any]:
+        """Return the function that turns a view's value into a JSON document."""
+        schema = self.schema() if isinstance(self.schema, type) else self.schema
+        if isinstance(schema, Schema) and not self.plain:
+            return schema.dump
+        return lambda value: value
+
+
+def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with a JSON body."""
     body = msgspec.json.encode(document, enc_hook=str)
     return Response(body, status, headers=headers, content_type="application/json")
 
 
-def nothing(status: int, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer without a body, and so without saying of which type it is."""
+def empty_response(status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response without a body and without a Content-Type."""
     response = Response(status=status, headers=headers)
     del response.headers["Content-Type"]
     return response
 
 
 def header(description: str, **schema: Any) -> Mapping[str, Any]:
-    """Document a header of an answer."""
+    """Return the OpenAPI object of a response header."""
     return {"description": description, "schema": {"type": "string"} | schema}
 
 
-def refusals(kinds: Iterable[type[PlatformError]], *, named_by_path: bool = False) -> dict[str, Any]:
-    """Document the problems an operation may answer with, by status."""
-    documented = {}
-    for status, group in problems.by_status(kinds, named_by_path=named_by_path).items():
-        lines = [f"`{kind.slug}`: {kind.__doc__}" for kind in group]
-        documented[str(status)] = {
+def problem_documents(
+    error_classes: Iterable[type[PlatformError]], *, named_by_path: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return the OpenAPI objects of the problem responses of an operation, by HTTP status."""
+    documents = {}
+    for status, group in problems.by_status(error_classes, named_by_path=named_by_path).items():
+        lines = [f"`{error_class.slug}`: {error_class.__doc__}" for error_class in group]
+        documents[str(status)] = {
             "description": "\n\n".join(lines),
             "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-    return documented
+    return documents
 
 
-class Arguments(FlaskParser):
-    """Reads queries and headers; what it does not know in a query is refused, for a misspelt filter is a silent one."""
+class ArgumentsParser(FlaskParser):
+    """Parses queries and headers. Refuses unknown query parameters: a misspelt filter would be ignored silently."""
 
     DEFAULT_UNKNOWN_BY_LOCATION = FlaskParser.DEFAULT_UNKNOWN_BY_LOCATION | {"query": "raise", "headers": "exclude"}
 
 
 class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest has no types
-    """A blueprint whose declarations are typed, and complete enough to generate a client from."""
+    """Typed blueprint of flask-smorest whose declarations are complete enough to generate a client from."""
 
-    ARGUMENTS_PARSER = Arguments()
+    ARGUMENTS_PARSER = ArgumentsParser()
 
-    def at(self, rule: str) -> Callable[[Class], Class]:
-        """Put a class of views at an address."""
+    def at(self, rule: str) -> Callable[[ViewClass], ViewClass]:
+        """Route a URL rule to a class of views."""
         return self.route(rule)  # type: ignore[no-any-return]
 
     def takes(self, schema: type[Schema], location: str = "query") -> Callable[[View], View]:
-        """Read arguments from the query or the headers; the view gets them as one mapping, in order."""
+        """Parse arguments from the query or the headers; each declaration passes one mapping to the view, in order."""
         return self.arguments(schema(), location=location)  # type: ignore[no-any-return]
 
     def operation(
         self,
         name: str,
-        answers: Content = None,
+        success: Success,
         *,
-        status: int = 200,
-        description: str = "",
-        headers: Mapping[str, Any] | None = None,
-        media: Mapping[str, Content] | None = None,
-        also: Mapping[int, Mapping[str, Any]] | None = None,
-        leads: Mapping[str, Mapping[str, str]] | None = None,
-        fails: Iterable[type[PlatformError]] = (),
+        other_responses: Mapping[int, Mapping[str, Any]] | None = None,
+        errors: Iterable[type[PlatformError]] = (),
         body: Mapping[str, Content] | None = None,
         body_required: bool = True,
-        plain: bool = False,
     ) -> Callable[[View], View]:
-        """Declare an operation: ``answers`` as JSON (or ``media`` types), ``also`` other answers, ``fails`` problems.
+        """Declare an OpenAPI operation: its id, success response, other responses, errors and request body.
 
-        ``leads`` says which operations an answer leads to, with the parameters it gives them.
-        A view returns a Response of its own, or a value, which ``answers`` serialises unless it is ``plain`` JSON.
+        A view returns a Response, or a value for ``success``.
         """
-        types = dict(media or {}) or ({"application/json": answers} if answers is not None else {})
-        good: dict[str, Any] = {"description": description or "Done."}
-        if types:
-            good["content"] = {media_type: {"schema": schema} for media_type, schema in types.items()}
-        if headers:
-            good["headers"] = headers
-        if leads:
-            good["links"] = {name: {"operationId": name, "parameters": given} for name, given in leads.items()}
-        responses = {str(status): good} | {str(code): given for code, given in (also or {}).items()}
-        kinds = {*GUARD_ERRORS, *fails}
-        documented: dict[str, Any] = {"operationId": name}
+        responses = {str(status): document for status, document in (other_responses or {}).items()}
+        responses = {str(success.status): success.documented()} | responses
+        error_classes = {*GUARD_ERRORS, *errors}
+        operation: dict[str, Any] = {"operationId": name}
         if body:
-            given = {media_type: {"schema": schema} for media_type, schema in body.items()}
-            documented["requestBody"] = {"required": body_required, "content": given}
-        serialise = answers() if isinstance(answers, type) else answers
+            contents = {media_type: {"schema": schema} for media_type, schema in body.items()}
+            operation["requestBody"] = {"required": body_required, "content": contents}
+
+        serialize = success.serializer()
 
         def declare(view: View) -> View:
             @wraps(view)
-            def answer(*args: Any, **kwargs: Any) -> Response:
-                given = view(*args, **kwargs)
-                if isinstance(given, Response):
-                    return given
-                if given is None:
-                    return nothing(status)
-                return reply(serialise.dump(given) if isinstance(serialise, Schema) and not plain else given, status)
+            def respond(*args: Any, **kwargs: Any) -> Response:
+                value = view(*args, **kwargs)
+                if isinstance(value, Response):
+                    return value
+                return (
+                    empty_response(success.status) if value is None else json_response(serialize(value), success.status)
+                )
 
-            named = problems.is_named_by_path(view.__name__, signature(view).parameters)
-            refused = refusals(kinds, named_by_path=named)
-            return self.doc(**documented, responses=responses | refused)(answer)  # type: ignore[no-any-return]
+            named_by_path = problems.is_named_by_path(view.__name__, signature(view).parameters)
+            documents = problem_documents(error_classes, named_by_path=named_by_path)
+            return self.doc(**operation, responses=responses | documents)(respond)  # type: ignore[no-any-return]
 
         return declare
 
 
 class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no types
-    """flask-smorest's document, our problems."""
+    """API of flask-smorest that answers errors with problems of this platform."""
 
     DEFAULT_ERROR_RESPONSE_NAME = None
 
@@ -155,47 +186,50 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
 
     def _register_responses(self) -> None:
         self.spec.components.schema("Problem", schema=ProblemSchema)
-        self.spec.components.response(UNREADABLE, refusals([Invalid])["422"])
+        self.spec.components.response(INVALID_ARGUMENTS, problem_documents([Invalid])["422"])
 
     def _register_etag_headers(self) -> None:
-        """Document none of flask-smorest's own headers."""
+        """Leave out flask-smorest's own headers."""
 
     def _register_pagination_header(self) -> None:
-        """Document none of flask-smorest's own headers."""
+        """Leave out flask-smorest's own headers."""
 
     def serve(self, blueprint: flask_smorest.Blueprint) -> None:
-        """Register a blueprint's routes without describing them."""
+        """Register a blueprint's routes without their OpenAPI operations."""
         self._app.extensions["flask-smorest"]["blp_name_to_api"][blueprint.name] = self
         self._app.register_blueprint(blueprint)
 
     def document(self) -> dict[str, Any]:
-        """Return the OpenAPI document: schemas described by their classes, repeated refusals named once."""
+        """Return the OpenAPI document; schemas have the docstrings of their classes, equal problem responses a name."""
         document: dict[str, Any] = self.spec.to_dict()
         components = document["components"]
         for key, name in self.ma_plugin.converter.refs.items():
             schema = components["schemas"][name]
             schema.setdefault("description", cleandoc(key[0].__doc__ or ""))
             if schema.get("additionalProperties") is True:
-                del schema["additionalProperties"]  # that is the default
+                del schema["additionalProperties"]  # the default
         operations = [
             operation for path in document["paths"].values() for method, operation in path.items() if method in METHODS
         ]
-        shared = {kind.slug: refusals([kind])[str(problems.status_of(kind))] for kind in problems.catalogue().values()}
+        shared = {
+            slug: problem_documents([error_class])[str(problems.status_of(error_class))]
+            for slug, error_class in problems.catalogue().items()
+        }
         for path, methods in document["paths"].items():
-            if "{" in path:  # also where nothing is looked up: a name of another shape is no address
+            if "{" in path:  # a parameter that does not match its pattern is a 404 too
                 for method in METHODS & methods.keys():
                     methods[method]["responses"].setdefault("404", shared[NotFound.slug])
         for operation in operations:
             for status, response in operation["responses"].items():
-                if response == {"$ref": f"#/components/responses/{UNREADABLE}"}:
+                if response == {"$ref": f"#/components/responses/{INVALID_ARGUMENTS}"}:
                     response = shared[Invalid.slug]
-                given = {"description": response.get("description"), "content": response.get("content")}
-                for slug, known in shared.items():
-                    if given["description"] == known["description"]:
-                        components.setdefault("responses", {})[slug] = given
+                component = {"description": response.get("description"), "content": response.get("content")}
+                for slug, problem in shared.items():
+                    if component["description"] == problem["description"]:
+                        components.setdefault("responses", {})[slug] = component
                         operation["responses"][status] = {"$ref": f"#/components/responses/{slug}"}
             operation["responses"] = dict(sorted(operation["responses"].items()))
-        components["responses"].pop(UNREADABLE)
+        components["responses"].pop(INVALID_ARGUMENTS)
         for group in components:
             components[group] = dict(sorted(components[group].items()))
         return document

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flask import Response, request
 
-from api.blueprint import nothing
+from api.blueprint import empty_response
 from api.problem_responses import problem_response
 from errors import PreconditionFailed, RangeNotSatisfiable
 
@@ -71,7 +71,7 @@ def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping
     if (wanted := request.headers.get("If-Match")) is not None and tag not in listed(wanted) and wanted.strip() != "*":
         return problem_response(PreconditionFailed(), {"ETag": tag})
     if same_tag(request.headers.get("If-None-Match", ""), tag):
-        return nothing(304, fixed)
+        return empty_response(304, fixed)
     asked = request.headers.get("Range")
     if (condition := request.headers.get("If-Range")) is not None and condition.strip() != tag:
         asked = None

@@ -10,7 +10,7 @@ from flask import Response, send_from_directory
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from api.blueprint import reply
+from api.blueprint import json_response
 from errors import NotFound
 
 #: The assets of the page, by the only names under which they are served.
@@ -57,7 +57,7 @@ def pages(document: Callable[[], dict[str, Any]], registry: CollectorRegistry) -
 
     @blueprint.get("/openapi.json")
     def openapi() -> Response:
-        return reply(document())
+        return json_response(document())
 
     @blueprint.get("/metrics")
     def metrics() -> Response:

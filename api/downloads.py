@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from flask import Response, request
 
-from api.blueprint import header, nothing
+from api.blueprint import empty_response, header
 from api.byte_ranges import serve
 from core.domain.downloads import Download
 
@@ -44,4 +44,4 @@ def elsewhere(query: Mapping[str, Any]) -> bool:
 
 def moved(link: str) -> Response:
     """Send a client on to the object store; the address is a secret and soon stale, so nobody keeps it."""
-    return nothing(307, {"Location": link, "Cache-Control": "no-store"})
+    return empty_response(307, {"Location": link, "Cache-Control": "no-store"})

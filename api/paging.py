@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from flask import Response, request
 from marshmallow import Schema
 
-from api.blueprint import reply
+from api.blueprint import json_response
 
 LINK = {
     "Link": {"description": 'The next page, `<...>; rel="next"`, where there is one.', "schema": {"type": "string"}}
@@ -18,6 +18,6 @@ def page(items: Sequence[Any], next: str | int | None, schema: Schema | None = N
     """Answer with one page of a list."""
     body: Mapping[str, Any] = {"items": schema.dump(items, many=True) if schema else items, "next": next}
     if next is None:
-        return reply(body)
+        return json_response(body)
     query = [(name, value) for name, value in request.args.items(multi=True) if name != "after"]
-    return reply(body, headers={"Link": f'<{request.path}?{urlencode([*query, ("after", next)])}>; rel="next"'})
+    return json_response(body, headers={"Link": f'<{request.path}?{urlencode([*query, ("after", next)])}>; rel="next"'})

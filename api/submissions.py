@@ -12,7 +12,7 @@ from marshmallow import ValidationError, fields
 from werkzeug.datastructures import FileStorage
 
 from api import model_sources
-from api.blueprint import reply
+from api.blueprint import json_response
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body, read_form
 from api.context import context, services
 from api.negotiation import choose
@@ -146,7 +146,7 @@ def seconds_to_wait(prefer: str | None) -> int | None:
 def created(simulation: Simulation, headers: Mapping[str, str] | None = None) -> Response:
     """Answer that a simulation has been made."""
     location = {"Location": f"/v1/simulations/{simulation.id}"}
-    return reply(_ANSWER.dump(simulation), 201, location | dict(headers or {}))
+    return json_response(_ANSWER.dump(simulation), 201, location | dict(headers or {}))
 
 
 def submit(
@@ -157,7 +157,7 @@ def submit(
     if accepted != "json":
         room()
     if submission.dry_run:
-        return reply(tried(submission, model))
+        return json_response(tried(submission, model))
     digest = digest_of(submission, model) if key else None
     try:
         simulation, replayed = services().simulations.submit(submission, model=model, key=key, request_digest=digest)

@@ -7,7 +7,7 @@ import msgspec
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, TEXT, Blueprint, header, nothing
+from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header
 from api.byte_ranges import serve
 from api.context import services
 from api.downloads import HARMLESS, MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
@@ -64,10 +64,8 @@ class ArtifactsView(MethodView):
     @blueprint.takes(ArtifactQuery)
     @blueprint.operation(
         "list_simulation_artifacts",
-        ArtifactPageSchema,
-        description="A page of artifacts, by task and name.",
-        headers=LINK,
-        fails=[UnknownSimulation],
+        Success(schema=ArtifactPageSchema, description="A page of artifacts, by task and name.", headers=LINK),
+        errors=[UnknownSimulation],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
         """List artifacts"""
@@ -85,11 +83,9 @@ class ArtifactView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_artifact",
-        description="The file.",
-        media={"*/*": BINARY},
-        headers=TAGGED,
-        also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
-        fails=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
+        Success(description="The file.", media={"*/*": BINARY}, headers=TAGGED),
+        other_responses={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
+        errors=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
         """Download an artifact, whole or a range of it"""
@@ -105,11 +101,9 @@ class ArchiveView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_archive",
-        description="The zip.",
-        media={"application/zip": BINARY},
-        headers=TAGGED,
-        also={206: PART | {"content": {"application/zip": {"schema": BINARY}}}, 304: UNCHANGED},
-        fails=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
+        Success(description="The zip.", media={"application/zip": BINARY}, headers=TAGGED),
+        other_responses={206: PART | {"content": {"application/zip": {"schema": BINARY}}}, 304: UNCHANGED},
+        errors=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
     )
     def get(self, headers: dict[str, Any], id: str) -> Response:
         """Download everything as one zip, whole or a range of it"""
@@ -123,15 +117,14 @@ class ReplayView(MethodView):
     @blueprint.takes(ReplayQuery)
     @blueprint.operation(
         "get_task_replay",
-        description="The replay.",
-        media={"application/json": Open, SVG: TEXT},
-        also={
+        Success(description="The replay.", media={"application/json": Open, SVG: TEXT}),
+        other_responses={
             202: {
                 "description": "It is being made; ask again.",
                 "headers": {"Retry-After": header("Seconds.", type="integer")},
             }
         },
-        fails=[
+        errors=[
             UnknownSimulation,
             UnknownArtifact,
             UnknownDataset,
@@ -146,7 +139,7 @@ class ReplayView(MethodView):
         format = choose(REPLAYS, query.get("format"))
         blob = services().replays.get(id, task)
         if blob is None:
-            return nothing(202, {"Retry-After": "1"})
+            return empty_response(202, {"Retry-After": "1"})
         if format == "svg":
             blob = picture(blob)
         return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=HARMLESS)

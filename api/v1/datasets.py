@@ -8,7 +8,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api.blueprint import BINARY, Blueprint, header, reply
+from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body
 from api.context import services
 from api.downloads import PART, TAGGED, UNCHANGED, download
@@ -72,20 +72,24 @@ class DatasetsView(MethodView):
     """All datasets."""
 
     @blueprint.takes(PageQuery)
-    @blueprint.operation("list_datasets", DatasetPageSchema, description="A page of datasets.", headers=LINK)
+    @blueprint.operation(
+        "list_datasets", Success(schema=DatasetPageSchema, description="A page of datasets.", headers=LINK)
+    )
     def get(self, query: dict[str, Any]) -> Response:
         """List datasets"""
         return page(*services().datasets.page(**query))
 
     @blueprint.operation(
         "register_dataset",
-        DatasetSchema,
-        status=202,
-        description="The version is being registered; poll its address for its state.",
-        headers=PLACE,
+        Success(
+            schema=DatasetSchema,
+            status=202,
+            description="The version is being registered; poll its address for its state.",
+            headers=PLACE,
+            links={"get_dataset": {"dataset": "$response.body#/id"}},
+        ),
         body={"application/json": RegistrationSchema},
-        leads={"get_dataset": {"dataset": "$response.body#/id"}},
-        fails=REFUSED,
+        errors=REFUSED,
     )
     def post(self) -> Response:
         """Register a dataset, or its next version
@@ -93,20 +97,22 @@ class DatasetsView(MethodView):
         The same content again is the same version.
         """
         made = services().datasets.register(**asked(RegistrationSchema))
-        return reply(made, 202, {"Location": f"/v1/datasets/{made['id']}"})
+        return json_response(made, 202, {"Location": f"/v1/datasets/{made['id']}"})
 
 
 @blueprint.at("/<ref:dataset>")
 class DatasetView(MethodView):
     """One dataset: by its name (the latest version), `name@version`, `name@tag`, id or digest."""
 
-    @blueprint.operation("get_dataset", DatasetSchema, plain=True, description="The dataset.", fails=[UnknownDataset])
+    @blueprint.operation(
+        "get_dataset", Success(schema=DatasetSchema, plain=True, description="The dataset."), errors=[UnknownDataset]
+    )
     def get(self, dataset: str) -> dict[str, Any]:
         """Describe a dataset, with its interface, metrics and parameters"""
         return services().datasets.get(dataset)
 
     @blueprint.operation(
-        "delete_dataset", status=204, description="It is gone.", fails=[UnknownDataset, InUse, Invalid]
+        "delete_dataset", Success(status=204, description="It is gone."), errors=[UnknownDataset, InUse, Invalid]
     )
     def delete(self, dataset: str) -> None:
         """Delete a version, or by its bare name all of a dataset"""
@@ -120,10 +126,8 @@ class VersionsView(MethodView):
     @blueprint.takes(PageQuery)
     @blueprint.operation(
         "list_dataset_versions",
-        DatasetPageSchema,
-        description="A page of versions, newest first.",
-        headers=LINK,
-        fails=[UnknownDataset],
+        Success(schema=DatasetPageSchema, description="A page of versions, newest first.", headers=LINK),
+        errors=[UnknownDataset],
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
         """List the versions of a dataset, including versions that are being registered"""
@@ -136,17 +140,15 @@ class TagsView(MethodView):
 
     @blueprint.operation(
         "put_dataset_tag",
-        DatasetSchema,
-        plain=True,
-        description="The version it means now.",
+        Success(schema=DatasetSchema, plain=True, description="The version it means now."),
         body={"application/json": TagSchema},
-        fails=(*FOUND, Invalid, UnsupportedMedia),
+        errors=(*FOUND, Invalid, UnsupportedMedia),
     )
     def put(self, name: str, tag: str) -> dict[str, Any]:
         """Set a tag to a version"""
         return services().datasets.tag(name, tag, asked(TagSchema)["version"])
 
-    @blueprint.operation("delete_dataset_tag", status=204, description="It is gone.", fails=[NotFound])
+    @blueprint.operation("delete_dataset_tag", Success(status=204, description="It is gone."), errors=[NotFound])
     def delete(self, name: str, tag: str) -> None:
         """Delete a tag"""
         services().datasets.untag(name, tag)
@@ -159,10 +161,8 @@ class ScenariosView(MethodView):
     @blueprint.takes(NumberedPageQuery)
     @blueprint.operation(
         "list_dataset_scenarios",
-        ScenarioPageSchema,
-        description="A page of scenarios.",
-        headers=LINK,
-        fails=(*FOUND, NotPlayable),
+        Success(schema=ScenarioPageSchema, description="A page of scenarios.", headers=LINK),
+        errors=(*FOUND, NotPlayable),
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the scenarios of a dataset"""
@@ -175,7 +175,9 @@ class FilesView(MethodView):
 
     @blueprint.takes(FilePageQuery)
     @blueprint.operation(
-        "list_dataset_files", FilePageSchema, description="A page of files, by path.", headers=LINK, fails=FOUND
+        "list_dataset_files",
+        Success(schema=FilePageSchema, description="A page of files, by path.", headers=LINK),
+        errors=FOUND,
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the files of a version"""
@@ -189,11 +191,9 @@ class FileView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_dataset_file",
-        description="The file.",
-        media={"*/*": BINARY},
-        headers=TAGGED,
-        also={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
-        fails=(*FOUND, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
+        Success(description="The file.", media={"*/*": BINARY}, headers=TAGGED),
+        other_responses={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
+        errors=(*FOUND, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
     )
     def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:
         """Download a file of a version, whole or a range of it"""
@@ -207,9 +207,11 @@ class DiffView(MethodView):
     @blueprint.takes(DiffQuery)
     @blueprint.operation(
         "compare_dataset_versions",
-        description="One line of JSON for each file that was added, removed or changed, by path.",
-        media={NDJSON: ChangeSchema, TEXT: {"type": "string"}},
-        fails=(*FOUND, NotAcceptable),
+        Success(
+            description="One line of JSON for each file that was added, removed or changed, by path.",
+            media={NDJSON: ChangeSchema, TEXT: {"type": "string"}},
+        ),
+        errors=(*FOUND, NotAcceptable),
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
         """Compare two versions"""
@@ -233,7 +235,9 @@ class PrefetchView(MethodView):
     """A version on its way to this node."""
 
     @blueprint.operation(
-        "get_dataset_prefetch", PrefetchSchema, plain=True, description="How far.", fails=(*FOUND, NotFound)
+        "get_dataset_prefetch",
+        Success(schema=PrefetchSchema, plain=True, description="How far."),
+        errors=(*FOUND, NotFound),
     )
     def get(self, dataset: str) -> dict[str, Any]:
         """Get the state of a prefetch"""
@@ -241,11 +245,13 @@ class PrefetchView(MethodView):
 
     @blueprint.operation(
         "prefetch_dataset",
-        PrefetchSchema,
-        status=202,
-        plain=True,
-        description="The version is being fetched; poll this address for the state.",
-        fails=FOUND,
+        Success(
+            schema=PrefetchSchema,
+            status=202,
+            plain=True,
+            description="The version is being fetched; poll this address for the state.",
+        ),
+        errors=FOUND,
     )
     def post(self, dataset: str) -> dict[str, Any]:
         """Fetch a version into this node's cache before it is simulated"""

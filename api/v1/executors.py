@@ -4,7 +4,7 @@ from typing import Any
 
 from flask.views import MethodView
 
-from api.blueprint import Blueprint
+from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.catalogue import ExecutorListSchema
 
@@ -15,7 +15,9 @@ blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Wher
 class ExecutorsView(MethodView):
     """All executors."""
 
-    @blueprint.operation("list_executors", ExecutorListSchema, description="All executors, with their health.")
+    @blueprint.operation(
+        "list_executors", Success(schema=ExecutorListSchema, description="All executors, with their health.")
+    )
     def get(self) -> dict[str, Any]:
         """List executors"""
         return {"items": services().executors.list()}

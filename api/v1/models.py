@@ -7,7 +7,7 @@ from flask.views import MethodView
 from marshmallow import ValidationError
 
 from api import model_sources
-from api.blueprint import BINARY, Blueprint, header, reply
+from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
 from api.context import services
 from api.downloads import MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
@@ -57,7 +57,7 @@ CREATED = {"Location": header("Where the model is described.")}
 
 def created(model: Model) -> Response:
     """Answer that a model is here."""
-    return reply(ITEM.dump(model), 201, {"Location": f"/v1/models/{model.id}"})
+    return json_response(ITEM.dump(model), 201, {"Location": f"/v1/models/{model.id}"})
 
 
 def from_form() -> Model:
@@ -92,19 +92,18 @@ class ModelsView(MethodView):
     """All models."""
 
     @blueprint.takes(ModelQuery)
-    @blueprint.operation("list_models", ModelPageSchema, description="A page of models, newest first.", headers=LINK)
+    @blueprint.operation(
+        "list_models", Success(schema=ModelPageSchema, description="A page of models, newest first.", headers=LINK)
+    )
     def get(self, query: dict[str, Any]) -> Response:
         """List models"""
         return page(*services().models.list(**query), ITEM)
 
     @blueprint.operation(
         "create_model",
-        ModelSchema,
-        status=201,
-        description="The model is here.",
-        headers=CREATED,
+        Success(schema=ModelSchema, status=201, description="The model is here.", headers=CREATED),
         body={"multipart/form-data": ModelForm, "application/json": ModelFromUpload},
-        fails=(*REFUSED, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
+        errors=(*REFUSED, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
     )
     def post(self) -> Response:
         """Create a model from a form, from a finished upload or from a transfer"""
@@ -115,12 +114,14 @@ class ModelsView(MethodView):
 class ModelView(MethodView):
     """One model."""
 
-    @blueprint.operation("get_model", ModelSchema, description="The model.", fails=[UnknownModel])
+    @blueprint.operation("get_model", Success(schema=ModelSchema, description="The model."), errors=[UnknownModel])
     def get(self, model: str) -> Model:
         """Describe a model"""
         return services().models.get(model)
 
-    @blueprint.operation("delete_model", status=204, description="The model is gone.", fails=[UnknownModel, InUse])
+    @blueprint.operation(
+        "delete_model", Success(status=204, description="The model is gone."), errors=[UnknownModel, InUse]
+    )
     def delete(self, model: str) -> None:
         """Delete a model"""
         services().models.delete(model)
@@ -128,12 +129,9 @@ class ModelView(MethodView):
     @blueprint.takes(ModelPutQuery)
     @blueprint.operation(
         "put_model",
-        ModelSchema,
-        status=201,
-        description="The model is here.",
-        headers=CREATED,
+        Success(schema=ModelSchema, status=201, description="The model is here.", headers=CREATED),
         body={"application/octet-stream": BINARY},
-        fails=(*REFUSED, LengthRequired),
+        errors=(*REFUSED, LengthRequired),
     )
     def put(self, query: dict[str, Any], model: str) -> Response:
         """Create a model from the body
@@ -152,11 +150,13 @@ class ModelContentView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_model_content",
-        description="The bytes.",
-        media={"application/octet-stream": BINARY},
-        headers=TAGGED,
-        also={206: PART | {"content": {"application/octet-stream": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
-        fails=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
+        Success(description="The bytes.", media={"application/octet-stream": BINARY}, headers=TAGGED),
+        other_responses={
+            206: PART | {"content": {"application/octet-stream": {"schema": BINARY}}},
+            304: UNCHANGED,
+            307: MOVED,
+        },
+        errors=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
         """Download a model, whole or a range of it"""

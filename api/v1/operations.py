@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import Blueprint, reply
+from api.blueprint import Blueprint, Success, json_response
 from api.context import context
 from api.problems import catalogue, status_of, title_of
 from api.schemas.problems import ProblemKindSchema
@@ -19,7 +19,7 @@ blueprint = Blueprint("operations", __name__, description="For those who run the
 class HealthView(MethodView):
     """Whether this process is alive."""
 
-    @blueprint.operation("get_health", HealthSchema, plain=True, description="It is alive.")
+    @blueprint.operation("get_health", Success(schema=HealthSchema, plain=True, description="It is alive."))
     def get(self) -> dict[str, Any]:
         """Tell whether this process is alive"""
         return {"status": "ok"}
@@ -31,10 +31,8 @@ class ReadinessView(MethodView):
 
     @blueprint.operation(
         "get_readiness",
-        ReadinessSchema,
-        plain=True,
-        description="It can serve.",
-        also={
+        Success(schema=ReadinessSchema, plain=True, description="It can serve."),
+        other_responses={
             503: {
                 "description": "It cannot serve now.",
                 "content": {"application/json": {"schema": ReadinessSchema}},
@@ -48,7 +46,7 @@ class ReadinessView(MethodView):
         ready = not any(found[name] for name in here.vital & found.keys())
         told = {name: wrong or "ok" for name, wrong in found.items()}
         body = {"ready": ready, "checks": told, "sandbox": here.sandbox}
-        return reply(body, 200 if ready else 503)
+        return json_response(body, 200 if ready else 503)
 
 
 @blueprint.at("/problems/<name:slug>")
@@ -56,7 +54,9 @@ class ProblemView(MethodView):
     """A kind of problem."""
 
     @blueprint.operation(
-        "get_problem", ProblemKindSchema, plain=True, description="What the kind of problem means.", fails=[NotFound]
+        "get_problem",
+        Success(schema=ProblemKindSchema, plain=True, description="What the kind of problem means."),
+        errors=[NotFound],
     )
     def get(self, slug: str) -> dict[str, Any]:
         """Get the description of a problem type"""

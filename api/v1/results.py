@@ -6,7 +6,7 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 
-from api.blueprint import BINARY, EVENT, TEXT, Blueprint, nothing
+from api.blueprint import BINARY, EVENT, TEXT, Blueprint, Success, empty_response
 from api.byte_ranges import begun, serve
 from api.context import context, services
 from api.downloads import PART, UNCHANGED
@@ -63,14 +63,16 @@ class ResultsView(MethodView):
     @blueprint.takes(ResultsHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_results",
-        description="Results, a line or row for each task.",
-        media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
-        also={
+        Success(
+            description="Results, a line or row for each task.",
+            media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
+        ),
+        other_responses={
             204: {"description": "A browser's stream has had everything already: do not come back."},
             206: PART | {"content": {PARQUET: {"schema": BINARY}}},
             304: UNCHANGED,
         },
-        fails=[UnknownSimulation, NotAcceptable, TooManyStreams, PreconditionFailed, RangeNotSatisfiable],
+        errors=[UnknownSimulation, NotAcceptable, TooManyStreams, PreconditionFailed, RangeNotSatisfiable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results
@@ -85,7 +87,7 @@ class ResultsView(MethodView):
             if format not in FOLLOWED:
                 raise Invalid(f"A {format} file cannot be followed; leave `follow` or `format` out.")
             if format == "sse" and (last := headers.get("last_event_id")):
-                return nothing(204, LIVE) if services().results.delivered(id, last) else follow(id, last, format)
+                return empty_response(204, LIVE) if services().results.delivered(id, last) else follow(id, last, format)
             return follow(id, query.get("skip", 0), format)
         if "skip" in query:
             raise Invalid("`skip` is for a followed stream; in task order, begin with `from`.")
@@ -100,16 +102,15 @@ class EventsView(MethodView):
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_simulation_events",
-        description="Events as they happen, until the last.",
-        media={SSE: EVENT},
-        also={204: {"description": "The last event has been received already: do not come back."}},
-        fails=[UnknownSimulation, TooManyStreams],
+        Success(description="Events as they happen, until the last.", media={SSE: EVENT}),
+        other_responses={204: {"description": "The last event has been received already: do not come back."}},
+        errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Watch what happens to a simulation, as server-sent events"""
         after = headers.get("last_event_id", query.get("after", 0))
         if after and services().results.ended(id, after):
-            return nothing(204, LIVE)
+            return empty_response(204, LIVE)
         room()
         return stream(told(services().results.follow_events(id, after, context().heartbeat)), SSE)
 
@@ -121,9 +122,8 @@ class LogsView(MethodView):
     @blueprint.takes(LogsQuery)
     @blueprint.operation(
         "get_simulation_logs",
-        description="Lines, each behind the name of its writer.",
-        media={"text/plain": TEXT},
-        fails=[UnknownSimulation, TooManyStreams],
+        Success(description="Lines, each behind the name of its writer.", media={"text/plain": TEXT}),
+        errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
         """Read what models and simulators wrote"""

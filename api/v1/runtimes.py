@@ -4,7 +4,7 @@ from typing import Any
 
 from flask.views import MethodView
 
-from api.blueprint import Blueprint
+from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.catalogue import RuntimeListSchema, RuntimeSchema, SimulatorListSchema
 from errors import UnknownRuntime
@@ -16,7 +16,7 @@ blueprint = Blueprint("catalogue", __name__, url_prefix="/v1", description="Runt
 class RuntimesView(MethodView):
     """All runtimes."""
 
-    @blueprint.operation("list_runtimes", RuntimeListSchema, plain=True, description="Every runtime.")
+    @blueprint.operation("list_runtimes", Success(schema=RuntimeListSchema, plain=True, description="Every runtime."))
     def get(self) -> dict[str, Any]:
         """List runtimes"""
         return {"items": services().catalogue.runtimes()}
@@ -26,7 +26,9 @@ class RuntimesView(MethodView):
 class RuntimeView(MethodView):
     """One runtime."""
 
-    @blueprint.operation("get_runtime", RuntimeSchema, plain=True, description="The runtime.", fails=[UnknownRuntime])
+    @blueprint.operation(
+        "get_runtime", Success(schema=RuntimeSchema, plain=True, description="The runtime."), errors=[UnknownRuntime]
+    )
     def get(self, runtime: str) -> dict[str, Any]:
         """Describe a runtime"""
         return services().catalogue.runtime(runtime)
@@ -36,7 +38,9 @@ class RuntimeView(MethodView):
 class SimulatorsView(MethodView):
     """All simulators."""
 
-    @blueprint.operation("list_simulators", SimulatorListSchema, plain=True, description="Every simulator.")
+    @blueprint.operation(
+        "list_simulators", Success(schema=SimulatorListSchema, plain=True, description="Every simulator.")
+    )
     def get(self) -> dict[str, Any]:
         """List simulators"""
         return {"items": services().catalogue.simulators()}

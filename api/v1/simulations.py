@@ -6,7 +6,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import ValidationError
 
-from api.blueprint import EVENT, Blueprint, header
+from api.blueprint import EVENT, Blueprint, Success, header
 from api.body import json_body
 from api.context import services
 from api.paging import LINK, page
@@ -112,7 +112,8 @@ class SimulationsView(MethodView):
 
     @blueprint.takes(SimulationQuery)
     @blueprint.operation(
-        "list_simulations", SimulationPageSchema, description="A page of simulations, newest first.", headers=LINK
+        "list_simulations",
+        Success(schema=SimulationPageSchema, description="A page of simulations, newest first.", headers=LINK),
     )
     def get(self, query: dict[str, Any]) -> Response:
         """List simulations"""
@@ -122,11 +123,19 @@ class SimulationsView(MethodView):
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(
         "create_simulation",
-        status=201,
-        headers=CREATED,
-        description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they come.",
-        media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: EVENT},
-        also={
+        Success(
+            status=201,
+            headers=CREATED,
+            description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they "
+            "come.",
+            media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: EVENT},
+            links={
+                "get_simulation": {"id": "$response.body#/id"},
+                "cancel_simulation": {"id": "$response.body#/id"},
+                "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
+            },
+        ),
+        other_responses={
             200: {
                 "description": "A dry run was made; there is no simulation.",
                 "content": {"application/json": {"schema": DryRunSchema}},
@@ -136,12 +145,7 @@ class SimulationsView(MethodView):
             "application/json": {"anyOf": [SubmissionSchema, SubmissionOfUpload, RerunSchema]},
             "multipart/form-data": SubmissionForm,
         },
-        leads={
-            "get_simulation": {"id": "$response.body#/id"},
-            "cancel_simulation": {"id": "$response.body#/id"},
-            "compare_simulations": {"id": "$response.body#/id", "query.to": "$response.body#/id"},
-        },
-        fails=REFUSED,
+        errors=REFUSED,
     )
     def post(self, headers: dict[str, Any]) -> Response:
         """Submit a simulation
@@ -156,17 +160,18 @@ class SimulationsView(MethodView):
 class SimulationView(MethodView):
     """One simulation."""
 
-    @blueprint.operation("get_simulation", SimulationSchema, description="The simulation.", fails=[UnknownSimulation])
+    @blueprint.operation(
+        "get_simulation", Success(schema=SimulationSchema, description="The simulation."), errors=[UnknownSimulation]
+    )
     def get(self, id: str) -> Simulation:
         """Get a simulation's state and progress"""
         return services().simulations.get(id)
 
     @blueprint.operation(
         "resize_simulation",
-        SimulationSchema,
-        description="The change is requested; `workers` is the present number.",
+        Success(schema=SimulationSchema, description="The change is requested; `workers` is the present number."),
         body={"application/json": WorkersSchema},
-        fails=[IllegalTransition, Invalid, TooLarge, UnknownSimulation, UnsupportedMedia],
+        errors=[IllegalTransition, Invalid, TooLarge, UnknownSimulation, UnsupportedMedia],
     )
     def patch(self, id: str) -> Simulation:
         """Change a simulation's number of workers while it runs
@@ -177,9 +182,8 @@ class SimulationView(MethodView):
 
     @blueprint.operation(
         "delete_simulation",
-        status=204,
-        description="The simulation and its results are deleted.",
-        fails=[UnknownSimulation, NotFinished],
+        Success(status=204, description="The simulation and its results are deleted."),
+        errors=[UnknownSimulation, NotFinished],
     )
     def delete(self, id: str) -> None:
         """Delete a simulation that has ended"""
@@ -192,10 +196,8 @@ class CancellationView(MethodView):
 
     @blueprint.operation(
         "cancel_simulation",
-        SimulationSchema,
-        status=202,
-        description="The simulation is asked to stop.",
-        fails=[UnknownSimulation, IllegalTransition],
+        Success(schema=SimulationSchema, status=202, description="The simulation is asked to stop."),
+        errors=[UnknownSimulation, IllegalTransition],
     )
     def post(self, id: str) -> Simulation:
         """Cancel a simulation"""
@@ -208,13 +210,15 @@ class RetryView(MethodView):
 
     @blueprint.operation(
         "retry_simulation",
-        SimulationSchema,
-        status=201,
-        description="A new simulation.",
-        headers={"Location": CREATED["Location"]},
+        Success(
+            schema=SimulationSchema,
+            status=201,
+            description="A new simulation.",
+            headers={"Location": CREATED["Location"]},
+        ),
         body={"application/json": RetrySchema},
         body_required=False,
-        fails=[
+        errors=[
             Invalid,
             NotFinished,
             TooLarge,
@@ -236,10 +240,8 @@ class SummaryView(MethodView):
 
     @blueprint.operation(
         "get_simulation_summary",
-        SummarySchema,
-        plain=True,
-        description="The summary.",
-        fails=[UnknownSimulation, NotFinished],
+        Success(schema=SummarySchema, plain=True, description="The summary."),
+        errors=[UnknownSimulation, NotFinished],
     )
     def get(self, id: str) -> dict[str, Any]:
         """Get a simulation's summary"""
@@ -253,10 +255,8 @@ class ComparisonView(MethodView):
     @blueprint.takes(ComparisonQuery)
     @blueprint.operation(
         "compare_simulations",
-        ComparisonSchema,
-        plain=True,
-        description="The differences.",
-        fails=[UnknownSimulation, NotFinished, Invalid],
+        Success(schema=ComparisonSchema, plain=True, description="The differences."),
+        errors=[UnknownSimulation, NotFinished, Invalid],
     )
     def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:
         """Compare with another simulation, scenario by scenario"""

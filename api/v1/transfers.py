@@ -2,7 +2,7 @@
 
 from flask.views import MethodView
 
-from api.blueprint import Blueprint
+from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.transfers import TransferSchema
 from core.services.uploads.transfers import Invitation
@@ -19,10 +19,8 @@ class TransfersView(MethodView):
 
     @blueprint.operation(
         "create_transfer",
-        TransferSchema,
-        status=201,
-        description="Send the bytes there.",
-        fails=[NoDirectTransfer, StoreUnavailable],
+        Success(schema=TransferSchema, status=201, description="Send the bytes there."),
+        errors=[NoDirectTransfer, StoreUnavailable],
     )
     def post(self) -> Invitation:
         """Create a transfer: a presigned URL for a large file

@@ -10,7 +10,7 @@ from flask.views import MethodView
 from werkzeug.http import http_date
 
 from api import tus
-from api.blueprint import BINARY, Blueprint, View, header, nothing
+from api.blueprint import BINARY, Blueprint, Success, View, empty_response, header
 from api.context import services
 from api.paging import LINK, page
 from api.problem_responses import problem_response
@@ -110,7 +110,7 @@ def capabilities() -> Response:
         "Tus-Max-Size": str(services().uploads.largest),
         "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
     }
-    return nothing(204, said)
+    return empty_response(204, said)
 
 
 def sent(name: str) -> int | None:
@@ -158,7 +158,9 @@ class UploadsView(MethodView):
     """All uploads."""
 
     @blueprint.takes(PageQuery)
-    @blueprint.operation("list_uploads", UploadPageSchema, description="A page of uploads, newest first.", headers=LINK)
+    @blueprint.operation(
+        "list_uploads", Success(schema=UploadPageSchema, description="A page of uploads, newest first.", headers=LINK)
+    )
     def get(self, query: dict[str, Any]) -> Response:
         """List uploads"""
         found, following = services().uploads.list(**query)
@@ -166,12 +168,14 @@ class UploadsView(MethodView):
 
     @blueprint.operation(
         "create_upload",
-        status=201,
-        description="The upload is created, with the bytes of the body.",
-        headers=STANDS | {"Location": header("Address of the upload.")},
+        Success(
+            status=201,
+            description="The upload is created, with the bytes of the body.",
+            headers=STANDS | {"Location": header("Address of the upload.")},
+        ),
         body={tus.MEDIA_TYPE: BINARY},
         body_required=False,
-        fails=(*BROKEN, TooManyUploads, UploadUnfinished, Invalid),
+        errors=(*BROKEN, TooManyUploads, UploadUnfinished, Invalid),
     )
     @speaks("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
     def post(self) -> Response:
@@ -188,10 +192,11 @@ class UploadsView(MethodView):
             except PlatformError:
                 services().uploads.delete(upload.id)  # nobody knows its address yet
                 raise
-        return nothing(201, {"Location": f"{tus.PATH}/{upload.id}", **standing(upload)})
+        return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **standing(upload)})
 
     @blueprint.operation(
-        "get_uploads_capabilities", status=204, description="The supported version and extensions.", headers=OPTIONS
+        "get_uploads_capabilities",
+        Success(status=204, description="The supported version and extensions.", headers=OPTIONS),
     )
     def options(self) -> Response:
         """Get the supported version and extensions of tus"""
@@ -202,35 +207,37 @@ class UploadsView(MethodView):
 class UploadView(MethodView):
     """One upload."""
 
-    @blueprint.operation("get_upload", UploadSchema, description="The upload.", fails=[UnknownUpload, Gone])
+    @blueprint.operation(
+        "get_upload", Success(schema=UploadSchema, description="The upload."), errors=[UnknownUpload, Gone]
+    )
     def get(self, upload: str) -> dict[str, Any]:
         """Describe an upload"""
         return described(services().uploads.get(upload))
 
     @blueprint.operation(
         "head_upload",
-        description="The upload's offset.",
-        headers=STANDS
-        | {
-            "Upload-Length": header("Total number of bytes.", type="integer"),
-            "Upload-Defer-Length": header("`1` while the length is not known."),
-            "Upload-Metadata": header("Metadata from the client."),
-            "Upload-Concat": header("Whether it is a partial or a final upload."),
-        },
-        fails=[UnknownUpload, Gone, TusVersion],
+        Success(
+            description="The upload's offset.",
+            headers=STANDS
+            | {
+                "Upload-Length": header("Total number of bytes.", type="integer"),
+                "Upload-Defer-Length": header("`1` while the length is not known."),
+                "Upload-Metadata": header("Metadata from the client."),
+                "Upload-Concat": header("Whether it is a partial or a final upload."),
+            },
+        ),
+        errors=[UnknownUpload, Gone, TusVersion],
     )
     @speaks()
     def head(self, upload: str) -> Response:
         """Get the offset to continue from"""
-        return nothing(200, known(services().uploads.settled(upload)))
+        return empty_response(200, known(services().uploads.settled(upload)))
 
     @blueprint.operation(
         "append_upload",
-        status=204,
-        description="The bytes are stored.",
-        headers=STANDS,
+        Success(status=204, description="The bytes are stored.", headers=STANDS),
         body={tus.MEDIA_TYPE: BINARY},
-        fails=(*BROKEN, UnknownUpload, FinalUpload, Invalid),
+        errors=(*BROKEN, UnknownUpload, FinalUpload, Invalid),
     )
     @speaks("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
     def patch(self, upload: str) -> Response:
@@ -245,13 +252,12 @@ class UploadView(MethodView):
             raise BadRequest("Say with Upload-Offset where these bytes begin.")
         length = sent("Upload-Length")
         checksum = tus.checksum(request.headers.get("Upload-Checksum"))
-        return nothing(204, standing(append(upload, offset, length, checksum)))
+        return empty_response(204, standing(append(upload, offset, length, checksum)))
 
     @blueprint.operation(
         "delete_upload",
-        status=204,
-        description="The upload is gone.",
-        fails=[UnknownUpload, Gone, InUse, TusVersion],
+        Success(status=204, description="The upload is gone."),
+        errors=[UnknownUpload, Gone, InUse, TusVersion],
     )
     @speaks()
     def delete(self, upload: str) -> None:
@@ -259,7 +265,8 @@ class UploadView(MethodView):
         services().uploads.delete(upload)
 
     @blueprint.operation(
-        "get_upload_capabilities", status=204, description="The supported version and extensions.", headers=OPTIONS
+        "get_upload_capabilities",
+        Success(status=204, description="The supported version and extensions.", headers=OPTIONS),
     )
     def options(self, upload: str) -> Response:
         """Get the supported version and extensions of tus"""
