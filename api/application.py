@@ -1,4 +1,4 @@
-"""The Flask application, built from a context; reads no settings and opens no resources."""
+"""Flask application of the public API, built from a Context; it reads no settings and opens no resources."""
 
 from functools import cache
 from typing import Any
@@ -44,8 +44,8 @@ BLUEPRINTS = (
 )
 
 
-def routed(*, described: bool) -> tuple[Flask, Api]:
-    """Build an application with its routes, and with their OpenAPI document if ``described``; it has no context yet."""
+def with_routes(*, described: bool) -> tuple[Flask, Api]:
+    """Return an application with its routes, without a Context, and its API; ``described`` adds OpenAPI operations."""
     app = Flask("windtunnel", static_folder=None)
     app.config.update(
         API_TITLE="Windtunnel",
@@ -67,17 +67,17 @@ def routed(*, described: bool) -> tuple[Flask, Api]:
 
 @cache
 def describe() -> dict[str, Any]:
-    """Return the OpenAPI document; built on first use, because building it costs more than starting the server."""
-    return routed(described=True)[1].document()
+    """Return the OpenAPI document. It is built on first use: that takes longer than starting the server."""
+    return with_routes(described=True)[1].document()
 
 
 def create(context: Context) -> Flask:
-    """Build the application."""
+    """Return the WSGI application of the public API, with its middleware."""
 
     class ContextRequest(SpooledRequest):
         spool = context.spool
 
-    app, _ = routed(described=False)
+    app, _ = with_routes(described=False)
     app.request_class = ContextRequest
     app.config["MAX_CONTENT_LENGTH"] = context.max_upload
     app.extensions[EXTENSION] = context

@@ -14,7 +14,7 @@ from api.request_guard import needs_length
 from errors import BadRequest, UnsupportedMedia
 
 CHUNK = 1 << 20
-#: Bytes of a JSON body, and of all fields of a form that are not files.
+#: Most bytes of a JSON body, and of all fields of a form that are not files.
 JSON_LIMIT = 8 << 20
 
 
@@ -57,11 +57,11 @@ class SpooledRequest(Request):
 def parse_json(raw: bytes) -> Any:
     """Parse JSON; NaN, lone surrogates, overlong numbers and too deep nesting raise BadRequest with the position."""
     if not raw.strip():
-        raise BadRequest("The body is empty; a JSON object is needed.")
+        raise BadRequest("The body is empty; send a JSON object.")
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
-        raise BadRequest("The JSON is nested too deeply to be read.") from None
+        raise BadRequest("The JSON is nested too deeply to be parsed.") from None
     except msgspec.MsgspecError as error:
         raise BadRequest(f"The body is not valid JSON: {error}.") from None
     except UnicodeDecodeError:
@@ -75,7 +75,7 @@ def raw_body(limit: int = JSON_LIMIT) -> bytes:
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Read a JSON object."""
+    """Parse a JSON object; raise BadRequest for any other JSON value."""
     document = parse_json(raw)
     if not isinstance(document, dict):
         raise BadRequest('The body must be a JSON object, such as {"dataset": "car_street"}.')
@@ -96,7 +96,7 @@ def read_form() -> None:
     try:
         _ = request.form
     except ValueError as error:
-        raise BadRequest(f"The multipart form is broken: {str(error)[:200]}") from None
+        raise BadRequest(f"The multipart form is malformed: {str(error)[:200]}") from None
 
 
 def chunks_of(stream: IO[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Downloads by single byte ranges (RFC 9110, 14): Range, If-Range, ETag, If-None-Match, 206, 304 and 416."""
+"""Range and conditional requests (RFC 9110): Range, If-Range, If-Match, If-None-Match; 206, 304, 412 and 416."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,14 +11,14 @@ from errors import PreconditionFailed, RangeNotSatisfiable
 
 _SINGLE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
 
-#: Yields the bytes from start up to, not including, stop.
+#: Yields the bytes [start, stop) of a content.
 Read = Callable[[int, int], Iterable[bytes]]
 
 
 def parse(header: str | None, size: int) -> tuple[int, int] | None:
-    """Return the half-open range a header asks for; None where all is meant. Raise RangeNotSatisfiable outside.
+    """Return the half-open range of a Range header, or None for the whole content; raise RangeNotSatisfiable.
 
-    A header that is malformed or names several ranges is ignored, as the RFC allows.
+    A header that is malformed or has several ranges is ignored, as RFC 9110 allows.
     """
     match = _SINGLE.fullmatch(header.strip()) if header else None
     if match is None or match.groups() == ("", ""):
@@ -27,61 +27,66 @@ def parse(header: str | None, size: int) -> tuple[int, int] | None:
     if not first:
         start, stop = max(0, size - int(last)), size
         if int(last) == 0:
-            raise RangeNotSatisfiable("The last 0 bytes were asked for.")
+            raise RangeNotSatisfiable("The range `bytes=-0` is empty.")
     else:
         start, stop = int(first), min(size, int(last) + 1) if last else size
         if last and int(last) < start:
             return None
     if start >= size:
-        raise RangeNotSatisfiable(f"The content has {size} bytes; byte {start} lies behind its end.")
+        raise RangeNotSatisfiable(f"The range begins at byte {start}, but the content has {size} bytes.")
     return start, stop
 
 
 def quoted(etag: str) -> str:
-    """Return an entity tag as it stands in a header."""
+    """Return an entity tag in the quotes that headers require."""
     return etag if etag.startswith('"') else f'"{etag}"'
 
 
-def listed(header: str) -> list[str]:
-    """Return the entity tags of a header, as they stand there."""
+def entity_tags(header: str) -> list[str]:
+    """Return the entity tags of a header, with their quotes."""
     return [tag.strip() for tag in header.split(",")]
 
 
-def same_tag(header: str, etag: str) -> bool:
-    """Tell whether a list of entity tags names this one, weakly compared."""
-    return any(tag.removeprefix("W/") in {"*", etag} for tag in listed(header))
+def matches(header: str, etag: str) -> bool:
+    """Tell whether a header of entity tags matches a tag, by weak comparison."""
+    return any(tag.removeprefix("W/") in {"*", etag} for tag in entity_tags(header))
 
 
-def begun(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Begin a body before its head is sent, so that a store that does not answer is still answered as a problem."""
-    rest = iter(pieces)
-    return _begun(next(rest, b""), rest)
+def read_ahead(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Read the first chunk now and return all chunks: an error of the store can still become a problem response."""
+    iterator = iter(chunks)
+    return _first_and_rest(next(iterator, b""), iterator)
 
 
-def _begun(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _first_and_rest(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     if first:
         yield first
     yield from rest
 
 
 def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer this GET or HEAD with a content of known size, whole or in part, in constant memory."""
+    """Answer a GET or HEAD with a content, or with the range that the request has, in constant memory."""
     tag = quoted(etag)
-    fixed = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(headers or {})
-    if (wanted := request.headers.get("If-Match")) is not None and tag not in listed(wanted) and wanted.strip() != "*":
+    response_headers = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(
+        headers or {}
+    )
+    if_match = request.headers.get("If-Match")
+    if if_match is not None and tag not in entity_tags(if_match) and if_match.strip() != "*":
         return problem_response(PreconditionFailed(), {"ETag": tag})
-    if same_tag(request.headers.get("If-None-Match", ""), tag):
-        return empty_response(304, fixed)
-    asked = request.headers.get("Range")
-    if (condition := request.headers.get("If-Range")) is not None and condition.strip() != tag:
-        asked = None
+    if matches(request.headers.get("If-None-Match", ""), tag):
+        return empty_response(304, response_headers)
+    range_header = request.headers.get("Range")
+    if (if_range := request.headers.get("If-Range")) is not None and if_range.strip() != tag:
+        range_header = None
     try:
-        part = parse(asked, size)
+        byte_range = parse(range_header, size)
     except RangeNotSatisfiable as error:
         return problem_response(error, {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"})
-    start, stop = part or (0, size)
-    fixed["Content-Length"] = str(stop - start)
-    if part:
-        fixed["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-    body = () if request.method == "HEAD" else begun(read(start, stop))
-    return Response(body, 206 if part else 200, headers=fixed, content_type=media_type, direct_passthrough=True)
+    start, stop = byte_range or (0, size)
+    response_headers["Content-Length"] = str(stop - start)
+    if byte_range:
+        response_headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    body = () if request.method == "HEAD" else read_ahead(read(start, stop))
+    return Response(
+        body, 206 if byte_range else 200, headers=response_headers, content_type=media_type, direct_passthrough=True
+    )

@@ -1,7 +1,7 @@
-"""The 1.0 paths: a translator in front of /v1, with no rule of its own.
+"""Compatibility with API 1.0: its paths and field names, translated to a submission of /v1.
 
-The promise sends JSON without a content type, so curl calls it a form; the raw bytes are read before anything can
-take them for one, because `&`, `=` and `+` within the JSON would not survive that.
+Requests of 1.0 have JSON without its content type; curl then labels the body as a form. The raw bytes are parsed as
+JSON, because parsing them as a form would change `&`, `=` and `+` within the JSON.
 """
 
 from collections.abc import Mapping
@@ -11,31 +11,31 @@ from urllib.parse import unquote_to_bytes
 from flask import Blueprint, Response, request
 
 from api.body import json_object, raw_body
-from api.submissions import checked, submit
+from api.submissions import parse_submission, submit
 from errors import UnsupportedMedia
 
-NAMES: Mapping[str, str] = {"runtimePath": "runtime", "model_data": "dataset"}
+FIELD_NAMES: Mapping[str, str] = {"runtimePath": "runtime", "model_data": "dataset"}
 
 blueprint = Blueprint("compat", __name__)
 
 
 def translated(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a 1.0 body in the words of /v1; words of /v1 are let through."""
-    return {NAMES.get(name, name): value for name, value in document.items()}
+    """Return a 1.0 body with the field names of /v1; names of /v1 are accepted too."""
+    return {FIELD_NAMES.get(name, name): value for name, value in document.items()}
 
 
-def found(raw: bytes) -> bytes:
-    """Return the JSON, also where `curl --data-urlencode` has wrapped it."""
-    bare = raw.strip()
-    return unquote_to_bytes(bare.replace(b"+", b" ")) if bare[:3].upper() == b"%7B" else bare
+def url_decoded(raw: bytes) -> bytes:
+    """Return the JSON of a body, decoded if `curl --data-urlencode` has encoded it."""
+    body = raw.strip()
+    return unquote_to_bytes(body.replace(b"+", b" ")) if body[:3].upper() == b"%7B" else body
 
 
 @blueprint.post("/1.0/simulation/tests")
 @blueprint.post("/1.0/simluation/tests")
 def tests() -> Response:
-    """Answer the oldest request of all."""
+    """Submit a simulation."""
     if request.mimetype == "multipart/form-data":
-        raise UnsupportedMedia("Send JSON here; a form with the model in it goes to /v1/simulations.")
-    document = translated(json_object(found(raw_body())))
+        raise UnsupportedMedia("Send JSON to this address. Send a form that contains the model to /v1/simulations.")
+    document = translated(json_object(url_decoded(raw_body())))
     key, prefer = request.headers.get("Idempotency-Key"), request.headers.get("Prefer")
-    return submit(checked(document), None, key=key, prefer=prefer)
+    return submit(parse_submission(document), None, key=key, prefer=prefer)

@@ -1,4 +1,4 @@
-"""What a view needs of the outside: the services, and a few limits that the composition root chose."""
+"""Context of the application: the services, and the limits and checks that the composition root has chosen."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ EXTENSION = "windtunnel"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """Everything the application was built with. ``heartbeat`` in seconds, ``max_upload`` in bytes."""
+    """Services, limits and checks of an application. ``heartbeat`` is in seconds, ``max_upload`` in bytes."""
 
     platform: Platform
     names: tuple[str, ...] = ()
@@ -22,21 +22,21 @@ class Context:
     max_upload: int = 4 << 30
     spool: Path | None = None
     heartbeat: float = 15.0
-    #: Streams that may be open at once.
+    #: Most streams that are open at the same time.
     streams: int = 1000
-    #: The sandbox of this machine, as /readyz tells it.
+    #: Sandbox level of this machine and the missing layers, as /readyz reports them.
     sandbox: Mapping[str, Any] = field(default_factory=dict)
-    #: Named checks; each returns None when all is well, else what is wrong.
+    #: Readiness checks by component; each returns None, or a message about the problem.
     checks: Mapping[str, Callable[[], str | None]] = field(default_factory=dict)
-    #: The checks without which nothing can be served; without the others it is only slower.
+    #: Components whose problem makes the process unready; without the other components it is only slower.
     vital: frozenset[str] = frozenset({"database"})
 
 
 def context() -> Context:
-    """Return the context of this application."""
+    """Return the context of the current application."""
     return cast(Context, current_app.extensions[EXTENSION])
 
 
 def services() -> Platform:
-    """Return the services."""
+    """Return the services of the current application."""
     return context().platform

@@ -1,4 +1,4 @@
-"""What may stand in an address: ids and names of bounded shape, so that nothing else ever reaches a query."""
+"""URL converters: ids and names of bounded length and pattern, so that no other text reaches a database query."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,25 +11,25 @@ from api.schemas.results import SIMULATION_ID
 
 
 class IdConverter(BaseConverter):
-    """A simulation's id."""
+    """Id of a simulation or an upload."""
 
     regex = SIMULATION_ID.strip("^$")
 
 
 class NameConverter(BaseConverter):
-    """A plain name."""
+    """Name, such as that of a runtime."""
 
     regex = NAME.strip("^$")
 
 
 class ReferenceConverter(BaseConverter):
-    """A name, ``name@version``, an id or a digest."""
+    """Reference to a model or a dataset: name, ``name@version``, id or digest."""
 
     regex = REFERENCE.strip("^$")
 
 
 class TaskConverter(IntegerConverter):
-    """A task's number; -1 is the simulation as a whole."""
+    """Number of a task; -1 is the simulation as a whole."""
 
     regex = r"-1|\d{1,9}"
 
@@ -38,14 +38,14 @@ class TaskConverter(IntegerConverter):
 
 
 class FileConverter(BaseConverter):
-    """An artifact's name; it may have folders, and never climbs."""
+    """Name of an artifact, which may contain folders, but neither ``.`` nor ``..``."""
 
     part_isolating = False
     regex = r"(?!.*(?:^|/)\.{1,2}(?:/|$))[^/\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,254}"
 
 
 class PathConverter(FileConverter):
-    """A path in a dataset."""
+    """Path of a file in a dataset."""
 
     regex = r"(?!.*(?:^|/)\.{1,2}(?:/|$))[^/\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,1023}"
 
@@ -61,7 +61,7 @@ SCHEMAS: Mapping[type[BaseConverter], Mapping[str, Any]] = {
 
 
 def register(app: Flask) -> None:
-    """Make the converters known to an application's addresses."""
+    """Add the converters to the URL map of an application."""
     app.url_map.converters.update(
         id=IdConverter,
         name=NameConverter,

@@ -1,4 +1,4 @@
-"""/docs, /openapi.json and /metrics: Swagger UI from a package, its own script beside it, nothing from the internet."""
+"""/docs, /openapi.json and /metrics: Swagger UI from an installed package (works offline), OpenAPI and Prometheus."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -13,11 +13,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from api.blueprint import json_response
 from errors import NotFound
 
-#: The assets of the page, by the only names under which they are served.
-ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"}
-OWN = {"docs.js"}
-#: Swagger UI draws its icons from data: addresses within its style sheet.
-POLICY = (
+#: Files of Swagger UI that are served.
+SWAGGER_UI_ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"}
+OWN_ASSETS = {"docs.js"}
+#: Content security policy of the page; the style sheet of Swagger UI has icons as `data:` URLs.
+CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
@@ -40,20 +40,22 @@ PAGE = """<!doctype html>
 
 
 def pages(document: Callable[[], dict[str, Any]], registry: CollectorRegistry) -> FlaskBlueprint:
-    """Return the pages that describe an API, by its OpenAPI document, and its measures."""
+    """Return the blueprint of Swagger UI, of the OpenAPI document and of the metrics."""
     blueprint = FlaskBlueprint("docs", __name__)
-    vendored = Path(str(files("flask_swagger_ui"))) / "dist"
-    own = Path(__file__).parent / "static"
+    swagger_ui = Path(str(files("flask_swagger_ui"))) / "dist"
+    own_assets = Path(__file__).parent / "static"
 
     @blueprint.get("/docs")
     def docs() -> Response:
-        return Response(PAGE, content_type="text/html; charset=utf-8", headers={"Content-Security-Policy": POLICY})
+        return Response(
+            PAGE, content_type="text/html; charset=utf-8", headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        )
 
     @blueprint.get("/docs/<asset>")
     def asset(asset: str) -> Response:
-        if asset not in ASSETS | OWN:
+        if asset not in SWAGGER_UI_ASSETS | OWN_ASSETS:
             raise NotFound()
-        return send_from_directory(own if asset in OWN else vendored, asset, max_age=3600)
+        return send_from_directory(own_assets if asset in OWN_ASSETS else swagger_ui, asset, max_age=3600)
 
     @blueprint.get("/openapi.json")
     def openapi() -> Response:

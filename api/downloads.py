@@ -1,4 +1,4 @@
-"""Files as attachments, given by us or by the object store itself; and how that is documented."""
+"""Downloads: files as attachments, from this server or by redirect to the object store; their OpenAPI objects."""
 
 import re
 from collections.abc import Mapping
@@ -11,37 +11,40 @@ from api.blueprint import empty_response, header
 from api.byte_ranges import serve
 from core.domain.downloads import Download
 
-#: What a stranger's file may do in a browser: nothing.
-HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
-TAGGED = {"ETag": header("Equal tags, equal bytes."), "Accept-Ranges": header("`bytes`.")}
-PART = {
-    "description": "The part that was asked for.",
-    "headers": {"Content-Range": header("Which part of how much.")},
+#: A browser that shows a file from a user runs no script in it and loads no resource for it.
+SANDBOXED = {"Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
+DOWNLOAD_HEADERS = {
+    "ETag": header("Entity tag: contents with equal tags are equal."),
+    "Accept-Ranges": header("`bytes`."),
 }
-UNCHANGED = {"description": "Unchanged since the ETag."}
-MOVED = {
-    "description": "The object store gives it, there; asked for with `redirect`.",
-    "headers": {"Location": header("An address in the object store, valid for some minutes.")},
+PARTIAL_CONTENT = {
+    "description": "The requested range.",
+    "headers": {"Content-Range": header("Position of the range, and size of the content.")},
+}
+NOT_MODIFIED = {"description": "The client's copy with this ETag is current."}
+REDIRECT = {
+    "description": "Download from the object store, as `redirect` requests.",
+    "headers": {"Location": header("Presigned URL of the object store, valid for some minutes.")},
 }
 
 
 def download(blob: Download, filename: str) -> Response:
-    """Give a file as an attachment."""
-    headers = {**HARMLESS, "Content-Disposition": attachment(filename.rpartition("/")[2])}
+    """Answer with a file as an attachment."""
+    headers = {**SANDBOXED, "Content-Disposition": attachment(filename.rpartition("/")[2])}
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=blob.media_type, headers=headers)
 
 
 def attachment(name: str) -> str:
-    """Say what a file is to be called, also to those who read the old form alone, as `curl -J` does (RFC 6266)."""
-    plain = re.sub(r"[^A-Za-z0-9 ._()+@=-]", "_", name)
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+    """Return the Content-Disposition of a file (RFC 6266), with an ASCII name for clients such as `curl -J`."""
+    ascii_name = re.sub(r"[^A-Za-z0-9 ._()+@=-]", "_", name)
+    return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-def elsewhere(query: Mapping[str, Any]) -> bool:
-    """Tell whether a client asks to be sent to the object store; a HEAD cannot be, for a link is for one verb."""
+def wants_redirect(query: Mapping[str, Any]) -> bool:
+    """Tell whether a request wants a redirect to the object store. Not for HEAD: a presigned URL is for one method."""
     return bool(query["redirect"]) and request.method == "GET"
 
 
-def moved(link: str) -> Response:
-    """Send a client on to the object store; the address is a secret and soon stale, so nobody keeps it."""
-    return empty_response(307, {"Location": link, "Cache-Control": "no-store"})
+def redirect(url: str) -> Response:
+    """Redirect to a presigned URL; caches must not store it, because it is a secret that expires soon."""
+    return empty_response(307, {"Location": url, "Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""Output of strangers made safe to print: control and bidirectional characters are shown, not obeyed."""
+"""Escaping of logs for terminals: control and bidirectional characters are replaced by their escape sequences."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 _DANGEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
-def _shown(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+def _escape_sequence(match: re.Match[str]) -> str:
+    code_point = ord(match[0])
+    return f"\\x{code_point:02x}" if code_point < 0x100 else f"\\u{code_point:04x}"
 
 
 def escaped(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Escape chunks of whole lines; bytes that are no UTF-8 are shown as such."""
+    """Escape chunks of whole lines; bytes that are not UTF-8 become ``\\xNN``."""
     for chunk in chunks:
-        yield _DANGEROUS.sub(_shown, chunk.decode("utf-8", "backslashreplace")).encode()
+        yield _DANGEROUS.sub(_escape_sequence, chunk.decode("utf-8", "backslashreplace")).encode()

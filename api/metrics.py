@@ -1,4 +1,4 @@
-"""What is measured of the API itself, and of the platform, for Prometheus; labels never grow with what people do."""
+"""Prometheus metrics of the API and of the platform; the number of label values is bounded."""
 
 import time
 from collections.abc import Iterator
@@ -17,61 +17,63 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 
 
 class PlatformCollector(Collector):
-    """Looks at the platform when it is asked, and keeps nothing."""
+    """Collector that reads the platform's metrics at each scrape."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
     def collect(self) -> Iterator[Metric]:
-        """Yield simulations by state, open streams, and how each place fares."""
+        """Yield simulations by state, open streams, and workers and health of each executor."""
         simulations = GaugeMetricFamily("windtunnel_simulations", "Simulations by state.", labels=["state"])
         with self._platform.database.read() as c:
-            found = by_state(c)
+            counts = by_state(c)
         for state in State:
-            simulations.add_metric([state.value], found.get(state.value, 0))
+            simulations.add_metric([state.value], counts.get(state.value, 0))
         yield simulations
         streams = GaugeMetricFamily("windtunnel_streams", "Event and result streams open in this process.")
         streams.add_metric([], self._platform.changes.streams)
         yield streams
         workers = GaugeMetricFamily(
-            "windtunnel_executor_workers", "Pairs at work at once, by place.", labels=["executor"]
+            "windtunnel_executor_workers", "Most workers at the same time, by executor.", labels=["executor"]
         )
-        in_use = GaugeMetricFamily("windtunnel_executor_in_use", "Of those, how many are taken.", labels=["executor"])
-        healthy = GaugeMetricFamily("windtunnel_executor_healthy", "Whether the place answers.", labels=["executor"])
-        for one in self._platform.executors.list():
-            workers.add_metric([one["name"]], one["workers"])
-            in_use.add_metric([one["name"]], one["in_use"])
-            if one["healthy"] is not None:
-                healthy.add_metric([one["name"]], float(one["healthy"]))
+        in_use = GaugeMetricFamily("windtunnel_executor_in_use", "Workers in use, by executor.", labels=["executor"])
+        healthy = GaugeMetricFamily(
+            "windtunnel_executor_healthy", "Whether the executor answers (1 or 0).", labels=["executor"]
+        )
+        for executor in self._platform.executors.list():
+            workers.add_metric([executor["name"]], executor["workers"])
+            in_use.add_metric([executor["name"]], executor["in_use"])
+            if executor["healthy"] is not None:
+                healthy.add_metric([executor["name"]], float(executor["healthy"]))
         yield from (workers, in_use, healthy)
 
 
 def observe(app: Flask, platform: Platform) -> CollectorRegistry:
-    """Count and time an application's requests by the template of their address."""
+    """Count and time the requests of an application by their route; return the registry of all metrics."""
     registry = CollectorRegistry()
     registry.register(PlatformCollector(platform))
     requests = Counter(
-        "windtunnel_http_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        "windtunnel_http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=registry
     )
-    seconds = Histogram(
+    durations = Histogram(
         "windtunnel_http_request_seconds",
-        "Seconds to the head of an answer.",
+        "Seconds until the head of the response.",
         ["route"],
         buckets=BUCKETS,
         registry=registry,
     )
 
-    def begin() -> None:
-        g.began = time.perf_counter()
+    def start_timer() -> None:
+        g.started_at = time.perf_counter()
 
-    def end(response: Response) -> Response:
+    def record(response: Response) -> Response:
         route = request.url_rule.rule if request.url_rule else "none"
         method = request.method if request.method in METHODS else "other"
         requests.labels(method, route, str(response.status_code)).inc()
-        if "began" in g:
-            seconds.labels(route).observe(time.perf_counter() - g.began)
+        if "started_at" in g:
+            durations.labels(route).observe(time.perf_counter() - g.started_at)
         return response
 
-    app.before_request(begin)
-    app.after_request(end)
+    app.before_request(start_timer)
+    app.after_request(record)
     return registry

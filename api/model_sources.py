@@ -1,4 +1,4 @@
-"""Models whose bytes were sent before: in pieces as an upload, or straight to the object store as a transfer."""
+"""Models whose bytes were sent before: as a resumable upload, or as a transfer directly to the object store."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from api.context import context, services
 from core.domain.records import Model
 
 
-def of_upload(reference: str, filename: str | None = None, **said: Any) -> Model:
-    """Make a model of a finished upload, named by its id or address; the upload stays as it is."""
+def of_upload(reference: str, filename: str | None = None, **options: Any) -> Model:
+    """Create a model from a finished upload, named by its id or address; the upload is kept."""
     uploads = services().uploads
     upload = uploads.hold(tus.upload_id(reference))
     try:
         filename = base_name(filename or tus.metadata(upload.metadata).get("filename"))
-        return services().models.add(uploads.content(upload.id), filename=filename, **said)
+        return services().models.add(uploads.content(upload.id), filename=filename, **options)
     finally:
         uploads.let_go(upload.id)
 
 
-def of_transfer(key: str, filename: str | None = None, **said: Any) -> Model:
-    """Make a model of what was transferred; that is gone afterwards."""
+def of_transfer(key: str, filename: str | None = None, **options: Any) -> Model:
+    """Create a model from a transfer; the transfer is deleted."""
     transfers = services().transfers
-    model = services().models.add(transfers.content(key, context().max_upload), filename=base_name(filename), **said)
+    model = services().models.add(transfers.content(key, context().max_upload), filename=base_name(filename), **options)
     transfers.forget(key)
     return model

@@ -1,4 +1,4 @@
-"""Which of several formats a client wants: ``?format=`` goes before Accept, the first that we name before others."""
+"""Content negotiation: ``?format=`` takes precedence over Accept; of equally acceptable formats, the first offered."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from errors import NotAcceptable
 
 
 def choose(offered: Mapping[str, str], format: str | None = None) -> str:
-    """Return the name of the format to answer with; ``offered`` maps names to media types, the default first."""
+    """Return the name of the format of the response; ``offered`` maps names to media types, the default first."""
     if format is not None:
         return format
     if not request.headers.get("Accept", "").strip():
@@ -16,5 +16,5 @@ def choose(offered: Mapping[str, str], format: str | None = None) -> str:
     by_type = {media_type: name for name, media_type in offered.items()}
     best = request.accept_mimetypes.best_match(list(by_type))
     if best is None:
-        raise NotAcceptable(f"This can be had as {', '.join(by_type)}; you accept {request.headers['Accept'][:200]}.")
+        raise NotAcceptable(f"Available as {', '.join(by_type)}, but `Accept` is {request.headers['Accept'][:200]}.")
     return by_type[best]

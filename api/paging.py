@@ -1,4 +1,4 @@
-"""Pages as answers: the items, the cursor of the next page, and the same cursor as a Link header."""
+"""Pages of lists as responses: the items, the cursor of the next page, and its address as a Link header."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,10 @@ from marshmallow import Schema
 from api.blueprint import json_response
 
 LINK = {
-    "Link": {"description": 'The next page, `<...>; rel="next"`, where there is one.', "schema": {"type": "string"}}
+    "Link": {
+        "description": 'The next page, `<...>; rel="next"`, unless this is the last.',
+        "schema": {"type": "string"},
+    }
 }
 
 

@@ -1,4 +1,4 @@
-"""Results as Parquet; a module of its own, because pyarrow is large and is imported at the first such request only."""
+"""Results as Parquet. A separate module, because pyarrow is large and is imported only at the first such request."""
 
 import hashlib
 import os
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from api.tables import PARQUET, Lines, columns, fitted, rows
 from core.domain.downloads import Download
 
+#: Most rows of a record batch.
 ROWS = 20_000
 _KINDS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 

@@ -63,7 +63,7 @@ def check_head(environ: "WSGIEnvironment", names: Collection[str], token: str) -
     if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
         return UnsupportedMedia("Send the body uncompressed, without a Content-Encoding.")
     if environ.get("CONTENT_LENGTH") and environ.get("HTTP_TRANSFER_ENCODING"):
-        return BadRequest("A body has a Content-Length or a Transfer-Encoding, not both.")
+        return BadRequest("Send a Content-Length or a Transfer-Encoding, not both.")
     return None
 
 
@@ -81,20 +81,22 @@ class AnnouncedBody:
 
     def __init__(self, stream: Any, length: int) -> None:
         self._stream = stream
-        self._left = length
+        self._remaining = length
 
     def read(self, size: int = -1) -> bytes:
         """Read up to ``size`` bytes; raise TruncatedUpload if the connection ends before the body."""
-        if self._left == 0:
+        if self._remaining == 0:
             return b""
-        count = self._left if size < 0 else min(size, self._left)
+        count = self._remaining if size < 0 else min(size, self._remaining)
         try:
             chunk: bytes = self._stream.read(count)
         except OSError:
             chunk = b""
         if not chunk and count:
-            raise TruncatedUpload(f"The body ended {self._left} bytes before its announced length. Nothing was stored.")
-        self._left -= len(chunk)
+            raise TruncatedUpload(
+                f"The body ended {self._remaining} bytes before its announced length. Nothing was stored."
+            )
+        self._remaining -= len(chunk)
         return chunk
 
     def readline(self, size: int = -1) -> bytes:
@@ -112,7 +114,7 @@ class AnnouncedBody:
         return iter(self.readline, b"")
 
 
-def whole_body(environ: "WSGIEnvironment") -> Any:
+def checked_body(environ: "WSGIEnvironment") -> Any:
     """Return the body's stream, checked against its Content-Length if it has one."""
     length = environ.get("CONTENT_LENGTH")
     return AnnouncedBody(environ["wsgi.input"], int(length)) if length else environ["wsgi.input"]
@@ -138,9 +140,9 @@ class RequestGuard:
             headers = headers + [(name, value) for name, value in SECURITY.items() if name.lower() not in present]
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
-        if refusal := check_head(environ, self._names, self._token):
-            status, body, headers = encode(refusal)
+        if error := check_head(environ, self._names, self._token):
+            status, body, headers = encode(error)
             guarded(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-        environ["wsgi.input"] = whole_body(environ)
+        environ["wsgi.input"] = checked_body(environ)
         return self._app(environ, guarded)

@@ -1,7 +1,7 @@
-"""The runner API: raw WSGI, msgspec, no framework, for these are the requests that cost grows with.
+"""Runner API: WSGI application for runners, without a framework, because its requests are the most frequent.
 
-Runners hold a launch's token and may do nothing else; those that were started before there is a launch wait for it,
-and then are told of it as all others are. 410 means: the launch is over, drop everything and exit.
+Each request has the token of a launch, which permits nothing else. Warm runners wait for their launch, and then read
+its description like other runners. Status 410 means that the launch is over: the runner discards its work and exits.
 """
 
 import logging
@@ -23,15 +23,16 @@ from errors import BadRequest, NotFound, PlatformError, TooLarge
 
 logger = logging.getLogger(__name__)
 
+#: Most bytes of a request body.
 LARGEST = 64 << 20
 _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
 _FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play)")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 _LENGTH = struct.Struct("<I")
-#: Seconds for which a runner is let wait before it is told to ask again; less than it waits for any answer.
+#: Seconds that a runner waits for its launch within one request; less than its timeout for responses.
 WAIT = 20.0
-#: Seconds for which a link into the object store is good.
-VALID = 600
+#: Seconds until a presigned URL expires.
+URL_LIFETIME = 600
 
 
 class _Lease(msgspec.Struct):
@@ -53,7 +54,7 @@ class _Report(msgspec.Struct, rename={"since": "from"}):
     next: bool = False
 
 
-class _Held(msgspec.Struct):
+class _LeasePosition(msgspec.Struct):
     stage: str
     start: int
     fencing_token: str
@@ -61,7 +62,7 @@ class _Held(msgspec.Struct):
 
 
 class _Heartbeat(msgspec.Struct):
-    leases: list[_Held]
+    leases: list[_LeasePosition]
 
 
 class _Death(msgspec.Struct):
@@ -87,28 +88,28 @@ Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
 def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callable[[Environ, Start], Iterable[bytes]]:
-    """Make the WSGI application; with ``links``, runners fetch files from the object store where it can be reached.
+    """Return the WSGI application; with ``links``, files are redirects to the object store if it supports them.
 
-    ``wait`` is how many seconds a runner waits for its launch before it is told to ask again.
+    ``wait`` is the number of seconds that a runner waits for its launch within one request.
     """
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
-        later = None
+        retry_after = None
         try:
-            if (found := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
-                return _file(leases, _known(leases, found[1], environ), found[2], environ, start, links=links)
+            if (match := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
+                return _file(leases, _authenticated(leases, match[1], environ), match[2], environ, start, links=links)
             status, answer = _serve(leases, environ, wait)
         except PlatformError as error:
             status = status_of(type(error))
             answer = {"status": status, "detail": error.detail}
-            later = error.members.get("retry_after")
+            retry_after = error.members.get("retry_after")
         except Exception:
-            logger.exception("%s %s", environ["REQUEST_METHOD"], environ["PATH_INFO"])
+            logger.exception("runner API: %s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
             status, answer = 500, {"status": 500, "detail": PlatformError.__doc__}
         body = msgspec.json.encode(answer)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        if later is not None:
-            headers.append(("Retry-After", str(later)))
+        if retry_after is not None:
+            headers.append(("Retry-After", str(retry_after)))
         start(f"{status} {HTTPStatus(status).phrase}", headers)
         return [body]
 
@@ -118,22 +119,22 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
 def _serve(leases: Leases, environ: Environ, wait: float) -> tuple[int, Any]:
     if environ["PATH_INFO"] == "/healthz":
         return 200, {"status": "ok"}
-    found = _PATH.fullmatch(environ["PATH_INFO"])
-    if found is None:
+    match = _PATH.fullmatch(environ["PATH_INFO"])
+    if match is None:
         raise NotFound()
-    verb = (environ["REQUEST_METHOD"], found[2])
-    if verb == ("GET", "wait") and not leases.wait(found[1], wait):
+    operation = (environ["REQUEST_METHOD"], match[2])
+    if operation == ("GET", "wait") and not leases.wait(match[1], wait):
         return 200, {"retry_after": 0.0}
-    launch = _known(leases, found[1], environ)
-    if verb in (("GET", None), ("GET", "wait")):
+    launch = _authenticated(leases, match[1], environ)
+    if operation in (("GET", None), ("GET", "wait")):
         return 200, leases.describe(launch)
-    serve = _VERBS.get(verb)
+    serve = _OPERATIONS.get(operation)
     if serve is None:
         raise NotFound()
     return serve(leases, launch, _body(environ), environ)
 
 
-def _known(leases: Leases, id: str, environ: Environ) -> CachedLaunch:
+def _authenticated(leases: Leases, id: str, environ: Environ) -> CachedLaunch:
     scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     return leases.authenticate(id, token if scheme == "Bearer" else "")
 
@@ -141,28 +142,28 @@ def _known(leases: Leases, id: str, environ: Environ) -> CachedLaunch:
 def _file(
     leases: Leases, launch: CachedLaunch, name: str, environ: Environ, start: Start, *, links: bool
 ) -> Iterable[bytes]:
-    """Give a file, or the rest of it from a byte on, as it comes from the store."""
+    """Answer with a file of a launch, or with a range of it, streamed from the object store."""
     bundle = leases.bundle(launch, name)
-    if links and (link := leases.link(bundle, VALID)) is not None:
-        start("307 Temporary Redirect", [("Location", link), ("Cache-Control", "no-store"), ("Content-Length", "0")])
+    if links and (url := leases.link(bundle, URL_LIFETIME)) is not None:
+        start("307 Temporary Redirect", [("Location", url), ("Cache-Control", "no-store"), ("Content-Length", "0")])
         return []
-    asked = _RANGE.fullmatch(environ.get("HTTP_RANGE", ""))
-    first = int(asked[1]) if asked else 0
-    stop = min(bundle.size, int(asked[2]) + 1) if asked and asked[2] else bundle.size
+    byte_range = _RANGE.fullmatch(environ.get("HTTP_RANGE", ""))
+    first = int(byte_range[1]) if byte_range else 0
+    stop = min(bundle.size, int(byte_range[2]) + 1) if byte_range and byte_range[2] else bundle.size
     headers = [("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes")]
-    if asked and not first < stop:
+    if byte_range and not first < stop:
         start(
             "416 Range Not Satisfiable",
             [*headers, ("Content-Range", f"bytes */{bundle.size}"), ("Content-Length", "0")],
         )
         return []
-    pieces = leases.read(bundle, first, stop)
-    begun = next(pieces, b"")  # a store that does not answer is told of before the head is sent
-    if asked:
+    chunks = leases.read(bundle, first, stop)
+    first_chunk = next(chunks, b"")  # before the head is sent: an error of the store still gets a response of its own
+    if byte_range:
         headers.append(("Content-Range", f"bytes {first}-{stop - 1}/{bundle.size}"))
-    status = HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK
+    status = HTTPStatus.PARTIAL_CONTENT if byte_range else HTTPStatus.OK
     start(f"{status} {status.phrase}", [*headers, ("Content-Length", str(stop - first))])
-    return chain((begun,), pieces)
+    return chain((first_chunk,), chunks)
 
 
 def _body(environ: Environ) -> bytes:
@@ -171,7 +172,7 @@ def _body(environ: Environ) -> bytes:
         raise TooLarge()
     body: bytes = environ["wsgi.input"].read(length)
     if len(body) != length:
-        raise BadRequest("The body ended early.")
+        raise BadRequest("The body ended before its Content-Length.")
     return body
 
 
@@ -182,12 +183,12 @@ def _parsed(kind: Any, body: bytes) -> Any:
         raise BadRequest(str(error)) from None
 
 
-def _following(answer: Lease | Later | Ended | None) -> dict[str, Any]:
-    match answer:
+def _next_lease(outcome: Lease | Later | Ended | None) -> dict[str, Any]:
+    match outcome:
         case Lease():
-            return {"lease": answer}
+            return {"lease": outcome}
         case Later():
-            return {"retry_after": answer.seconds}
+            return {"retry_after": outcome.seconds}
         case Ended():
             return {"ended": True}
         case None:
@@ -195,8 +196,8 @@ def _following(answer: Lease | Later | Ended | None) -> dict[str, Any]:
 
 
 def _lease(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    asked = _parsed(_Lease, body)
-    return 200, _following(leases.lease(launch, asked.worker, asked.rate))
+    lease = _parsed(_Lease, body)
+    return 200, _next_lease(leases.lease(launch, lease.worker, lease.rate))
 
 
 def _report(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
@@ -218,36 +219,38 @@ def _report(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ)
         rate=head.rate,
         next=head.next,
     )
-    answer: ReportOutcome = leases.report(launch, report)
-    if answer.position is None:
+    outcome: ReportOutcome = leases.report(launch, report)
+    if outcome.position is None:
         return 409, {"lost": True}
-    place = {"cursor": answer.position.cursor, "stop": answer.position.stop}
-    return (200, place | _following(answer.next)) if answer.accepted else (409, place)
+    position = {"cursor": outcome.position.cursor, "stop": outcome.position.stop}
+    return (200, position | _next_lease(outcome.next)) if outcome.accepted else (409, position)
+
+
+def _positions(body: bytes) -> list[tuple[str, int, str, int]]:
+    return [(held.stage, held.start, held.fencing_token, held.task) for held in _parsed(_Heartbeat, body).leases]
 
 
 def _heartbeat(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    held = [(one.stage, one.start, one.fencing_token, one.task) for one in _parsed(_Heartbeat, body).leases]
-    places = leases.heartbeat(launch, held)
+    held = _positions(body)
+    positions = leases.heartbeat(launch, held)
     return 200, {
         "leases": [
             {"start": start, "lost": True}
-            if place is None
-            else {"start": start, "cursor": place.cursor, "stop": place.stop}
-            for (_, start, _, _), place in zip(held, places, strict=True)
+            if position is None
+            else {"start": start, "cursor": position.cursor, "stop": position.stop}
+            for (_, start, _, _), position in zip(held, positions, strict=True)
         ]
     }
 
 
 def _leave(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    leases.leave(
-        launch, [(one.stage, one.start, one.fencing_token, one.task) for one in _parsed(_Heartbeat, body).leases]
-    )
+    leases.leave(launch, _positions(body))
     return 200, {}
 
 
 def _death(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    said = _parsed(_Death, body)
-    leases.death(launch, said.stage, said.start, said.fencing_token, said.task, said.reason)
+    death = _parsed(_Death, body)
+    leases.death(launch, death.stage, death.start, death.fencing_token, death.task, death.reason)
     return 200, {}
 
 
@@ -262,7 +265,7 @@ def _logs(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -
     return 200, {}
 
 
-_VERBS: Mapping[tuple[str, str | None], Callable[[Leases, CachedLaunch, bytes, Environ], tuple[int, Any]]] = {
+_OPERATIONS: Mapping[tuple[str, str | None], Callable[[Leases, CachedLaunch, bytes, Environ], tuple[int, Any]]] = {
     ("POST", "lease"): _lease,
     ("POST", "report"): _report,
     ("POST", "heartbeat"): _heartbeat,

@@ -1,4 +1,4 @@
-"""Answers that go on: NDJSON and server-sent events, with heartbeats so that a hang-up is noticed."""
+"""Streamed responses: NDJSON and server-sent events, with heartbeats, which reveal closed connections."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,14 +14,14 @@ logger = logging.getLogger(__name__)
 
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
-#: Proxies must neither keep nor gather what is meant to arrive at once.
-LIVE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-#: Milliseconds a browser waits before it comes back.
-RETRY = 2000
+#: Proxies must neither store nor buffer a stream.
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+#: Milliseconds that a browser waits before it reconnects.
+RECONNECT_DELAY = 2000
 
 
 def frame(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:
-    """Write one server-sent event; ``data`` is JSON, which holds no line break."""
+    """Encode a server-sent event; ``data`` is JSON, which has no line breaks."""
     head = b""
     if id is not None:
         head += b"id: %d\n" % id
@@ -30,9 +30,9 @@ def frame(data: bytes, *, event: str | None = None, id: int | None = None) -> by
     return head + b"data: " + data + b"\n\n"
 
 
-def told(events: Iterable[Event | None]) -> Iterator[bytes]:
-    """Write a simulation's events as server-sent ones; None is a heartbeat, a comment that clients ignore."""
-    yield b"retry: %d\n\n" % RETRY
+def encode_events(events: Iterable[Event | None]) -> Iterator[bytes]:
+    """Encode events of a simulation as server-sent events; None becomes a heartbeat, a comment that clients ignore."""
+    yield b"retry: %d\n\n" % RECONNECT_DELAY
     for event in events:
         if event is None:
             yield b": heartbeat\n\n"
@@ -41,24 +41,24 @@ def told(events: Iterable[Event | None]) -> Iterator[bytes]:
             yield frame(msgspec.json.encode(body, enc_hook=str), event=event.type, id=event.seq)
 
 
-def honest(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Pass lines of results on; where no more can be had, say so in a last line, for the status was sent long ago."""
+def mark_incomplete(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines of results; if reading them fails, end with a line that has the error: the status is sent already."""
     try:
         yield from lines
     except PlatformError as error:
-        logger.warning("results end before their time: %s", error.detail)
+        logger.warning("API: a stream of results ends early: %s", error.detail)
         yield msgspec.json.encode({"incomplete": error.detail}) + b"\n"
 
 
-def alive(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Pass lines on; an empty chunk is a heartbeat, a blank line that readers of NDJSON ignore."""
+def encode_heartbeats(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines; an empty chunk becomes a heartbeat, a blank line that readers of NDJSON ignore."""
     for chunk in chunks:
         yield chunk or b"\n"
 
 
-def as_events(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]:
-    """Write lines of results as server-sent events, numbered so that one can resume behind them."""
-    yield b"retry: %d\n\n" % RETRY
+def encode_results(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]:
+    """Encode lines of results as server-sent events, numbered from ``skipped`` + 1, so that a client can resume."""
+    yield b"retry: %d\n\n" % RECONNECT_DELAY
     number = skipped
     for chunk in chunks:
         if not chunk:
@@ -74,15 +74,17 @@ def as_events(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]:
         yield b"".join(frames)
 
 
-def room() -> None:
-    """Refuse a stream that there is no slot for while that can still be an answer of its own."""
+def require_free_stream() -> None:
+    """Raise TooManyStreams if all streams are in use, before the status of a stream is sent."""
     if services().changes.streams >= context().streams:
         raise TooManyStreams(retry_after=5)
 
 
 def stream(
-    pieces: Iterator[bytes], media_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
+    chunks: Iterator[bytes], media_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with pieces as they come; the iterator is closed when the client hangs up."""
-    body = () if request.method == "HEAD" else pieces
-    return Response(body, status, headers={**LIVE, **(headers or {})}, content_type=media_type, direct_passthrough=True)
+    """Answer with chunks as they arrive; the iterator is closed when the client disconnects."""
+    body = () if request.method == "HEAD" else chunks
+    return Response(
+        body, status, headers={**STREAM_HEADERS, **(headers or {})}, content_type=media_type, direct_passthrough=True
+    )

@@ -1,4 +1,4 @@
-"""Submitting: from whatever a client sent to a simulation, and from a simulation to the answer the client asked for."""
+"""Submission of simulations: parsing of JSON, forms and references to uploads; responses at once, later or streamed."""
 
 import hashlib
 import re
@@ -18,22 +18,22 @@ from api.context import context, services
 from api.negotiation import choose
 from api.problems import invalid
 from api.schemas.simulations import LONGEST_WAIT, SimulationSchema, SubmissionOfUpload, SubmissionSchema
-from api.streams import NDJSON, SSE, alive, as_events, room, stream
+from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
 from core.domain.records import Model, Simulation, Submission, Tasks
 from core.domain.states import State
 from errors import BadRequest, Gone, Invalid, TooManyStreams, UnknownSimulation, UnsupportedMedia
 
-ACCEPTED = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
-#: How long a dry run may take, in seconds; the first one of a runtime makes its environment.
-LONGEST_TRIAL = 300
+RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
+#: Most seconds of a dry run; the first dry run of a runtime installs its environment.
+LONGEST_DRY_RUN = 300
 _SCHEMA = SubmissionSchema()
-_OF_UPLOAD = SubmissionOfUpload()
-_ANSWER = SimulationSchema()
+_UPLOAD_SCHEMA = SubmissionOfUpload()
+_SIMULATION_SCHEMA = SimulationSchema()
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.ASCII | re.IGNORECASE)
 
 
-def checked(document: Mapping[str, Any]) -> Submission:
-    """Read a submission from parsed JSON, or say which field is wrong."""
+def parse_submission(document: Mapping[str, Any]) -> Submission:
+    """Return the submission of parsed JSON; raise Invalid with a message for each invalid field."""
     try:
         return Submission(**_SCHEMA.load(document))
     except ValidationError as error:
@@ -41,32 +41,32 @@ def checked(document: Mapping[str, Any]) -> Submission:
 
 
 def rerun(document: Mapping[str, Any]) -> Submission:
-    """Read the simulation.json of an archive; what it asks for is checked like anything else."""
+    """Return the submission that repeats the simulation.json of an archive; it is validated like any other."""
     if not all(isinstance(document.get(name), dict) for name in ("spec", "provenance")):
-        raise Invalid("`spec` and `provenance` are objects in the simulation.json of an archive.")
-    asked = msgspec.to_builtins(services().simulations.resubmit(document))
-    return checked({name: value for name, value in asked.items() if value is not None})
+        raise Invalid("A simulation.json of an archive has the objects `spec` and `provenance`.")
+    fields_by_name = msgspec.to_builtins(services().simulations.resubmit(document))
+    return parse_submission({name: value for name, value in fields_by_name.items() if value is not None})
 
 
 def from_json(document: Mapping[str, Any]) -> Submission:
-    """Read a submission, or an archive's simulation.json in its place."""
-    return rerun(document) if "provenance" in document else checked(document)
+    """Return the submission of a JSON object: a submission, or the simulation.json of an archive."""
+    return rerun(document) if "provenance" in document else parse_submission(document)
 
 
 def from_form() -> tuple[Submission, FileStorage | None]:
-    """Read a multipart form: strings as they are, everything else as JSON, the model as a file or a reference."""
+    """Return the submission of a multipart form, and its model file if any; fields that are not strings are JSON."""
     read_form()
     files = request.files.to_dict(flat=False)
     if unknown := sorted(files.keys() - {"model"}):
         raise Invalid(f"Only `model` may be a file; `{unknown[0][:100]}` may not.")
     if len(files.get("model", ())) > 1 or (files and "model" in request.form):
-        raise Invalid("Send one model, as a file or by its name.")
+        raise Invalid("Send one model, as a file or as a name.")
     document: dict[str, Any] = {}
     for name, values in request.form.lists():
         if len(values) > 1:
-            raise Invalid(f"The field `{name[:100]}` is given {len(values)} times.")
+            raise Invalid(f"The field `{name[:100]}` appears {len(values)} times; send it once.")
         document[name] = _value_of(name, values[0])
-    return checked(document), files["model"][0] if files else None
+    return parse_submission(document), files["model"][0] if files else None
 
 
 def _value_of(name: str, text: str) -> Any:
@@ -74,7 +74,7 @@ def _value_of(name: str, text: str) -> Any:
     if field is None or isinstance(field, fields.String):
         return text
     try:
-        # generated clients write Python's words
+        # generated clients send the literals of Python
         return parse_json({"True": "true", "False": "false", "None": "null"}.get(text, text).encode())
     except BadRequest:
         raise Invalid(f"{name}: not valid JSON: {text[:80]!r}.") from None
@@ -83,23 +83,23 @@ def _value_of(name: str, text: str) -> Any:
 
 
 def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
-    """Read a submission whose model is a finished upload."""
+    """Return a submission whose model is a finished upload, and the model created from it."""
     try:
-        asked = _OF_UPLOAD.load(document)
+        values = _UPLOAD_SCHEMA.load(document)
     except ValidationError as error:
         raise invalid(error.messages) from None
-    reference = asked.pop("upload")
-    submission = Submission(**asked)
+    reference = values.pop("upload")
+    submission = Submission(**values)
     return submission, model_sources.of_upload(reference, runtime=submission.runtime)
 
 
 def upload(file: FileStorage, submission: Submission) -> Model:
-    """Take in the model that came with a submission."""
+    """Store the model file of a submission."""
     return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime)
 
 
 def receive() -> tuple[Submission, Model | None]:
-    """Read this request's submission, with the model if it brought one."""
+    """Return the submission of this request, and its model if the request has the model's bytes."""
     if request.mimetype == "application/json":
         document = json_object(raw_body())
         if "upload" not in document:
@@ -114,13 +114,13 @@ def receive() -> tuple[Submission, Model | None]:
 
 
 def digest_of(submission: Submission, model: Model | None) -> str:
-    """Name a request by what it asks for; the same form sent twice differs in its boundaries, not in this."""
-    asked = {"submission": msgspec.to_builtins(submission), "model": model and model.digest}
-    return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
+    """Return the digest of a request's meaning; equal forms have equal digests although their boundaries differ."""
+    request_content = {"submission": msgspec.to_builtins(submission), "model": model and model.digest}
+    return hashlib.sha256(msgspec.json.encode(request_content, order="deterministic")).hexdigest()
 
 
 def first_answer(simulation: Simulation) -> Simulation:
-    """Return a simulation as it stood when it was accepted, so that a replayed request has the first answer again."""
+    """Return a simulation as it was when it was accepted, so that a replayed request gets the first response again."""
     return replace(
         simulation,
         state=State.QUEUED,
@@ -138,34 +138,36 @@ def first_answer(simulation: Simulation) -> Simulation:
 
 
 def seconds_to_wait(prefer: str | None) -> int | None:
-    """Return how long a Prefer header asks to wait (RFC 7240), if it does."""
+    """Return the seconds to wait of a Prefer header (RFC 7240), at most LONGEST_WAIT; None without `wait`."""
     match = _WAIT.search(prefer or "")
     return min(int(match[1]), LONGEST_WAIT) if match else None
 
 
 def created(simulation: Simulation, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer that a simulation has been made."""
+    """Answer with a new simulation and its address."""
     location = {"Location": f"/v1/simulations/{simulation.id}"}
-    return json_response(_ANSWER.dump(simulation), 201, location | dict(headers or {}))
+    return json_response(_SIMULATION_SCHEMA.dump(simulation), 201, location | dict(headers or {}))
 
 
 def submit(
     submission: Submission, model: Model | None, *, key: str | None = None, prefer: str | None = None
 ) -> Response:
-    """Submit, and answer at once, after a while, or with the results as they come."""
-    accepted = choose(ACCEPTED)
-    if accepted != "json":
-        room()
+    """Submit a simulation; answer immediately, after the seconds of `Prefer: wait`, or with a stream of its results."""
+    format = choose(RESPONSE_FORMATS)
+    if format != "json":
+        require_free_stream()
     if submission.dry_run:
-        return json_response(tried(submission, model))
+        return json_response(dry_run(submission, model))
     digest = digest_of(submission, model) if key else None
     try:
         simulation, replayed = services().simulations.submit(submission, model=model, key=key, request_digest=digest)
     except UnknownSimulation:
-        raise Gone("What this Idempotency-Key made has been deleted since. Use a new key for a new request.") from None
+        raise Gone(
+            "The simulation of this Idempotency-Key has been deleted. Use a new key for a new request."
+        ) from None
     headers = {"Idempotency-Replayed": "true"} if replayed else {}
-    if accepted != "json":
-        return followed(simulation, accepted, headers)
+    if format != "json":
+        return follow(simulation, format, headers)
     wait = seconds_to_wait(prefer)
     if wait is None:
         return created(first_answer(simulation), headers)
@@ -176,15 +178,15 @@ def submit(
     return created(simulation, headers | {"Preference-Applied": f"wait={wait}"})
 
 
-def tried(submission: Submission, model: Model | None) -> dict[str, Any]:
-    """Play one real step and say what came of it, in words; nothing of it is kept."""
-    room()
+def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
+    """Run one real step of a submission and return whether the model fits; the simulation is deleted."""
+    require_free_stream()
     simulations = services().simulations
     simulation, _ = simulations.submit(submission, model=model)
-    simulation = simulations.wait(simulation.id, LONGEST_TRIAL)
+    simulation = simulations.wait(simulation.id, LONGEST_DRY_RUN)
     if not simulation.final:
         simulations.cancel(simulation.id)
-        reason = f"The trial did not end within {LONGEST_TRIAL} s: {simulation.reason or simulation.state}."
+        reason = f"The dry run did not end within {LONGEST_DRY_RUN} s: {simulation.reason or simulation.state}."
         return {"fits": False, "reason": reason}
     line = b"".join(services().results.lines(simulation.id)).partition(b"\n")[0]
     simulations.delete(simulation.id)
@@ -193,10 +195,10 @@ def tried(submission: Submission, model: Model | None) -> dict[str, Any]:
     return {"fits": fits, "reason": None if fits else result.get("error") or simulation.reason or str(simulation.state)}
 
 
-def followed(simulation: Simulation, accepted: str, headers: Mapping[str, str]) -> Response:
-    """Answer a submission with its results as they come; a hang-up does not stop the simulation."""
+def follow(simulation: Simulation, format: str, headers: Mapping[str, str]) -> Response:
+    """Answer with a stream of a simulation's results; the simulation continues if the client disconnects."""
     location = f"/v1/simulations/{simulation.id}"
     headers = {**headers, "Location": location, "Link": f'<{location}/results>; rel="results"'}
     lines = services().results.follow(simulation.id, heartbeat=context().heartbeat)
-    pieces = as_events(lines) if accepted == "sse" else alive(lines)
-    return stream(pieces, ACCEPTED[accepted], status=201, headers=headers)
+    chunks = encode_results(lines) if format == "sse" else encode_heartbeats(lines)
+    return stream(chunks, RESPONSE_FORMATS[format], status=201, headers=headers)

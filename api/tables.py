@@ -1,4 +1,4 @@
-"""Results as tables: lines flattened to columns, written in two passes and constant memory; here as CSV."""
+"""Results as tables: result lines flattened to columns, in two passes and constant memory; and CSV."""
 
 import csv
 import io
@@ -8,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-#: Yields chunks of whole result lines from the start; called once for each pass.
+#: Returns chunks of whole result lines from the first task on; called once for each pass.
 Lines = Callable[[], Iterable[bytes]]
 
-FIXED = ("task", "status", "error")
+FIXED_COLUMNS = ("task", "status", "error")
 PARQUET = "application/vnd.apache.parquet"
-NESTED = ("scenario", "metrics", "timing")
+NESTED_COLUMNS = ("scenario", "metrics", "timing")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result as one row: nested members by their dotted names, lists as JSON."""
-    row = {name: result.get(name) for name in FIXED}
-    for name in NESTED:
+    """Return a result as a row: nested members have dotted names, lists become JSON."""
+    row = {name: result.get(name) for name in FIXED_COLUMNS}
+    for name in NESTED_COLUMNS:
         _flatten(row, name, result.get(name) or {})
     return row
 
@@ -35,14 +35,14 @@ def _flatten(row: dict[str, Any], prefix: str, members: Mapping[str, Any]) -> No
 
 
 def rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each line."""
+    """Yield a row for each result line."""
     for chunk in lines:
         for line in chunk.splitlines():
             yield flat(_decode(line))
 
 
 def kind_of(value: Any) -> str:
-    """Name the kind of a column that holds a value."""
+    """Return the kind of a column for a value: `bool`, `int` (64 bits), `float` or `str`."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -52,41 +52,43 @@ def kind_of(value: Any) -> str:
     return "float" if isinstance(value, float) else "str"
 
 
-def joined(one: str, other: str) -> str:
-    """Name the kind of a column that holds values of both kinds."""
-    if one == other:
-        return one
-    return "float" if {one, other} == {"int", "float"} else "str"
+def common_kind(kind: str, other: str) -> str:
+    """Return the kind of a column for values of both kinds."""
+    if kind == other:
+        return kind
+    return "float" if {kind, other} == {"int", "float"} else "str"
 
 
-def columns(found: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return every column with its kind: the fixed ones, then the nested ones in the order of their first sight."""
+def columns(table_rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the kinds of all columns by name: fixed columns, then nested columns in order of first appearance."""
     kinds: dict[str, str | None] = {"task": "int", "status": "str", "error": "str"}
-    for row in found:
+    for row in table_rows:
         for name, value in row.items():
             if value is None:
                 kinds.setdefault(name, None)
             else:
-                seen = kinds.get(name)
-                kinds[name] = kind_of(value) if seen is None else joined(seen, kind_of(value))
-    ordered = sorted(kinds, key=lambda name: -1 if name in FIXED else NESTED.index(name.partition(".")[0]))
+                known_kind = kinds.get(name)
+                kinds[name] = kind_of(value) if known_kind is None else common_kind(known_kind, kind_of(value))
+    ordered = sorted(
+        kinds, key=lambda name: -1 if name in FIXED_COLUMNS else NESTED_COLUMNS.index(name.partition(".")[0])
+    )
     return {name: kinds[name] or "str" for name in ordered}
 
 
 def fitted(value: Any, kind: str) -> Any:
-    """Return a value as its column holds it; what arrived after the first pass and does not fit is left out."""
+    """Return a value in the kind of its column, or None if it does not fit (a result from after the first pass)."""
     if value is None:
         return None
     if kind == "str":
         return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    found = kind_of(value)
-    if kind == "float" and found in {"int", "float"}:
+    value_kind = kind_of(value)
+    if kind == "float" and value_kind in {"int", "float"}:
         return float(value)
-    return value if kind == found else None
+    return value if kind == value_kind else None
 
 
-def harmless(value: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula."""
+def escape_formula(value: Any) -> Any:
+    """Return a CSV cell that spreadsheets do not evaluate as a formula."""
     if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
         return "'" + value
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else value
@@ -97,9 +99,9 @@ def as_csv(lines: Lines) -> Iterator[bytes]:
     kinds = columns(rows(lines()))
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(harmless(name) for name in kinds)
+    writer.writerow(escape_formula(name) for name in kinds)
     for number, row in enumerate(rows(lines()), 1):
-        writer.writerow(harmless(fitted(row.get(name), kind)) for name, kind in kinds.items())
+        writer.writerow(escape_formula(fitted(row.get(name), kind)) for name, kind in kinds.items())
         if number % 500 == 0:
             yield text.getvalue().encode()
             text.seek(0)

@@ -1,4 +1,4 @@
-"""The wire of tus 1.0 (tus.io/protocols/resumable-upload): what its headers say, and what every answer carries."""
+"""Protocol of tus 1.0 (tus.io/protocols/resumable-upload): request headers, request bodies, and WSGI middleware."""
 
 import base64
 import binascii
@@ -27,47 +27,47 @@ EXTENSIONS = (
     "concatenation",
 )
 MEDIA_TYPE = "application/offset+octet-stream"
-#: What a client that can only POST may mean (X-HTTP-Method-Override).
+#: Methods that X-HTTP-Method-Override accepts, for clients that can only POST.
 METHODS = frozenset({"HEAD", "GET", "POST", "PATCH", "DELETE", "OPTIONS"})
-#: Characters of an Upload-Metadata header.
+#: Most characters of an Upload-Metadata header.
 LONGEST_METADATA = 4096
-#: A read waits until it has all it asked for, so what a thin line brings is asked for in small pieces: what was read
-#: when a process dies counts, and what waits in a read does not.
-LEAST, FIRST, MOST = 1 << 10, 1 << 12, 1 << 16
-#: Seconds that one read should take at most.
-READ = 0.1
-#: Reads that may wait to be stored; they come while the ones before go to disk.
-AHEAD = 32
-#: Seconds between two looks at a line that is silent.
-TICK = 0.1
+#: Sizes of a read in bytes: smallest, first, largest. A read blocks until it is complete, so slow connections get small
+#: reads: a process that is killed loses the bytes of the read in progress.
+SMALLEST_READ, FIRST_READ, LARGEST_READ = 1 << 10, 1 << 12, 1 << 16
+#: Seconds that a read should take; after a slower read the next reads are smaller.
+READ_SECONDS = 0.1
+#: Most chunks that are read ahead while earlier chunks are written to disk.
+READ_AHEAD = 32
+#: Seconds between two polls of a connection without data.
+POLL_SECONDS = 0.1
 _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
 _KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]{1,255}")
 _UPLOAD = re.compile(rf"(?:.*?{PATH}/)?([0-9a-z]{{26}})/?")
 
 
 def number(name: str, text: str | None) -> int | None:
-    """Read a header that holds bytes; None where it is missing."""
+    """Parse a header with a number of bytes; None if it is missing."""
     if text is None:
         return None
-    digits = text.strip(" \t")  # what may surround a value; Python takes more for space
+    digits = text.strip(" \t")  # the white space of HTTP; str.strip() removes more
     if not _DIGITS.fullmatch(digits):
-        raise BadRequest(f"{name} is a whole number of bytes, not {text[:40]!r}.")
+        raise BadRequest(f"{name} must be a whole number of bytes, not {text[:40]!r}.")
     return int(digits)
 
 
 def metadata(text: str) -> dict[str, str | None]:
-    """Read an Upload-Metadata header: ``key base64,key base64,key``; an empty one stands for none."""
+    """Parse an Upload-Metadata header: ``key base64,key base64,key``; an empty header has no pairs."""
     if len(text) > LONGEST_METADATA:
-        raise BadRequest(f"Upload-Metadata has at most {LONGEST_METADATA:,} characters.")
-    found: dict[str, str | None] = {}
+        raise BadRequest(f"Upload-Metadata may have at most {LONGEST_METADATA:,} characters.")
+    values: dict[str, str | None] = {}
     for pair in filter(None, (part.strip(" ") for part in text.split(","))):
         key, space, value = pair.partition(" ")
         if not _KEY.fullmatch(key):
-            raise BadRequest("Upload-Metadata: a key is printable ASCII without spaces and commas.")
-        if key in found:
-            raise BadRequest(f"Upload-Metadata: the key {key[:40]!r} is there twice.")
-        found[key] = _decoded(key, value.strip(" ")) if space else None
-    return found
+            raise BadRequest("Upload-Metadata: a key must be printable ASCII without spaces and commas.")
+        if key in values:
+            raise BadRequest(f"Upload-Metadata: the key {key[:40]!r} appears twice.")
+        values[key] = _decoded(key, value.strip(" ")) if space else None
+    return values
 
 
 def _decoded(key: str, value: str) -> str:
@@ -78,12 +78,12 @@ def _decoded(key: str, value: str) -> str:
 
 
 def checksum(text: str | None) -> Checksum | None:
-    """Read an Upload-Checksum header: ``sha1 base64``."""
+    """Parse an Upload-Checksum header: algorithm and base64 digest, ``sha1 2jmj...``."""
     if text is None:
         return None
     algorithm, _, value = text.strip().partition(" ")
     if algorithm not in ALGORITHMS:
-        raise BadRequest(f"Upload-Checksum: there are {' and '.join(ALGORITHMS)}, not {algorithm[:40]!r}.")
+        raise BadRequest(f"Upload-Checksum: use {' or '.join(ALGORITHMS)}, not {algorithm[:40]!r}.")
     try:
         return Checksum(algorithm, base64.b64decode(value.strip(), validate=True))
     except (binascii.Error, ValueError):
@@ -91,44 +91,44 @@ def checksum(text: str | None) -> Checksum | None:
 
 
 def upload_id(reference: str) -> str:
-    """Return the upload that an id or an address names."""
+    """Return the id of an upload from its id or its address."""
     match = _UPLOAD.fullmatch(reference)
     if match is None:
-        raise Invalid(f"{reference[:200]!r} is no upload's id or address.")
+        raise Invalid(f"{reference[:200]!r} is not the id or the address of an upload.")
     return match[1]
 
 
 def concat(text: str | None) -> tuple[str, list[str]]:
-    """Read an Upload-Concat header: the kind of upload, and of a final one the partial ones it is made of."""
+    """Parse an Upload-Concat header: the kind of upload, and for `final` the ids of its partial uploads."""
     if text is None:
         return "whole", []
     kind, semicolon, rest = text.strip().partition(";")
     if kind == "partial" and not semicolon:
         return "partial", []
     if kind != "final" or not rest.split():
-        raise BadRequest("Upload-Concat is `partial`, or `final;` and the addresses of partial uploads.")
+        raise BadRequest("Upload-Concat must be `partial`, or `final;` and the addresses of partial uploads.")
     return "final", [upload_id(reference) for reference in rest.split()]
 
 
 def received(stream: IO[bytes], length: int | None) -> Generator[bytes, None, None]:
-    """Yield a body as it comes, nothing (``b""``) now and then while nothing comes, and end where it ends.
+    """Yield the chunks of a body as they arrive, and ``b""`` every POLL_SECONDS while no data arrives.
 
-    That is where it should end, or where the line broke: a server's stream cannot tell the two apart, and need not,
-    for the offset says what arrived. Close it before answering: granian stands still, all of it, when a request is
-    answered while its body is being read.
+    The iterator ends with the body or with the connection: the two cannot be distinguished without a Content-Length,
+    and need not be, because the offset tells the client how much was stored. Close the iterator before answering:
+    granian blocks all requests when a request is answered while its body is being read.
     """
-    arrived: queue.Queue[bytes | None] = queue.Queue(AHEAD)
-    left = threading.Event()
+    chunks: queue.Queue[bytes | None] = queue.Queue(READ_AHEAD)
+    closed = threading.Event()
 
     def read() -> None:
         for chunk in _read(stream, length):
-            while not left.is_set():
+            while not closed.is_set():
                 try:
-                    arrived.put(chunk, timeout=TICK)
+                    chunks.put(chunk, timeout=POLL_SECONDS)
                     break
                 except queue.Full:
                     continue
-            if left.is_set():
+            if closed.is_set():
                 return
 
     reader = threading.Thread(target=read, name="upload-reader", daemon=True)
@@ -136,7 +136,7 @@ def received(stream: IO[bytes], length: int | None) -> Generator[bytes, None, No
     try:
         while True:
             try:
-                chunk = arrived.get(timeout=TICK)
+                chunk = chunks.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 yield b""
                 continue
@@ -144,29 +144,30 @@ def received(stream: IO[bytes], length: int | None) -> Generator[bytes, None, No
                 return
             yield chunk
     finally:
-        left.set()
+        closed.set()
         reader.join()
 
 
 def _read(stream: IO[bytes], length: int | None) -> Iterator[bytes | None]:
-    left, size = length, FIRST
-    while left is None or left > 0:
-        began = time.monotonic()
+    remaining, size = length, FIRST_READ
+    while remaining is None or remaining > 0:
+        started_at = time.monotonic()
         try:
-            chunk = stream.read(size if left is None else min(size, left))
+            chunk = stream.read(size if remaining is None else min(size, remaining))
         except (OSError, TruncatedUpload):
             break
         if not chunk:
             break
-        if left is not None:
-            left -= len(chunk)
-        size = max(LEAST, size // 4) if time.monotonic() - began > READ else min(MOST, size * 2)
+        if remaining is not None:
+            remaining -= len(chunk)
+        slow = time.monotonic() - started_at > READ_SECONDS
+        size = max(SMALLEST_READ, size // 4) if slow else min(LARGEST_READ, size * 2)
         yield chunk
     yield None
 
 
 class Tus:
-    """WSGI middleware for the addresses of uploads: other methods by header, and the version on every answer."""
+    """WSGI middleware for the addresses of uploads: X-HTTP-Method-Override, and Tus-Resumable in every response."""
 
     def __init__(self, app: "WSGIApplication") -> None:
         self._app = app
@@ -175,14 +176,16 @@ class Tus:
         path = environ.get("PATH_INFO", "")
         if path != PATH and not path.startswith(f"{PATH}/"):
             return self._app(environ, start_response)
-        meant = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").strip().upper()
-        if meant in METHODS:
-            environ["REQUEST_METHOD"] = meant
+        override = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").strip().upper()
+        if override in METHODS:
+            environ["REQUEST_METHOD"] = override
 
-        def answer(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        def start_with_version(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Callable[[bytes], object]:
             headers = [*headers, ("Tus-Resumable", VERSION)]
-            if meant == "HEAD":  # the server knows of no HEAD, and would announce a body that does not come
+            if override == "HEAD":  # the server sees a POST, and would announce a body that is not sent
                 headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
-        return self._app(environ, answer)
+        return self._app(environ, start_with_version)

@@ -10,7 +10,16 @@ from flask.views import MethodView
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header
 from api.byte_ranges import serve
 from api.context import services
-from api.downloads import HARMLESS, MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
+from api.downloads import (
+    DOWNLOAD_HEADERS,
+    NOT_MODIFIED,
+    PARTIAL_CONTENT,
+    REDIRECT,
+    SANDBOXED,
+    download,
+    redirect,
+    wants_redirect,
+)
 from api.negotiation import choose
 from api.paging import LINK, page
 from api.schemas.fields import Open
@@ -83,14 +92,18 @@ class ArtifactView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_artifact",
-        Success(description="The file.", media={"*/*": BINARY}, headers=TAGGED),
-        other_responses={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED, 307: MOVED},
+        Success(description="The file.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
+        other_responses={
+            206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}},
+            304: NOT_MODIFIED,
+            307: REDIRECT,
+        },
         errors=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
         """Download an artifact, whole or a range of it"""
-        if elsewhere(query) and (link := services().results.link(id, task, name)) is not None:
-            return moved(link)
+        if wants_redirect(query) and (link := services().results.link(id, task, name)) is not None:
+            return redirect(link)
         return download(services().results.artifact(id, task, name), name)
 
 
@@ -101,8 +114,11 @@ class ArchiveView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_archive",
-        Success(description="The zip.", media={"application/zip": BINARY}, headers=TAGGED),
-        other_responses={206: PART | {"content": {"application/zip": {"schema": BINARY}}}, 304: UNCHANGED},
+        Success(description="The zip.", media={"application/zip": BINARY}, headers=DOWNLOAD_HEADERS),
+        other_responses={
+            206: PARTIAL_CONTENT | {"content": {"application/zip": {"schema": BINARY}}},
+            304: NOT_MODIFIED,
+        },
         errors=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
     )
     def get(self, headers: dict[str, Any], id: str) -> Response:
@@ -142,4 +158,4 @@ class ReplayView(MethodView):
             return empty_response(202, {"Retry-After": "1"})
         if format == "svg":
             blob = picture(blob)
-        return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=HARMLESS)
+        return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=SANDBOXED)

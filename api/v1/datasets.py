@@ -11,7 +11,7 @@ from marshmallow import ValidationError
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body
 from api.context import services
-from api.downloads import PART, TAGGED, UNCHANGED, download
+from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, download
 from api.negotiation import choose
 from api.paging import LINK, page
 from api.problems import invalid
@@ -191,8 +191,8 @@ class FileView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_dataset_file",
-        Success(description="The file.", media={"*/*": BINARY}, headers=TAGGED),
-        other_responses={206: PART | {"content": {"*/*": {"schema": BINARY}}}, 304: UNCHANGED},
+        Success(description="The file.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
+        other_responses={206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}}, 304: NOT_MODIFIED},
         errors=(*FOUND, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
     )
     def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:

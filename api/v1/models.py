@@ -10,7 +10,7 @@ from api import model_sources
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import base_name, chunks_of, json_body, raw_chunks, read_form
 from api.context import services
-from api.downloads import MOVED, PART, TAGGED, UNCHANGED, download, elsewhere, moved
+from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, REDIRECT, download, redirect, wants_redirect
 from api.paging import LINK, page
 from api.problems import LengthRequired, invalid
 from api.schemas.models import (
@@ -150,19 +150,19 @@ class ModelContentView(MethodView):
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_model_content",
-        Success(description="The bytes.", media={"application/octet-stream": BINARY}, headers=TAGGED),
+        Success(description="The bytes.", media={"application/octet-stream": BINARY}, headers=DOWNLOAD_HEADERS),
         other_responses={
-            206: PART | {"content": {"application/octet-stream": {"schema": BINARY}}},
-            304: UNCHANGED,
-            307: MOVED,
+            206: PARTIAL_CONTENT | {"content": {"application/octet-stream": {"schema": BINARY}}},
+            304: NOT_MODIFIED,
+            307: REDIRECT,
         },
         errors=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
         """Download a model, whole or a range of it"""
         found = services().models.get(model)
-        if elsewhere(query) and (link := services().models.link(found)) is not None:
-            return moved(link)
+        if wants_redirect(query) and (link := services().models.link(found)) is not None:
+            return redirect(link)
         blob = Download(
             found.size, "application/octet-stream", found.digest, lambda a, b: services().models.content(found, a, b)
         )

@@ -7,13 +7,23 @@ from flask import Response
 from flask.views import MethodView
 
 from api.blueprint import BINARY, EVENT, TEXT, Blueprint, Success, empty_response
-from api.byte_ranges import begun, serve
+from api.byte_ranges import read_ahead, serve
 from api.context import context, services
-from api.downloads import PART, UNCHANGED
+from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
 from api.negotiation import choose
 from api.schemas.results import EventsHeaders, EventsQuery, LogsQuery, ResultSchema, ResultsHeaders, ResultsQuery
-from api.streams import LIVE, NDJSON, SSE, alive, as_events, honest, room, stream, told
+from api.streams import (
+    NDJSON,
+    SSE,
+    STREAM_HEADERS,
+    encode_events,
+    encode_heartbeats,
+    encode_results,
+    mark_incomplete,
+    require_free_stream,
+    stream,
+)
 from api.tables import PARQUET, as_csv
 from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
@@ -28,16 +38,18 @@ FOLLOWED: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
 
 def follow(id: str, skip: int, format: str) -> Response:
     """Stream results in order of arrival until the end."""
-    room()
-    lines = honest(services().results.follow(id, skip=skip, heartbeat=context().heartbeat))
-    return stream(as_events(lines, skip) if format == "sse" else alive(lines), FOLLOWED[format])
+    require_free_stream()
+    lines = mark_incomplete(services().results.follow(id, skip=skip, heartbeat=context().heartbeat))
+    return stream(encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines), FOLLOWED[format])
 
 
 def table(id: str, start: int, format: str) -> Response:
     """Give what results there are, in task order."""
     results = services().results
     if format == "ndjson":
-        return Response(honest(begun(results.lines(id, start=start))), content_type=NDJSON, direct_passthrough=True)
+        return Response(
+            mark_incomplete(read_ahead(results.lines(id, start=start))), content_type=NDJSON, direct_passthrough=True
+        )
     if start:
         raise Invalid("`from` is for NDJSON; a CSV or Parquet file holds all results.")
     attachment = {"Content-Disposition": f'attachment; filename="{id}.{format}"'}
@@ -47,7 +59,7 @@ def table(id: str, start: int, format: str) -> Response:
         return results.lines(id)
 
     if format == "csv":
-        body = begun(as_csv(lines))
+        body = read_ahead(as_csv(lines))
         return Response(body, headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
     from api.parquet import as_parquet  # few ask for it, and every process is smaller without
 
@@ -69,8 +81,8 @@ class ResultsView(MethodView):
         ),
         other_responses={
             204: {"description": "A browser's stream has had everything already: do not come back."},
-            206: PART | {"content": {PARQUET: {"schema": BINARY}}},
-            304: UNCHANGED,
+            206: PARTIAL_CONTENT | {"content": {PARQUET: {"schema": BINARY}}},
+            304: NOT_MODIFIED,
         },
         errors=[UnknownSimulation, NotAcceptable, TooManyStreams, PreconditionFailed, RangeNotSatisfiable],
     )
@@ -87,7 +99,11 @@ class ResultsView(MethodView):
             if format not in FOLLOWED:
                 raise Invalid(f"A {format} file cannot be followed; leave `follow` or `format` out.")
             if format == "sse" and (last := headers.get("last_event_id")):
-                return empty_response(204, LIVE) if services().results.delivered(id, last) else follow(id, last, format)
+                return (
+                    empty_response(204, STREAM_HEADERS)
+                    if services().results.delivered(id, last)
+                    else follow(id, last, format)
+                )
             return follow(id, query.get("skip", 0), format)
         if "skip" in query:
             raise Invalid("`skip` is for a followed stream; in task order, begin with `from`.")
@@ -110,9 +126,9 @@ class EventsView(MethodView):
         """Watch what happens to a simulation, as server-sent events"""
         after = headers.get("last_event_id", query.get("after", 0))
         if after and services().results.ended(id, after):
-            return empty_response(204, LIVE)
-        room()
-        return stream(told(services().results.follow_events(id, after, context().heartbeat)), SSE)
+            return empty_response(204, STREAM_HEADERS)
+        require_free_stream()
+        return stream(encode_events(services().results.follow_events(id, after, context().heartbeat)), SSE)
 
 
 @blueprint.at("/logs")
@@ -127,9 +143,9 @@ class LogsView(MethodView):
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
         """Read what models and simulators wrote"""
-        room()
+        require_free_stream()
         lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
-        lines = alive(lines if query["follow"] else begun(lines))
+        lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))
         body = lines if query["raw"] else escaped(lines)
         headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}
         return stream(body, "text/plain; charset=utf-8", headers=headers)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from api.parquet import as_parquet
 from api.streams import frame
-from api.tables import as_csv, columns, flat, harmless
+from api.tables import as_csv, columns, escape_formula, flat
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
@@ -166,12 +166,12 @@ def test_a_parquet_file_has_a_row_for_each_task_and_real_types(client: FlaskClie
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
 def test_no_cell_is_a_formula(cell: str) -> None:
-    assert harmless(cell) == "'" + cell
-    assert harmless("a" + cell) == "a" + cell
+    assert escape_formula(cell) == "'" + cell
+    assert escape_formula("a" + cell) == "a" + cell
 
 
 def test_numbers_stay_numbers() -> None:
-    assert [harmless(value) for value in (-1, -1.5, None, True)] == [-1, -1.5, None, "true"]
+    assert [escape_formula(value) for value in (-1, -1.5, None, True)] == [-1, -1.5, None, "true"]
 
 
 def test_columns_take_what_all_their_rows_hold() -> None:
