@@ -62,12 +62,12 @@ def resident() -> int:
 def one(kind: str, count: int, home: Path) -> dict[str, float]:
     """Register and page, in this process."""
     from core.domain.executor_config import ExecutorConfig
-    from core.notifications.notifier import LocalNotifier
     from core.services.platform import PlatformOptions, build
     from core.store.database import Database
     from core.store.migrate import migrate
     from datasets.objectstore.connections import Connection
     from datasets.objectstore.filesystem import FilesystemStore
+    from tests.local_notifier import LocalNotifier
 
     database = Database(f"sqlite:///{home / 'test.db'}")
     migrate(database)
@@ -91,7 +91,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     before = resident()
     began = time.perf_counter()
     id = made.datasets.register("many", source)["id"]
-    made.registering.register(id)
+    made.dataset_registration.register(id)
     found = made.datasets.get(id)
     assert (found["state"], found["file_count"]) == ("ready", count), found
     seconds = time.perf_counter() - began
@@ -99,7 +99,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
     again = 0.0
     if kind == "bucket":
         reads, began = bucket.reads, time.perf_counter()
-        made.registering.register(made.datasets.register("many", source)["id"])
+        made.dataset_registration.register(made.datasets.register("many", source)["id"])
         again = time.perf_counter() - began
         assert bucket.reads == reads, "what had not changed was read again"
     before = resident()

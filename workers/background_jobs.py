@@ -58,7 +58,7 @@ class Jobs:
 
     def register(self, id: str) -> None:
         """Register a dataset version."""
-        self._submit(self._registrations, self._platform.registering.register, id)
+        self._submit(self._registrations, self._platform.dataset_registration.register, id)
 
     def sweep(self, what: str) -> None:
         """Delete expired uploads, unreferenced objects and unused cache entries."""
@@ -92,7 +92,7 @@ class Jobs:
         self._submit(self._sums, self._collect, id)
 
     def _collect(self, id: str) -> None:
-        self._platform.collecting.collect(id)
+        self._platform.finalization.collect(id)
         self._platform.staging.release(id)
 
     def replay(self, name: str) -> None:

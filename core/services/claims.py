@@ -24,12 +24,12 @@ def claimed(database: Database, id: str, state: State, *, term: float = TERM) ->
     def take() -> bool:
         return database.write(lambda c: simulations.claim(c, id, state, holder, term, database.now(c)))
 
-    with held(take, f"simulation {id}", term=term) as acquired:
+    with renewed_claim(take, f"simulation {id}", term=term) as acquired:
         yield acquired
 
 
 @contextmanager
-def held(take: Callable[[], bool], what: str, *, term: float = TERM) -> Iterator[bool]:
+def renewed_claim(take: Callable[[], bool], what: str, *, term: float = TERM) -> Iterator[bool]:
     """Renew a claim that ``take`` acquires for ``term`` seconds while the block runs; yields False if it fails."""
     if not take():
         yield False

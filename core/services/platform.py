@@ -47,11 +47,11 @@ class Platform:
     replays: Replays
     leases: Leases
     staging: Staging
-    collecting: Finalization
+    finalization: Finalization
     uploads: Uploads
     transfers: Transfers
     datasets: Datasets
-    registering: DatasetRegistration
+    dataset_registration: DatasetRegistration
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,9 +117,9 @@ def build(
             objects=store,
             own_environments=options.own_environments,
         ),
-        collecting=Finalization(database, store, notifier, results),
+        finalization=Finalization(database, store, notifier, results),
         uploads=uploads,
         transfers=Transfers(store),
         datasets=datasets,
-        registering=DatasetRegistration(database, store, uploads, sources, datasets, home / "scratch"),
+        dataset_registration=DatasetRegistration(database, store, uploads, sources, datasets, home / "scratch"),
     )

@@ -13,7 +13,6 @@ from werkzeug.test import TestResponse
 import app as root
 from core.domain.ranges import Lease
 from core.domain.states import State
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import CachedLaunch
@@ -22,6 +21,7 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
+from tests.local_notifier import LocalNotifier
 from tests.places import HERE
 
 
@@ -113,7 +113,7 @@ class LeasingWorker:
             first = False
             if self.dispatch.close(id):
                 break
-        self.platform.collecting.collect(id)
+        self.platform.finalization.collect(id)
 
 
 @pytest.fixture

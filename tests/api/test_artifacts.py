@@ -100,7 +100,7 @@ def test_the_archive_of_a_simulation_that_ended_early_is_whole(
     dispatch = driver.dispatch
     (busy,) = dispatch.snapshot().busy
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
-    platform.collecting.collect(id)
+    platform.finalization.collect(id)
     told = client.get(f"/v1/simulations/{id}").json
     assert told["state"] == "cancelled" and told["tasks"] == {"total": 288, "done": played, "failed": 0}
     whole = client.get(f"/v1/simulations/{id}/archive")
@@ -129,8 +129,8 @@ def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
             return found
 
     read = Widened(platform.database, platform.store, platform.changes)
-    collecting = Finalization(platform.database, platform.store, platform.notifier, read)
-    LeasingWorker(replace(platform, collecting=collecting)).play(id)
+    finalization = Finalization(platform.database, platform.store, platform.notifier, read)
+    LeasingWorker(replace(platform, finalization=finalization)).play(id)
     assert read.widened
     whole = client.get(f"/v1/simulations/{id}/archive")
     assert whole.headers["Content-Length"] == str(len(whole.data))

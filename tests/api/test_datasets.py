@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform
 from errors import Corrupt
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
+from tests.local_notifier import LocalNotifier
 from tests.packed import LINES, MINE, Files, tar, zipped
 
 
@@ -38,7 +38,7 @@ def work(platform: Platform) -> Callable[[], None]:
         while notifier.jobs:
             job, id = notifier.jobs.popleft()
             if job == "register":
-                platform.registering.register(id)
+                platform.dataset_registration.register(id)
             elif job == "prefetch":
                 platform.staging.prefetch(id)
 

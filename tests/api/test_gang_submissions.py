@@ -9,13 +9,13 @@ from flask.testing import FlaskClient
 import app as root
 from core.domain.executor_config import ExecutorConfig
 from core.domain.launches import Gang
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
+from tests.local_notifier import LocalNotifier
 
 CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4)
 LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64)

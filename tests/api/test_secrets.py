@@ -8,13 +8,13 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from datasets.objectstore import open_store
 from datasets.objectstore.connections import Connection
 from errors import PlatformError
 from tests.databases import sqlite_database
+from tests.local_notifier import LocalNotifier
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
@@ -60,7 +60,7 @@ def test_nothing_that_a_failing_import_produces_holds_the_credentials(
     assert asked.status_code == 202, asked.data
     said = [asked.text]
     try:
-        platform.registering.register(asked.json["id"])
+        platform.dataset_registration.register(asked.json["id"])
     except PlatformError as error:
         said += [*traceback.format_exception(error), repr(error), repr(error.members)]
     for path in ("/v1/datasets/d", "/v1/datasets", f"/v1/datasets/{asked.json['id']}", "/v1/datasets/d/files"):

@@ -331,7 +331,7 @@ def test_a_running_simulation_ends_as_soon_as_more_has_failed_than_may(
         done, failed = done + count, failed + bad
         assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= most)
     assert done < 100 and driver.dispatch.snapshot().busy == ()
-    platform.collecting.collect(id)
+    platform.finalization.collect(id)
     seen = client.get(f"/v1/simulations/{id}").json
     assert seen["state"] == "failed" and seen["tasks"] == {"total": 100, "done": done, "failed": failed}
     assert seen["reason"] == f"{failed} tasks failed; max_failures is {most}"
@@ -370,7 +370,7 @@ def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
     def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
         found = inherit(database, store, id)
         assert client.delete(f"/v1/simulations/{id}").status_code == 204
-        platform.collecting.bury(id)
+        platform.finalization.bury(id)
         return found
 
     monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)

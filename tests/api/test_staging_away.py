@@ -90,7 +90,7 @@ def drives(platform: Platform, client: FlaskClient) -> str:
     upload = platform.uploads.create(len(body))
     platform.uploads.append(upload.id, 0, [body])
     made = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
-    platform.registering.register(made.json["id"])
+    platform.dataset_registration.register(made.json["id"])
     return str(made.json["id"])
 
 

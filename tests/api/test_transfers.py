@@ -8,7 +8,6 @@ import pytest
 from flask.testing import FlaskClient
 
 import app as root
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.uploads.transfers import KEPT, Transfers
 from core.settings import Settings
@@ -16,6 +15,7 @@ from datasets.objectstore import open_store
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database
+from tests.local_notifier import LocalNotifier
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
 
@@ -167,5 +167,5 @@ def test_who_asks_is_sent_to_the_store_for_a_model_and_for_an_artifact(
     assert got(moved.headers["Location"], Range="bytes=2-4").content == b"234"
     problem(s3.get(f"/v1/simulations/{id}/artifacts/0/none.txt?redirect=true"), 404, "unknown-artifact")
     assert s3.delete(f"/v1/simulations/{id}").status_code == 204
-    distant.collecting.bury(id)
+    distant.finalization.bury(id)
     assert not list(distant.store.list(f"results/{id}/"))

@@ -14,11 +14,11 @@ from api import runner_api as surface
 from core.domain.ids import hashed
 from core.domain.launches import Launch
 from core.notifications.launch_waiters import LaunchWaiters
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
 from errors import TooManyWaits
 from tests.api.conftest import HERE, LeasingWorker
+from tests.local_notifier import LocalNotifier
 from tests.waiting import until
 from workers.executors.base import WarmLaunch
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 import pytest
 
 from core.domain.records import Model, Submission
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.api.answers import MODEL
+from tests.local_notifier import LocalNotifier
 from tests.places import HERE
 
 T = TypeVar("T")

@@ -18,7 +18,6 @@ from minio.commonconfig import CopySource
 
 from benchmarks import registering as many
 from core.domain.states import State
-from core.notifications.notifier import LocalNotifier
 from core.services.datasets import dataset_registration, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.datasets.datasets import GRACE
@@ -34,6 +33,7 @@ from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownData
 from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.faults import PASSING, Proxy, flips_a_bit
+from tests.local_notifier import LocalNotifier
 from tests.packed import LINES, MINE, tar
 from tests.places import HERE
 from tests.stores import S3Server, fresh_bucket
@@ -63,7 +63,7 @@ def asked(platform: Platform, name: str, body: bytes) -> str:
 def made(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
     """Register files to the end."""
     id = asked(platform, name, tar(files, "w"))
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     return platform.datasets.get(id)
 
 
@@ -93,11 +93,11 @@ def test_two_that_hold_one_claim_after_the_other_leave_one_version(platform: Pla
         if not stolen:
             stolen.append(key)
             clock.now += 100.0
-            platform.registering.register(id)
+            platform.dataset_registration.register(id)
         return size
 
     platform.store.put = slow  # type: ignore[method-assign]
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     found = platform.datasets.get(id)
     assert (found["state"], found["version"]) == ("ready", "1")
     assert b"".join(platform.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
@@ -115,7 +115,7 @@ def test_a_registration_that_dies_again_and_again_is_given_up(platform: Platform
         assert platform.datasets.waiting() == ([], [])
         clock.now += 10.0
         assert platform.datasets.waiting() == ([id], [])
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     assert platform.datasets.get(id)["state"] == "failed"
 
 
@@ -128,12 +128,12 @@ def test_a_store_that_does_not_answer_is_asked_again_later(platform: Platform, c
 
     platform.store.put = away  # type: ignore[method-assign]
     for _ in range(10):
-        platform.registering.register(id)
+        platform.dataset_registration.register(id)
         assert platform.datasets.get(id)["state"] == "registering"
         clock.now += 10.0
     platform.store.put = put  # type: ignore[method-assign]
     clock.now += 10.0
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     assert platform.datasets.get(id)["state"] == "ready"
 
 
@@ -144,7 +144,7 @@ def test_a_full_disk_ends_it_with_the_reason(platform: Platform) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     platform.store.put = full  # type: ignore[method-assign]
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     found = platform.datasets.get(id)
     assert found["state"] == "failed" and "No room" in found["reason"]
 
@@ -166,13 +166,13 @@ def test_an_upload_is_kept_until_all_that_is_to_be_made_of_it_is_made(
 ) -> None:
     upload = sent(platform, tar(files, "w"))
     one, two, three = waiting(platform, upload, "one", "two", "three")
-    platform.registering.register(one)
+    platform.dataset_registration.register(one)
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
     platform.datasets.delete(three)
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
-    platform.registering.register(two)
+    platform.dataset_registration.register(two)
     assert platform.datasets.get(two)["state"] == platform.datasets.get(one)["state"] != "registering"
     platform.uploads.delete(upload)
 
@@ -195,7 +195,7 @@ def test_an_upload_is_kept_for_whoever_asks_while_it_is_let_go(
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
     monkeypatch.setattr(dataset_sources, "hold", hold)
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     assert platform.datasets.get(id)["state"] == "ready"
 
 
@@ -206,7 +206,7 @@ def test_a_manifest_whose_connection_is_no_name_fails_at_once_and_says_where(
     line = {"path": "drives/x.bin", "digest": "sha256:" + "0" * 64, "size": 3, "source": "s3://fleet/x"}
     upload = sent(platform, json.dumps(line | {"connection": connection}).encode())
     id = platform.datasets.register("d", {"manifest": {"upload": upload}})["id"]
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     found = platform.datasets.get(id)
     assert found["state"] == "failed" and "drives/x.bin" in found["reason"], found
     platform.uploads.delete(upload)
@@ -275,7 +275,7 @@ class Life:
             lines = [{name: one[name] for name in ("path", "digest", "size")} for one in files]
             name = f"d{self.chance.randrange(3)}"
             id = self.platform.datasets.register(name, {"manifest": lines})["id"]
-            self.platform.registering.register(id)
+            self.platform.dataset_registration.register(id)
             assert self.platform.datasets.get(id)["state"] == "ready"
 
     def fail(self) -> None:
@@ -397,7 +397,7 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
 def noted(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str, Any]:
     """Register a prefix of a bucket."""
     id = platform.datasets.register("d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"})["id"]
-    platform.registering.register(id)
+    platform.dataset_registration.register(id)
     return platform.datasets.get(id)
 
 
@@ -547,11 +547,11 @@ def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: 
         "connection": "lab",
     }
     id = connected.datasets.register("m", {"manifest": [line]})["id"]
-    connected.registering.register(id)
+    connected.dataset_registration.register(id)
     assert connected.datasets.get(id)["state"] == "ready", connected.datasets.get(id)
     assert b"".join(connected.datasets.file("m", "seven").read(0, 50)) == body
     id = connected.datasets.register("m", {"manifest": [line | {"size": 49}]})["id"]
-    connected.registering.register(id)
+    connected.dataset_registration.register(id)
     assert connected.datasets.get(id)["state"] == "failed"
 
 

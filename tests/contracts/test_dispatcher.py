@@ -15,7 +15,6 @@ from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.ranges import Ended, Later
 from core.domain.records import Submission
 from core.domain.states import State
-from core.notifications.notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
 from core.services.scheduling.reports import TaskReport
@@ -25,6 +24,7 @@ from tests.api.answers import MODEL, line
 from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.fake_executor import FakeExecutor
+from tests.local_notifier import LocalNotifier
 from tests.waiting import until
 from workers.dispatcher import Dispatcher
 from workers.managed_executor import ManagedExecutor
@@ -178,7 +178,7 @@ class House:
 
     def end(self, id: str) -> None:
         def collected() -> bool:
-            self.platform.collecting.collect(id)
+            self.platform.finalization.collect(id)
             return self.state(id) is State.SUCCEEDED
 
         self.until(collected)

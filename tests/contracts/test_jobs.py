@@ -38,8 +38,8 @@ def test_summing_a_large_simulation_up_holds_up_no_other(house: House, tmp_path:
     platform = house.platform
     store = Held(tmp_path / "objects", large)
     reading = Results(platform.database, store, platform.changes)
-    collecting = Finalization(platform.database, store, platform.notifier, reading)
-    jobs = Jobs(replace(platform, collecting=collecting), environments_folder=tmp_path, sandbox=None)
+    finalization = Finalization(platform.database, store, platform.notifier, reading)
+    jobs = Jobs(replace(platform, finalization=finalization), environments_folder=tmp_path, sandbox=None)
     try:
         jobs.table["collect"](large)
         assert store.asked.wait(30)

@@ -13,7 +13,8 @@ import pytest
 from redis import Redis
 
 from core.notifications import embedded_valkey, redis_notifier
-from core.notifications.notifier import LocalNotifier, Notifier
+from core.notifications.notifier import Notifier
+from tests.local_notifier import LocalNotifier
 from tests.waiting import until
 
 

@@ -17,13 +17,13 @@ from sqlalchemy import text
 from api import runner_api as surface
 from core.domain.ids import digest_of, hashed
 from core.domain.states import State
-from core.notifications.notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, Leases
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import NotFound
 from tests.databases import sqlite_database
+from tests.local_notifier import LocalNotifier
 from tests.waiting import TIMEOUT, until
 
 SIMULATION, LAUNCH, TOKEN = "s1", "s1x1x0", "secret"

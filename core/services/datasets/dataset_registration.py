@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core.services.claims import TERM, held
+from core.services.claims import TERM, renewed_claim
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
@@ -93,7 +93,7 @@ class DatasetRegistration:
             )
             return attempt > 0
 
-        with held(take, f"version {id}") as ours:
+        with renewed_claim(take, f"version {id}") as ours:
             if ours:
                 self._guarded(id, who, attempt)
 

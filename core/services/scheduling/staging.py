@@ -11,7 +11,7 @@ from typing import Any
 
 from core.domain.states import State
 from core.notifications.notifier import Notifier
-from core.services.claims import TERM, claimed, held
+from core.services.claims import TERM, claimed, renewed_claim
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
@@ -93,7 +93,7 @@ class Staging:
                 lambda c: store.claim_prefetch(c, id, claim_holder, TERM, self._database.now(c)), durable=False
             )
 
-        with held(take, f"the prefetch of {id}") as acquired:
+        with renewed_claim(take, f"the prefetch of {id}") as acquired:
             if not acquired:
                 return
             state, progress = "ready", {}
