@@ -17,9 +17,10 @@ from datasets.catalogue import datasets
 from tests.cluster import kwok
 from tests.cluster.cluster import Cluster
 from workers.executors import kubernetes
-from workers.executors.kubernetes import KubernetesExecutor, manifests
+from workers.executors.base import LocalPaths
+from workers.executors.kubernetes import manifests
+from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.options import parse
-from workers.executors.registry import LocalPaths
 
 NAMESPACE = "played"
 #: Pods per Job, and pods per JobSet: one rack per Job, one node per pod.
@@ -53,7 +54,7 @@ def opened(cluster: Cluster) -> Iterator[KubernetesExecutor]:
     """Open an executor, as the dispatcher does."""
     nowhere = Path(tempfile.gettempdir())
     here = LocalPaths(home=nowhere, run_dir=nowhere, environments=nowhere, runner_api_url="")
-    executor = kubernetes.open("played", options(cluster), here)
+    executor = kubernetes.open("played", kubernetes.KIND.parse(options(cluster)), here)
     try:
         yield executor
     finally:

@@ -42,7 +42,7 @@ def run(settings: Settings) -> int:
     from runtimes.harness import sandbox
     from server.ports import free
     from server.supervisor import AlreadyRunning, Role, Supervisor, print_line, url_check
-    from workers.executors.registry import load_executor_configs
+    from workers.executors.registry import load_executor_configs, with_node_agent
 
     home, run_dir = settings.home.resolve(), settings.run_dir
     try:
@@ -84,11 +84,8 @@ def run(settings: Settings) -> int:
     roles += [Role(name=name, command=role(name), order=1, after=migrated) for name in ("api", "runner-api")]
     # The other roles are needed only once the API answers; starting them earlier would delay that.
     api_ready = latched(lambda: ready() or time.monotonic() - started_at > READY_TIMEOUT)
-    late_roles = [
-        "dispatch",
-        "jobs",
-        *(["agent"] if any(config.kind == "local" for config in executor_configs) else []),
-    ]
+    on_agent = with_node_agent(executor_configs)
+    late_roles = ["dispatch", "jobs", *(["agent"] if on_agent else [])]
     roles += [Role(name=name, command=role(name), after=api_ready) for name in late_roles]
     if cache_url is not None:
         roles.append(Role(name="scs", command=role("scs"), after=api_ready))
@@ -97,7 +94,7 @@ def run(settings: Settings) -> int:
         seconds = time.monotonic() - started_at
         print_line(f"Windtunnel answers at {address} after {seconds:.1f} s; its manual is {address}/docs.")
         remote = ", ".join(
-            f"{config.workers} workers on {config.name}" for config in executor_configs if config.kind != "local"
+            f"{config.workers} workers on {config.name}" for config in executor_configs if config.name not in on_agent
         )
         print_line(f"{remote or f'{settings.max_workers} workers'}; all data is stored in {home}.")
         if cache_url is not None:
@@ -246,8 +243,8 @@ def dispatch(settings: Settings) -> int:
     from app import confinement_here, open_platform
     from core.services.scheduling.dispatch import Dispatch
     from workers.dispatcher import Dispatcher
-    from workers.executors.base import Measured
-    from workers.executors.registry import LocalPaths, load_executor_configs, open_executors, with_gangs
+    from workers.executors.base import LocalPaths, Measured
+    from workers.executors.registry import load_executor_configs, open_executors, with_gangs
     from workers.managed_executor import ManagedExecutor
 
     stop = _stop_event()

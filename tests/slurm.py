@@ -20,9 +20,9 @@ from tests import processes
 from tests.cached import ENVIRONMENTS
 from tests.ports import free_ports
 from tests.waiting import until
-from workers.executors.registry import LocalPaths
-from workers.executors.slurm import SlurmExecutor
-from workers.executors.slurm import open as open_executor
+from workers.executors import slurm as slurm_kind
+from workers.executors.base import LocalPaths
+from workers.executors.slurm.executor import SlurmExecutor
 
 ROOT = Path(__file__).parents[1]
 #: Seconds that a daemon may take on a busy machine, and that installing may take.
@@ -165,7 +165,7 @@ def prepared() -> Path:
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
     """Open the executor of this Slurm."""
     here = LocalPaths(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
-    return open_executor("slurm", {"conf": str(slurm.conf), **options}, here)
+    return slurm_kind.open("slurm", slurm_kind.KIND.parse({"conf": str(slurm.conf), **options}), here)
 
 
 @contextlib.contextmanager

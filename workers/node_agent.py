@@ -180,7 +180,7 @@ class Agent:
         finally:
             os.close(lock)
         logger.info("launch %s began", launch["id"], extra={"launch": launch["id"]})
-        self._used(kind)
+        self.note_use(kind)
 
     def _free_cores(self, count: int) -> tuple[int, ...]:
         """Return a core for each evaluator and model server pair, or none where there are too few: then the kernel
@@ -243,10 +243,6 @@ class Agent:
         held = sum(one.workers for one in self._running.values())
         return {"cpu": max(0, self._cores - held), "memory": available << 10}
 
-    async def warm(self, key: list[str]) -> None:
-        """Keep a warm runner of this kind from now on."""
-        self._used(Kind(*key))
-
     _VERBS: Mapping[str, Callable[..., Awaitable[Any]]] = {
         "submit": submit,
         "observe": observe,
@@ -254,7 +250,6 @@ class Agent:
         "running": running,
         "logs": logs,
         "capacity": capacity,
-        "warm": warm,
     }
 
     # -- warm runners
@@ -318,8 +313,8 @@ class Agent:
             if time.monotonic() > deadline:
                 warm_runner.kill()
 
-    def _used(self, kind: Kind) -> None:
-        """Remember what warm runners are wanted for, for the next start too."""
+    def note_use(self, kind: Kind) -> None:
+        """Remember that a launch of this kind was submitted, for the next start too: a warm runner of it is kept."""
         self._recent = [kind, *(one for one in self._recent if one != kind)][:10]
         draft = self._run / ".warm.json"
         draft.write_text(json.dumps([asdict(one) for one in self._recent]))

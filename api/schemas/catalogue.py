@@ -52,7 +52,7 @@ class ExecutorSchema(Open):
     """Executor: a machine or cluster that simulations run on."""
 
     name = fields.String(required=True, metadata={"description": "Name of the executor, for `placement.executor`."})
-    kind = fields.String(required=True, metadata={"description": "`local`, `kubernetes` or `slurm`."})
+    kind = fields.String(required=True, metadata={"description": "Kind of executor, such as `kubernetes`."})
     workers = fields.Integer(
         required=True,
         metadata={"description": "Most workers at the same time; a worker is one evaluator with its model server."},

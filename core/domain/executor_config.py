@@ -56,8 +56,8 @@ def _config(entry: Any, where: str) -> ExecutorConfig:
     name, kind = entry.get("name"), entry.get("kind")
     if not isinstance(name, str) or (not name.isidentifier() and not name.replace("-", "a").isalnum()):
         raise ValueError(f"{where}: `name` is a word of letters, digits and hyphens")
-    if not isinstance(kind, str) or not kind.isidentifier():
-        raise ValueError(f"{where}: `kind` names an executor, like kubernetes, slurm or local")
+    if not isinstance(kind, str):
+        raise ValueError(f"{where}: `kind` is the name of a kind of executor")
     workers, max_workers, grace = entry.get("workers"), entry.get("max_workers", 0), entry.get("grace", GRACE)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise ValueError(f"{where}: `workers` is a whole number from 1")

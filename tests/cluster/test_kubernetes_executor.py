@@ -32,10 +32,10 @@ from tests.contracts.test_executor import (
 from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
 from workers.executors import kubernetes
-from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.base import LocalPaths
+from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOBSET, ResourceKind
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
-from workers.executors.registry import LocalPaths
 
 #: The port's contract: the very functions that every other executor is held to.
 CONTRACT = (
@@ -88,7 +88,7 @@ def opened(
             "cores": 2,
             **{part: SMALL for part in ("runner", "evaluator", "model_server")},
         }
-        made.append(kubernetes.open("west", given | options, here))
+        made.append(kubernetes.open("west", kubernetes.KIND.parse(given | options), here))
         return made[-1]
 
     yield make

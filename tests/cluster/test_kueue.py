@@ -25,7 +25,8 @@ from tests.contracts.test_executor import MODEL, launch_of
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import gang
 from tests.waiting import until
-from workers.executors.kubernetes import KubernetesExecutor, manifests
+from workers.executors.kubernetes import manifests
+from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.rbac import RIGHTS, rules
 

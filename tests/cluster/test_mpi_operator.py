@@ -13,8 +13,8 @@ from tests.cluster.cluster import Cluster
 from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import LAUNCH
 from workers.executors import kubernetes
-from workers.executors.kubernetes import KubernetesExecutor
-from workers.executors.registry import LocalPaths
+from workers.executors.base import LocalPaths
+from workers.executors.kubernetes.executor import KubernetesExecutor
 
 #: Everything that is made of such a launch; of configuration, all but what every namespace has.
 MADE = "mpijobs,jobs,pods,secrets,services,networkpolicies"
@@ -63,7 +63,9 @@ def opened(own_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Ope
 
     def make(**options: Any) -> KubernetesExecutor:
         given = {"namespace": namespace, "installation": namespace, "pull_policy": "Never", "cores": 2, **options}
-        made.append(kubernetes.open("west", {"kubeconfig": str(own_cluster.kubeconfig), **given}, here))
+        made.append(
+            kubernetes.open("west", kubernetes.KIND.parse({"kubeconfig": str(own_cluster.kubeconfig), **given}), here)
+        )
         return made[-1]
 
     yield make

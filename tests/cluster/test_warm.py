@@ -19,7 +19,7 @@ from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import SIMULATION, RunnerApi
 from tests.waiting import until
 from workers.executors.base import ActiveLaunch, Missed, WarmLaunch
-from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.objects import ResourceKind
 
 NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}

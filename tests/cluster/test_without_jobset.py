@@ -42,7 +42,7 @@ from tests.cluster.test_platform_faults import LOAD
 from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
-from workers.executors.kubernetes import KubernetesExecutor
+from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOB, ResourceKind
 
 (

@@ -225,7 +225,9 @@ def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, runner_ap
 
 
 def test_a_warm_runner_is_warm_again_after_one_was_taken(agent: Agent, runner_api: RunnerApi) -> None:
-    agent.executor.warm("python", "python", "noop", "1")
+    agent.executor.submit(launch_of(runner_api.url))
+    until(lambda: len(agent.runners()) == 2)  # the launch's, and a warm one for the next of its kind
+    agent.executor.cancel(LAUNCH)
     until(lambda: len(agent.runners()) == 1)
     (warm,) = agent.runners()
     agent.executor.submit(launch_of(runner_api.url))

@@ -19,7 +19,7 @@ from tests.slurm import shared_slurm as shared_slurm
 from tests.slurm import slurm as slurm
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
-from workers.executors.slurm import SlurmExecutor
+from workers.executors.slurm.executor import SlurmExecutor
 
 ID = "s1x1x0"
 MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()

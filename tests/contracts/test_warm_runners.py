@@ -1,7 +1,6 @@
 """When the agent makes warm runners."""
 
 import asyncio
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def test_a_warm_runner_that_was_taken_has_a_successor_as_soon_as_may_be(tmp_path
         serving = asyncio.create_task(one.serve(stop))
         await asyncio.sleep(0)
         assert not one.warm_kinds, "nobody has asked for one yet"
-        await one.warm([*astuple(noop)])
+        one.note_use(noop)
         async with asyncio.timeout(TIMEOUT):
             while not one.warm_kinds:
                 await asyncio.sleep(0.01)

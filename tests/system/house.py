@@ -33,10 +33,11 @@ _HARNESS = re.compile(r"from harness\.(?:runner|evaluator|model_server)\.(runner
 
 
 class Platform:
-    """One supervisor with all it started, in a home of its own."""
+    """One supervisor with all it started, in a home of its own; ``root`` is the folder of the platform's code."""
 
-    def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None, root: Path = ROOT) -> None:
         self.home = home
+        self._root = root
         self.port, self.runner_api_port, self.scs_port = free_ports(3)
         self.url = f"http://127.0.0.1:{self.port}"
         self.printed = home / "terminal.log"
@@ -70,7 +71,7 @@ class Platform:
         with open(self.printed, "ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "server", "run"],
-                cwd=ROOT,
+                cwd=self._root,
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

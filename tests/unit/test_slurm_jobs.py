@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from core.domain.launches import Launch, Phase, Placement
+from workers.executors import slurm
 from workers.executors.slurm.jobs import (
     Job,
     SlurmOptions,
@@ -31,7 +32,7 @@ def job(task: int | None, state: str, exit: int = 0, reason: str = "None") -> Jo
 
 
 def asked(launch: Launch, **options: Any) -> dict[str, str]:
-    given = [one.removeprefix("--").partition("=") for one in arguments(launch, SlurmOptions.of(options))]
+    given = [one.removeprefix("--").partition("=") for one in arguments(launch, SlurmOptions(**options))]
     return {name: value for name, _, value in given}
 
 
@@ -70,9 +71,13 @@ def test_no_project_can_add_an_option() -> None:
     ]
 
 
-def test_unknown_options_are_errors() -> None:
-    with pytest.raises(ValueError, match="partitoin"):
-        SlurmOptions.of({"partitoin": "x"})
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"partitoin": "x"}, "no option partitoin; known: conf, folder"), ({"minutes": "10"}, "minutes")],
+)
+def test_an_unknown_option_and_a_value_of_the_wrong_type_are_errors(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        slurm.KIND.parse(options)
 
 
 def test_squeues_lines_are_read() -> None:

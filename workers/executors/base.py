@@ -1,14 +1,19 @@
-"""Executor port: the interface between the dispatcher and the systems that run launches."""
+"""Executor port: the interface between the dispatcher and the systems that run launches, and the kinds of executors."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import msgspec
 
 from core.domain.launches import Launch, LaunchStatus
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
+
+Options = TypeVar("Options")
 
 
 class Executor(Protocol):
@@ -97,3 +102,47 @@ class Measured(Protocol):
     @property
     def registry(self) -> "Collector":
         """The executor's metrics."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalPaths:
+    """Paths and URLs of the machine that opens an executor."""
+
+    home: Path
+    run_dir: Path
+    environments: Path
+    runner_api_url: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecutorKind(Generic[Options]):
+    """Factory of one kind of executor, and its capabilities. Each module of this package but two has one, ``KIND``.
+
+    All processes import that module to read the capabilities and to check options; only the dispatcher calls ``open``.
+    A module with costly imports, such as a client of its backend, has them in ``open``.
+    """
+
+    #: A frozen dataclass; `parse` gives it to ``open``.
+    options: type[Options]
+    #: Returns the executor of this name. Sends no request: a backend that does not answer must not block the start.
+    open: Callable[[str, Options, LocalPaths], Executor]
+    #: Whether runners bring their environments (container images) and share no folder with this machine.
+    own_environments: bool = False
+    #: Whether it runs gangs.
+    gangs: bool = False
+    #: Whether launches run on this machine's node agent, so that the supervisor starts that role.
+    node_agent: bool = False
+    #: Parser of options that need more than the types of the dataclass; raises ValueError.
+    parser: Callable[[Mapping[str, Any]], Options] | None = None
+
+    def parse(self, options: Mapping[str, Any]) -> Options:
+        """Return the options as configured. Raise ValueError for an unknown option, or a value of the wrong type."""
+        if self.parser is not None:
+            return self.parser(options)
+        known = [field.name for field in fields(self.options)]  # type: ignore[arg-type]  # a dataclass by contract
+        if unknown := sorted(set(options) - set(known)):
+            raise ValueError(f"no option {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
+        try:
+            return msgspec.convert(dict(options), self.options)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from None

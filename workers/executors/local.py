@@ -4,18 +4,14 @@ import json
 import socket
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import OriginFailed, PlatformError, StoreUnavailable, Unsafe, Unsupported
+from workers.executors.base import ExecutorKind, LocalPaths
 
-if TYPE_CHECKING:
-    from workers.executors.registry import LocalPaths
-
-#: Launches use the environments that are prepared on this machine.
-OWN_ENVIRONMENTS = False
 #: Seconds the agent may take to answer; staging a large model is the longest.
 TIMEOUT = 60.0
 #: Seconds between reads of a log that is still written.
@@ -24,11 +20,9 @@ LOG_POLL = 0.2
 REFUSALS: Mapping[str, type[PlatformError]] = {kind.slug: kind for kind in (OriginFailed, StoreUnavailable, Unsafe)}
 
 
-def open(name: str, options: Mapping[str, Any], paths: "LocalPaths") -> "LocalExecutor":
-    """Return the executor of this machine's agent; it takes no options."""
-    if options:
-        raise ValueError(f"executor {name}: the local executor takes no options")
-    return LocalExecutor(paths.run_dir / "agent.sock", name=name)
+@dataclass(frozen=True, slots=True)
+class LocalOptions:
+    """The local executor has no options."""
 
 
 class LocalExecutor:
@@ -80,10 +74,6 @@ class LocalExecutor:
         running: list[str] = self._ask("running")
         return [id for id in running if id not in known]
 
-    def warm(self, runtime: str, format: str, dataset: str, version: str) -> None:
-        """Keep a warm runner of this kind ready from now on, if its environments are prepared."""
-        self._ask("warm", key=[runtime, format, dataset, version])
-
     def _ask(self, verb: str, **arguments: Any) -> Any:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(TIMEOUT)
@@ -97,3 +87,12 @@ class LocalExecutor:
         if "error" in reply:
             raise REFUSALS.get(reply["error"], PlatformError)(reply["detail"])
         return reply["answer"]
+
+
+def open(name: str, options: LocalOptions, paths: LocalPaths) -> LocalExecutor:
+    """Return the executor of this machine's node agent."""
+    return LocalExecutor(paths.run_dir / "agent.sock", name=name)
+
+
+#: Launches use the environments that are prepared on this machine.
+KIND = ExecutorKind(options=LocalOptions, open=open, node_agent=True)

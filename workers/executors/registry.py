@@ -1,34 +1,53 @@
-"""Executor registry: each kind is a module of this package with `open` and flags of its capabilities."""
+"""Executor registry: the kinds of executors are the modules of this package, found by name and imported when used."""
 
+import functools
 import importlib
 import json
+import pkgutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from core.domain.executor_config import ExecutorConfig, parsed
-from workers.executors.base import Executor
+from workers import executors
+from workers.executors.base import Executor, ExecutorKind, LocalPaths
+
+#: Modules of the package that are not kinds.
+OTHER_MODULES = frozenset({"base", "registry"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LocalPaths:
-    """Paths and URLs of the machine that opens an executor."""
+def kinds() -> tuple[str, ...]:
+    """Return the names of all kinds. Imports none of them."""
+    modules = {module.name for module in pkgutil.iter_modules(executors.__path__)}
+    return tuple(sorted(modules - OTHER_MODULES))
 
-    home: Path
-    run_dir: Path
-    environments: Path
-    runner_api_url: str
+
+@functools.cache
+def kind(name: str) -> ExecutorKind[Any]:
+    """Import one kind. Raise ValueError that lists the known kinds if there is no such kind."""
+    if name not in kinds():
+        raise ValueError(f'no executor kind "{name[:100]}"; known: {", ".join(kinds())}')
+    module = importlib.import_module(f"{executors.__name__}.{name}")
+    found = getattr(module, "KIND", None)
+    if not isinstance(found, ExecutorKind):
+        raise ValueError(f"{module.__name__} is not an executor kind: it has no KIND of type ExecutorKind")
+    return found
 
 
 def load_executor_configs(path: str, workers: int) -> tuple[ExecutorConfig, ...]:
-    """Return the executors that a file configures; without a file, this machine with ``workers``. Raise ValueError."""
+    """Return the executors that the file configures; without a file, this machine with ``workers``.
+
+    Raise ValueError, with the file and the entry, for unknown kinds and invalid options too.
+    """
     if not path:
         return (ExecutorConfig(name="local", kind="local", workers=workers),)
     try:
         configs = parsed(json.loads(Path(path).read_bytes()))
-        for config in configs:
-            _module(config)
+        for number, config in enumerate(configs):
+            try:
+                kind(config.kind).parse(config.options)
+            except ValueError as error:
+                raise ValueError(f"executors[{number}] ({config.name}): {error}") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     return configs
@@ -36,23 +55,25 @@ def load_executor_configs(path: str, workers: int) -> tuple[ExecutorConfig, ...]
 
 def with_own_environments(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
     """Return names of executors that bring their own environments and share no folder with this machine."""
-    return frozenset(config.name for config in executor_configs if _module(config).OWN_ENVIRONMENTS)
+    return frozenset(config.name for config in executor_configs if kind(config.kind).own_environments)
 
 
 def with_gangs(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
     """Return names of executors that can run gangs."""
-    return frozenset(config.name for config in executor_configs if getattr(_module(config), "GANGS", False))
+    return frozenset(config.name for config in executor_configs if kind(config.kind).gangs)
+
+
+def with_node_agent(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
+    """Return names of executors whose launches run on this machine's node agent."""
+    return frozenset(config.name for config in executor_configs if kind(config.kind).node_agent)
 
 
 def open_executors(executor_configs: Iterable[ExecutorConfig], paths: LocalPaths) -> dict[str, Executor]:
     """Open the executors by name. Raise ValueError for invalid options."""
-    return {config.name: _module(config).open(config.name, config.options, paths) for config in executor_configs}
+    return {config.name: open_executor(config, paths) for config in executor_configs}
 
 
-def _module(config: ExecutorConfig) -> ModuleType:
-    try:
-        return importlib.import_module(f"workers.executors.{config.kind}")
-    except ModuleNotFoundError as error:
-        if error.name != f"workers.executors.{config.kind}":
-            raise
-        raise ValueError(f"there is no kind of executor named {config.kind!r}") from None
+def open_executor(config: ExecutorConfig, paths: LocalPaths) -> Executor:
+    """Open one executor. Raise ValueError for an unknown kind or invalid options."""
+    found = kind(config.kind)
+    return found.open(config.name, found.parse(config.options), paths)

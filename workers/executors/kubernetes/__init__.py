@@ -1,35 +1,31 @@
-"""Kubernetes executor of one cluster."""
+"""Kubernetes executor kind. The client and everything that talks to the API server is imported by `open` only."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from workers.executors.kubernetes.access import open_access
-from workers.executors.kubernetes.client import KubernetesClient
-from workers.executors.kubernetes.executor import KubernetesExecutor
-from workers.executors.kubernetes.metrics import ClusterMetrics
-from workers.executors.kubernetes.options import parse
-
-#: Container images contain the environments.
-OWN_ENVIRONMENTS = True
-#: Gangs are supported: their pods start together and find each other.
-GANGS = True
+from workers.executors.base import ExecutorKind, LocalPaths
+from workers.executors.kubernetes.options import KubernetesOptions, parse
 
 if TYPE_CHECKING:
-    from workers.executors.registry import LocalPaths
+    from workers.executors.kubernetes.executor import KubernetesExecutor
 
 
-def open(name: str, options: Mapping[str, Any], paths: "LocalPaths") -> KubernetesExecutor:
+def open(name: str, options: KubernetesOptions, paths: LocalPaths) -> "KubernetesExecutor":
     """Return the executor of a cluster. No request is sent yet, so an unreachable cluster does not block the start."""
-    parsed_options = parse(options)
+    from workers.executors.kubernetes.access import open_access
+    from workers.executors.kubernetes.client import KubernetesClient
+    from workers.executors.kubernetes.executor import KubernetesExecutor
+    from workers.executors.kubernetes.metrics import ClusterMetrics
+
     metrics = ClusterMetrics(name)
-    access = open_access(parsed_options.kubeconfig, parsed_options.context)
+    access = open_access(options.kubeconfig, options.context)
     return KubernetesExecutor(
         name,
-        KubernetesClient(access, time_out=parsed_options.time_out, observer=metrics.observe_call),
-        parsed_options,
+        KubernetesClient(access, time_out=options.time_out, observer=metrics.observe_call),
+        options,
         metrics,
-        url=parsed_options.runner_api_url or paths.runner_api_url,
+        url=options.runner_api_url or paths.runner_api_url,
     )
 
 
-__all__ = ["OWN_ENVIRONMENTS", "KubernetesExecutor", "open"]
+#: Container images have the environments; the pods of a gang start together and find each other.
+KIND = ExecutorKind(options=KubernetesOptions, parser=parse, open=open, own_environments=True, gangs=True)

@@ -1,8 +1,22 @@
-"""The executor of a Slurm cluster, which the platform reaches by Slurm's own commands and a shared file system."""
+"""Slurm executor kind: a cluster reached by Slurm's own commands and a shared file system."""
 
-from workers.executors.slurm.executor import SlurmExecutor, open
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-#: Nodes see the environments that are prepared here, as they see everybody's home.
-OWN_ENVIRONMENTS = False
+from workers.executors.base import ExecutorKind, LocalPaths
+from workers.executors.slurm.jobs import SlurmOptions
 
-__all__ = ["OWN_ENVIRONMENTS", "SlurmExecutor", "open"]
+if TYPE_CHECKING:
+    from workers.executors.slurm.executor import SlurmExecutor
+
+
+def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor":
+    """Return the executor of a cluster; it runs none of Slurm's commands yet."""
+    from workers.executors.slurm.executor import SlurmExecutor
+
+    folder = Path(options.folder) if options.folder else paths.home / "slurm" / name
+    return SlurmExecutor(name, options, folder, paths.environments, paths.home / "plays")
+
+
+#: Nodes see the environments that are prepared on this machine, in the shared file system.
+KIND = ExecutorKind(options=SlurmOptions, open=open)

@@ -11,7 +11,6 @@ from typing import Any
 
 from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import PlatformError, Unsupported
-from workers.executors.registry import LocalPaths
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
@@ -22,13 +21,6 @@ SOURCE = Path(__file__).parents[3]
 TASK = "%TASK%"
 #: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
 LOG_POLL, QUEUE_POLL = 0.5, 5.0
-
-
-def open(name: str, options: Mapping[str, Any], paths: LocalPaths) -> "SlurmExecutor":
-    """Make the executor of a context."""
-    parsed_options = SlurmOptions.of(options)
-    folder = Path(parsed_options.folder) if parsed_options.folder else paths.home / "slurm" / name
-    return SlurmExecutor(name, parsed_options, folder, paths.environments, paths.home / "plays")
 
 
 class SlurmExecutor:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKNOWN_ENDING, PendingReason
@@ -45,13 +44,6 @@ class SlurmOptions:
     template: str = ""
     patience: float = 15.0  # seconds that a command may take
     gres: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "SlurmOptions":
-        """Read a context's options; unknown ones are errors."""
-        if unknown := sorted(set(options) - set(cls.__dataclass_fields__)):
-            raise ValueError(f"Slurm has no option {', '.join(unknown)}.")
-        return cls(**options)
 
 
 @dataclass(frozen=True, slots=True)
