@@ -23,5 +23,5 @@ def of_transfer(key: str, filename: str | None = None, **options: Any) -> Model:
     """Create a model from a transfer; the transfer is deleted."""
     transfers = services().transfers
     model = services().models.add(transfers.content(key, context().max_upload), filename=base_name(filename), **options)
-    transfers.forget(key)
+    transfers.delete(key)
     return model

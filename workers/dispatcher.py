@@ -389,7 +389,7 @@ class Dispatcher:
         for id in self._dispatch.unfinished():
             self._enqueue_unclaimed(id, self._dispatch.collect)
         for id in self._dispatch.deleted():
-            self._platform.finalization.bury(id)
+            self._platform.finalization.remove_deleted(id)
         for id in [id for id, at in self._enqueued_at.items() if time.monotonic() - at > 60.0]:
             del self._enqueued_at[id]
 

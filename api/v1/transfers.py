@@ -5,7 +5,7 @@ from flask.views import MethodView
 from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.transfers import TransferSchema
-from core.services.uploads.transfers import Invitation
+from core.services.uploads.transfers import PresignedUpload
 from errors import NoDirectTransfer, StoreUnavailable
 
 blueprint = Blueprint(
@@ -22,10 +22,10 @@ class TransfersView(MethodView):
         Success(schema=TransferSchema, status=201, description="Send the bytes there."),
         errors=[NoDirectTransfer, StoreUnavailable],
     )
-    def post(self) -> Invitation:
+    def post(self) -> PresignedUpload:
         """Create a transfer: a presigned URL for a large file
 
         `PUT` the bytes to `url`, then create a model from them: `POST /v1/models` with `{"transfer": key, "filename":
         "policy.onnx"}`. Bytes from which no model was created within a day are deleted.
         """
-        return services().transfers.invite()
+        return services().transfers.presign()

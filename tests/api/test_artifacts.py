@@ -121,8 +121,8 @@ def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
 
         widened = False
 
-        def measured(self, *arguments: Any) -> dict[str, Any]:
-            found = super().measured(*arguments)
+        def describe_archive(self, *arguments: Any) -> dict[str, Any]:
+            found = super().describe_archive(*arguments)
             if not self.widened:
                 self.widened = True
                 assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200

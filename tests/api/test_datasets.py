@@ -235,7 +235,7 @@ def test_a_manifest_of_what_is_not_here_is_refused(client: FlaskClient, work: An
         (zipped({"..\\x": b""}), "backslash"),
         (b"not an archive at all", "neither"),
         (tar(PLAIN)[:60], "truncated"),
-        (tar({}), "not one file"),
+        (tar({}), "no files"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -346,7 +346,7 @@ def test_files_without_a_description_are_not_played(client: FlaskClient, registe
         (MINE, b'{"env": "os:system"}\n', "Line 1"),
         (MINE, LINES + b"{}\n{\n", "Line 7"),
         (MINE, b'{"index": 3}\n', "index"),
-        (MINE, b"", "not one scenario"),
+        (MINE, b"", "no scenarios"),
         (MINE | {"extends": "highway"}, b'{"options": {"config": {"other_vehicles_type": "os.system"}}}\n', "config"),
         (MINE | {"extends": "car_street"}, b'{"street": "moon"}\n', "street"),
     ],

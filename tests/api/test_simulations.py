@@ -370,7 +370,7 @@ def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
     def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
         found = inherit(database, store, id)
         assert client.delete(f"/v1/simulations/{id}").status_code == 204
-        platform.finalization.bury(id)
+        platform.finalization.remove_deleted(id)
         return found
 
     monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)

@@ -130,13 +130,13 @@ def test_either_an_upload_or_a_transfer_is_named(s3: FlaskClient) -> None:
 def test_what_nobody_made_anything_of_is_deleted_after_a_day(distant: Platform) -> None:
     now = [1_800_000_000.0]
     transfers = Transfers(distant.store, lambda: now[0])
-    put(transfers.invite().url, b"forgotten")
+    put(transfers.presign().url, b"forgotten")
     now[0] += KEPT - 60
-    young = transfers.invite()
+    young = transfers.presign()
     put(young.url, b"young")
     assert len(list(distant.store.list("incoming/"))) == 2
     now[0] += 120
-    transfers.invite()
+    transfers.presign()
     assert list(distant.store.list("incoming/")) == [f"incoming/{young.key}"]
 
 
@@ -167,5 +167,5 @@ def test_who_asks_is_sent_to_the_store_for_a_model_and_for_an_artifact(
     assert got(moved.headers["Location"], Range="bytes=2-4").content == b"234"
     problem(s3.get(f"/v1/simulations/{id}/artifacts/0/none.txt?redirect=true"), 404, "unknown-artifact")
     assert s3.delete(f"/v1/simulations/{id}").status_code == 204
-    distant.finalization.bury(id)
+    distant.finalization.remove_deleted(id)
     assert not list(distant.store.list(f"results/{id}/"))

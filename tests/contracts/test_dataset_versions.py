@@ -146,7 +146,7 @@ def test_a_full_disk_ends_it_with_the_reason(platform: Platform) -> None:
     platform.store.put = full  # type: ignore[method-assign]
     platform.dataset_registration.register(id)
     found = platform.datasets.get(id)
-    assert found["state"] == "failed" and "No room" in found["reason"]
+    assert found["state"] == "failed" and "disk is full" in found["reason"]
 
 
 def waiting(platform: Platform, upload: str, *names: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Bundles: what an evaluator sees of a dataset as one object, for runners that share no folder with us."""
+"""Bundles: an evaluator's inputs packed into one object, for runners that share no folder with the platform."""
 
 import time
 from collections.abc import Callable
@@ -16,10 +16,10 @@ PREFIX = "plays/"
 
 
 class Bundles:
-    """Makes bundles, and removes those that nobody can ask for any more.
+    """Makes bundles and deletes unused ones.
 
-    A bundle's key begins with the month in which it was made, and is used in that month alone: one of two months ago
-    can find no new simulation, whatever other processes are at, so that it may go once those it has have ended.
+    A bundle's key begins with the month in which it was made, and only simulations of that month use it: a bundle that
+    is two months old gets no new users from any process, so it is deleted once its simulations have ended.
     """
 
     def __init__(self, objects: ObjectStore, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -29,7 +29,7 @@ class Bundles:
         self._made: dict[tuple[str, str], dict[str, Any]] = {}
 
     def of(self, name: str, folder: Path) -> dict[str, Any]:
-        """Return the key, digest and size (bytes) of a folder's bundle; the same name is for the same content."""
+        """Return key, digest and size (bytes) of a folder's bundle; ``name`` identifies its content."""
         month = self._month()
         if (month, name) not in self._made:
             data = scenario_folder.pack(folder)
@@ -40,17 +40,17 @@ class Bundles:
         return self._made[month, name]
 
     def remove_orphans(self) -> int:
-        """Remove the bundles of two months ago and earlier that no simulation needs; return how many."""
+        """Delete bundles that are two months old and that no running simulation needs; return their number."""
         last = f"{PREFIX}{self._month(before=1)}/"
-        old = list(takewhile(lambda key: key < last, self._objects.list(PREFIX)))  # they come sorted
+        old = list(takewhile(lambda key: key < last, self._objects.list(PREFIX)))  # the listing is sorted
         if not old:
             return 0
         with self._database.read() as c:
             needed = simulations.bundles(c)
-        gone = [key for key in old if key not in needed]
-        for key in gone:
+        unused = [key for key in old if key not in needed]
+        for key in unused:
             self._objects.delete(key)
-        return len(gone)
+        return len(unused)
 
     def _month(self, before: int = 0) -> str:
         now = time.gmtime(self._clock())

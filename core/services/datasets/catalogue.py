@@ -1,4 +1,4 @@
-"""The catalogue: which runtimes, simulators and built-in datasets there are, and what a simulation plays."""
+"""Catalogue of runtimes, simulators and built-in datasets, with their readiness on this machine."""
 
 import difflib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from runtimes import catalogue, environments
 
 
 class Catalogue:
-    """Looks things up and says what is ready on this machine."""
+    """Describes runtimes and simulators."""
 
     def __init__(self, environments_folder: Path) -> None:
         self._environments = environments_folder
@@ -23,11 +23,11 @@ class Catalogue:
 
     def runtime(self, name: str) -> dict[str, Any]:
         """Return one runtime, or raise UnknownRuntime with the nearest names."""
-        found = catalogue.runtime(name)
-        return found.describe() | {
+        runtime = catalogue.runtime(name)
+        return runtime.describe() | {
             "formats": [
                 {"name": format, "environment": entry.environment.name, "ready": self.ready(entry.environment)}
-                for format, entry in found.formats.items()
+                for format, entry in runtime.formats.items()
             ]
         }
 
@@ -43,27 +43,27 @@ class Catalogue:
         ]
 
     def ready(self, spec: Any) -> bool:
-        """Tell whether an environment lies prepared on this machine."""
+        """Return whether an environment is installed on this machine."""
         return environments.ready(spec, self._environments) is not None
 
 
 def find_dataset(ref: str, version: str | None = None) -> Dataset:
-    """Return the built-in dataset that ``name`` or ``name@version`` names, or raise UnknownDataset with the nearest."""
+    """Return the built-in dataset ``name`` or ``name@version``. Raise UnknownDataset with similar names."""
     name, _, pinned = ref.partition("@")
     version = version or pinned or None
-    found: Mapping[str, Dataset] = datasets()
-    if name not in found:
-        near = difflib.get_close_matches(name, found, 3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(found))}."
-        raise UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
-    dataset = found[name]
+    known: Mapping[str, Dataset] = datasets()
+    if name not in known:
+        similar = difflib.get_close_matches(name, known, 3)
+        hint = f"Did you mean {' or '.join(similar)}?" if similar else f"There are: {', '.join(sorted(known))}."
+        raise UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=similar)
+    dataset = known[name]
     if version not in {None, "latest", dataset.version}:
         raise UnknownDataset(f"The dataset {name} has no version {version!r:.80}; it has {dataset.version}.")
     return dataset
 
 
 def played(dataset: Mapping[str, Any]) -> Dataset:
-    """Return what a simulation plays, as its provenance froze it: it needs no row, so that none can be missing."""
+    """Return a simulation's dataset from its provenance, which works also after the dataset was deleted."""
     if "extends" not in dataset:
         return find_dataset(dataset["name"], dataset["version"])
     return extend(
@@ -76,6 +76,6 @@ def played(dataset: Mapping[str, Any]) -> Dataset:
 
 
 def built_in(dataset: Mapping[str, Any]) -> Dataset:
-    """Return the built-in dataset whose files an evaluator sees: the one that is played, or the one it extends."""
+    """Return the built-in dataset whose files an evaluator reads: the dataset itself, or the one that it extends."""
     shipped = dataset.get("extends", dataset)
     return find_dataset(shipped["name"], shipped["version"])

@@ -1,7 +1,7 @@
-"""The job that makes a version of what was asked for: read once, packed or noted where it lies, sorted, written down.
+"""Dataset registration: the job that reads a source once, packs or locates its files, and writes a sorted manifest.
 
-It may be killed at any moment. Whoever takes the version up next throws away what the one before had written, and
-begins again; nobody finds a version before it is whole.
+The job may be killed at any point: the next attempt deletes what the previous one wrote and starts again. A version is
+not visible before it is complete.
 """
 
 import errno
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Attempts after which a registration that ended again and again is given up.
+#: Attempts after which a registration fails.
 ATTEMPTS = 5
-#: Objects of a bucket that are read at once, and listed ahead of those.
+#: Objects of a bucket that are read concurrently, and that are listed ahead of them.
 READERS, AHEAD = 8, 256
-#: How often an object is read at most whose ETag does not fit its bytes.
+#: Maximum of times that an object is read whose ETag does not match its bytes.
 READINGS = 4
 _MD5 = re.compile("[0-9a-f]{32}")
-#: Seconds between two words on the progress.
-PACE = 0.5
-#: Bytes of one line of a manifest that somebody sent.
+#: Seconds between two updates of the progress.
+PROGRESS_INTERVAL = 0.5
+#: Maximum bytes of a line of an uploaded manifest.
 LINE = 8 << 10
 
 
@@ -82,7 +82,7 @@ class DatasetRegistration:
         self._sort_memory = sort_memory
 
     def register(self, id: str) -> None:
-        """Make the version, unless somebody is at it or it is there."""
+        """Register a version, unless another job has claimed it or it has ended."""
         who = secrets.token_hex(8)
         attempt = 0
 
@@ -93,49 +93,49 @@ class DatasetRegistration:
             )
             return attempt > 0
 
-        with renewed_claim(take, f"version {id}") as ours:
-            if ours:
+        with renewed_claim(take, f"version {id}") as acquired:
+            if acquired:
                 self._guarded(id, who, attempt)
 
     def _guarded(self, id: str, who: str, attempt: int) -> None:
-        going = _Attempt(self, id, who)
+        current = _Attempt(self, id, who)
         try:
             if attempt > ATTEMPTS:
-                raise Invalid(f"Its registration ended {ATTEMPTS} times in the middle; see the log.")
-            self._versions.purge(id)  # what an attempt before this one left
-            going.make()
+                raise Invalid(f"Its registration was interrupted {ATTEMPTS} times; see the log.")
+            self._versions.purge(id)  # objects of an earlier attempt
+            current.run()
         except StorageFull as error:
             self._fail(id, who, error)
         except (StoreUnavailable, OriginFailed) as error:
-            if isinstance(error, OriginFailed) and (not going.begun or attempt >= ATTEMPTS):
-                self._fail(id, who, error)  # what never answered is rather a wrong address
+            if isinstance(error, OriginFailed) and (not current.begun or attempt >= ATTEMPTS):
+                self._fail(id, who, error)  # a source that never answered is probably a wrong address
             else:
-                # Whoever is away for an hour has not ended this five times. The claim runs out by itself: a pause.
+                # An outage does not count as an attempt. The claim expires, which is the pause before the next one.
                 if isinstance(error, StoreUnavailable):
                     self._database.write(lambda c: store.forgive(c, id, who))
-                logger.warning("version %s is tried again: %s", id, error.detail)
+                logger.warning("registration of version %s is retried: %s", id, error.detail)
         except PlatformError as error:
             self._fail(id, who, error)
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                 raise
-            self._fail(id, who, StorageFull("No room was left for it. Make room, and register it again."))
+            self._fail(id, who, StorageFull("The disk is full. Free some space and register it again."))
         except ClaimLost:
-            logger.info("version %s is not ours any more", id)
+            logger.info("registration of version %s ends: its claim is lost", id)
 
     def _fail(self, id: str, who: str, error: PlatformError) -> None:
         reason = error.detail or "it cannot be registered"
         if self._database.write(lambda c: store.fail(c, id, who, reason, self._database.now(c))):
-            logger.warning("version %s was not registered: %s", id, reason)
+            logger.warning("registration of version %s failed: %s", id, reason)
             self._versions.purge(id)
             with self._database.read() as c:
                 row = store.by_id(c, id)
             if row is not None:
-                self._versions.let_go(row)
+                self._versions.release_uploads(row)
 
 
 class _Attempt:
-    """One attempt at one version."""
+    """An attempt to register a version."""
 
     def __init__(self, job: DatasetRegistration, id: str, who: str) -> None:
         self._job = job
@@ -143,19 +143,19 @@ class _Attempt:
         self._who = who
         self._database = job._database
         self._objects = job._objects
-        self._began = self._told = time.monotonic()
+        self._began = self._reported_at = time.monotonic()
         self._held_at = 0.0
         self._files = self._bytes = 0
         self._uploads: list[str] = []
-        self._located = False  # whether a file was looked for, and found, in a bucket
+        self._located = False  # whether a file was read and located in a bucket
 
     @property
     def begun(self) -> bool:
-        """Whether a file was seen."""
+        """Whether any file was read."""
         return self._files > 0
 
-    def make(self) -> None:
-        """Go through source, manifest and description, and make the version ready."""
+    def run(self) -> None:
+        """Write the manifest, check the description, and make the version ready."""
         with self._database.read() as c:
             row = store.by_id(c, self._id)
         if row is None:
@@ -165,13 +165,13 @@ class _Attempt:
         self._job._scratch.mkdir(parents=True, exist_ok=True)
         with self._sorted(self._entries(row, source)) as entries:
             manifest = f"manifests/{self._id}/{secrets.token_hex(8)}"
-            self._refer(manifest)
-            self._refer(manifest_object.index_of(manifest))
+            self._add_reference(manifest)
+            self._add_reference(manifest_object.index_of(manifest))
             written = manifest_object.write(self._objects, manifest, entries)
         if written.files == 0:
-            raise Invalid("There is not one file in it.")
+            raise Invalid("The source contains no files.")
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
-        values["described"] = self._described(manifest)
+        values["described"] = self._description(manifest)
 
         def finish(c: Connection) -> Any:
             return store.finish(c, self._id, self._who, values, self._database.now(c), located=self._located)
@@ -181,10 +181,10 @@ class _Attempt:
             raise ClaimLost
         for upload in self._uploads:
             self._job._uploads.let_go(upload)
-        if finished.manifest != manifest:  # it was here, and is found where it was
+        if finished.manifest != manifest:  # an existing version has the same content
             self._job._versions.purge(self._id)
 
-    # -- what it is made of
+    # -- files of the source
 
     def _entries(self, row: Any, source: dict[str, Any]) -> Iterator[ManifestEntry]:
         if "s3" in source:
@@ -195,13 +195,13 @@ class _Attempt:
 
     def _files_of(self, source: dict[str, Any]) -> Iterator[SourceFile]:
         if "upload" in source:
-            yield from files_of(self._blob(source["upload"]))
+            yield from files_of(self._content(source["upload"]))
             return
-        for one in source["uploads"]:
-            blob = self._blob(one["upload"])
-            yield SourceFile(one["path"], blob.read(0, blob.size))
+        for file in source["uploads"]:
+            content = self._content(file["upload"])
+            yield SourceFile(file["path"], content.read(0, content.size))
 
-    def _blob(self, upload: str) -> ByteSource:
+    def _content(self, upload: str) -> ByteSource:
         size = self._hold(upload)
 
         def read(start: int, stop: int) -> Iterator[bytes]:
@@ -223,7 +223,7 @@ class _Attempt:
 
         def new_key() -> str:
             key = new_pack(self._id)
-            self._refer(key)
+            self._add_reference(key)
             return key
 
         return pack(map(counted, files), self._objects.put, new_key)
@@ -232,83 +232,83 @@ class _Attempt:
         self._files += 1
         for chunk in chunks:
             self._bytes += len(chunk)
-            self._tell()
+            self._report_progress()
             yield chunk
-        self._tell()
+        self._report_progress()
 
     def _listed(self, row: Any, source: dict[str, Any]) -> Iterator[ManifestEntry]:
-        """List a bucket, and read what is not as it was in the version before: a merge of two sorted streams."""
+        """List a bucket and read the objects that changed since the previous version: a merge of two sorted streams."""
         bucket, prefix = split(source["s3"])
         connection = self._job._sources.connection(source["connection"], bucket)
         reader = self._job._sources.reader(connection)
         with self._database.read() as c:
-            before = store.before(c, row)
-        known = manifest_object.read(self._objects, before.manifest) if before is not None else iter(())
+            previous = store.before(c, row)
+        known = manifest_object.read(self._objects, previous.manifest) if previous is not None else iter(())
         last = next(known, None)
 
         def read(path: str, key: str, size: int, etag: str | None) -> ManifestEntry:
-            place = f"s3:{connection.name}/{bucket}/{key}"
-            whole = _hashed(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
-            return ManifestEntry(path, size, whole, place, 0, etag)
+            location = f"s3:{connection.name}/{bucket}/{key}"
+            digest = _hashed(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
+            return ManifestEntry(path, size, digest, location, 0, etag)
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
-            waiting: list[ManifestEntry | Future[ManifestEntry]] = []
-            for path, found in _within(reader, bucket, prefix):
+            pending: list[ManifestEntry | Future[ManifestEntry]] = []
+            for path, listed in _within(reader, bucket, prefix):
                 path = file_names.validated(path)
                 while last is not None and last.path.encode() < path.encode():
                     last = next(known, None)
-                if _unchanged(last, path, found):
+                if _unchanged(last, path, listed):
                     assert last is not None
-                    waiting.append(last)
+                    pending.append(last)
                 else:
                     self._located = True
-                    waiting.append(readers.submit(read, path, found.key, found.size, found.etag))
-                if len(waiting) >= AHEAD:
-                    yield from self._seen(waiting[: AHEAD // 2])
-                    del waiting[: AHEAD // 2]
-            yield from self._seen(waiting)
+                    pending.append(readers.submit(read, path, listed.key, listed.size, listed.etag))
+                if len(pending) >= AHEAD:
+                    yield from self._completed(pending[: AHEAD // 2])
+                    del pending[: AHEAD // 2]
+            yield from self._completed(pending)
 
-    def _seen(self, waiting: Iterable["ManifestEntry | Future[ManifestEntry]"]) -> Iterator[ManifestEntry]:
-        for one in waiting:
-            entry = one if isinstance(one, ManifestEntry) else one.result()
+    def _completed(self, pending: Iterable["ManifestEntry | Future[ManifestEntry]"]) -> Iterator[ManifestEntry]:
+        for item in pending:
+            entry = item if isinstance(item, ManifestEntry) else item.result()
             self._files += 1
             self._bytes += entry.size
-            self._tell()
+            self._report_progress()
             yield entry
 
-    def _matched(self, given: Any) -> Iterator[ManifestEntry]:
-        """Find the content that a manifest names in this project's other versions, or in the bucket it names."""
+    def _matched(self, manifest: Any) -> Iterator[ManifestEntry]:
+        """Locate the content of each manifest line in other versions, or in the bucket that the line names."""
         with (
             tempfile.TemporaryDirectory(dir=self._job._scratch) as folder,
-            closing(ManifestIndex(Path(folder))) as wanted,
+            closing(ManifestIndex(Path(folder))) as index,
         ):
-            for line in self._lines_of(given):
+            for line in self._lines_of(manifest):
                 path, digest, size, source = checked_line(line)
-                wanted.add(path, digest, size, source, line.get("connection"))
-            wanted.added()
+                index.add(path, digest, size, source, line.get("connection"))
+            index.added()
             with self._database.read() as c:
                 others = store.ready(c, PROJECT)
             for other in others:
-                if not wanted.missing():
+                if not index.missing():
                     break
-                self._borrow(other, wanted)
-            if missing := wanted.missing():
-                raise Invalid(f"Nothing here has the content {missing}; upload it, or name its `source`.")
-            for path, digest, size, source, connection, offset, etag in wanted.found():
+                self._inherit(other, index)
+            if missing := index.missing():
+                raise Invalid(f"No dataset has the content {missing}; upload it, or name its `source`.")
+            for path, digest, size, source, connection, offset, etag in index.located():
                 self._files += 1
                 self._bytes += size
-                self._tell()
+                self._report_progress()
                 if source.startswith("s3://"):
-                    yield self._noted(path, digest, size, source, connection)
+                    yield self._located_entry(path, digest, size, source, connection)
                 else:
                     yield ManifestEntry(path, size, digest, source, offset, etag)
 
-    def _lines_of(self, given: Any) -> Iterator[dict[str, Any]]:
-        if isinstance(given, list):
-            yield from given
+    def _lines_of(self, manifest: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(manifest, list):
+            yield from manifest
             return
-        blob = self._blob(given["upload"])
-        for number, line in enumerate(lines(blob.read(0, blob.size), LINE), 1):
+        content = self._content(manifest["upload"])
+        for number, line in enumerate(lines(content.read(0, content.size), LINE), 1):
             if len(line) > LINE:
                 raise Invalid(f"Line {number} of the manifest has more than {LINE} bytes.")
             if line.strip():
@@ -317,45 +317,45 @@ class _Attempt:
                 except (msgspec.MsgspecError, RecursionError) as error:
                     raise Invalid(f"Line {number} of the manifest cannot be read: {error}.") from None
 
-    def _borrow(self, other: Any, wanted: "ManifestIndex") -> None:
-        """Take over what another version has; its objects are ours too before anything is said of them."""
-        found: list[ManifestEntry] = []
+    def _inherit(self, other: Any, index: "ManifestIndex") -> None:
+        """Locate contents in another version; references to its objects are inserted before they are used."""
+        entries: list[ManifestEntry] = []
         for entry in chain(manifest_object.read(self._objects, other.manifest), [None]):
-            if entry is not None and wanted.misses(entry.digest):
-                found.append(entry)
-            if found and (entry is None or len(found) >= 10_000):
-                if not self._database.write(self._borrowing(other.id, found)):
-                    if not self._still_ours():
+            if entry is not None and index.misses(entry.digest):
+                entries.append(entry)
+            if entries and (entry is None or len(entries) >= 10_000):
+                if not self._database.write(self._adding_references(other.id, entries)):
+                    if not self._holds_claim():
                         raise ClaimLost
-                    return  # it was deleted in the meantime; another may have the same
-                wanted.settle(found)
-                found = []
+                    return  # the other version was deleted meanwhile; another may have the same content
+                index.settle(entries)
+                entries = []
 
-    def _borrowing(self, lender: str, found: Iterable[ManifestEntry]) -> Callable[[Connection], bool]:
-        packs = sorted({one.source.removeprefix("store:") for one in found if one.source.startswith("store:")})
+    def _adding_references(self, lender: str, entries: Iterable[ManifestEntry]) -> Callable[[Connection], bool]:
+        packs = sorted({entry.source.removeprefix("store:") for entry in entries if entry.source.startswith("store:")})
         return lambda c: store.borrow(c, self._id, self._who, lender, packs)
 
-    def _still_ours(self) -> bool:
+    def _holds_claim(self) -> bool:
         return self._database.write(lambda c: store.holds(c, self._id, self._who), durable=False)
 
-    def _noted(self, path: str, digest: str, size: int, source: str, connection: str | None) -> ManifestEntry:
-        """Look at a file in a bucket: it must be what the manifest says it is."""
+    def _located_entry(self, path: str, digest: str, size: int, source: str, connection: str | None) -> ManifestEntry:
+        """Return the entry of a file in a bucket. Raise Invalid unless size and digest are as in the manifest."""
         bucket, key = split(source)
-        leading = self._job._sources.connection(connection, bucket)
-        reader = self._job._sources.reader(leading)
-        found = next(reader.listing(bucket, key), None)  # the first of all that begin with the key is the key itself
-        if found is None or (found.key, found.size) != (key, size):
+        source_connection = self._job._sources.connection(connection, bucket)
+        reader = self._job._sources.reader(source_connection)
+        listed = next(reader.listing(bucket, key), None)  # the first key with this prefix is the key itself
+        if listed is None or (listed.key, listed.size) != (key, size):
             raise Invalid(f"There is no object of {size} bytes at {source[:200]}.")
-        if _hashed(lambda: reader.read(bucket, key, found.etag), size, source, found.etag) != digest:
+        if _hashed(lambda: reader.read(bucket, key, listed.etag), size, source, listed.etag) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
         self._located = True
-        return ManifestEntry(path, size, digest, f"s3:{leading.name}/{bucket}/{key}", 0, found.etag)
+        return ManifestEntry(path, size, digest, f"s3:{source_connection.name}/{bucket}/{key}", 0, listed.etag)
 
-    # -- what becomes of it
+    # -- manifest and description
 
     @contextmanager
     def _sorted(self, entries: Iterator[ManifestEntry]) -> Iterator[Iterator[ManifestEntry]]:
-        """Bring entries into order, and refuse names that cannot lie side by side."""
+        """Sort entries by path. Raise BadName for names that conflict on a file system."""
         scratch = self._job._scratch
         memory = self._job._sort_memory
         with Sorter(scratch, held=memory) as by_path, Sorter(scratch, held=memory) as by_folded:
@@ -367,33 +367,35 @@ class _Attempt:
                 neighbours.add(key, path.decode())
             yield (decode(line) for _, line in by_path)
 
-    def _described(self, manifest: str) -> str | None:
-        """Read and check what makes files a dataset to be played, where there is one."""
+    def _description(self, manifest: str) -> str | None:
+        """Return the validated dataset.json with the number of scenarios as JSON; None if the version has none."""
         entry = manifest_object.find(self._objects, manifest, scenarios.DESCRIPTION)
         if entry is None:
             return None
         if entry.size > scenarios.LONGEST:
             raise BadScenario(f"{scenarios.DESCRIPTION} has more than {scenarios.LONGEST} bytes.")
-        said = scenarios.parse_description(b"".join(self._job._sources.read(entry)))
-        listed = manifest_object.find(self._objects, manifest, said.scenarios)
+        description = scenarios.parse_description(b"".join(self._job._sources.read(entry)))
+        listed = manifest_object.find(self._objects, manifest, description.scenarios)
         if listed is None:
-            raise BadScenario(f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(said.scenarios)}.")
-        given = scenarios.non_blank(lines(self._job._sources.read(listed), scenarios.LINE))
-        tasks = sum(1 for _ in scenarios.validated(given, said.extends))
+            raise BadScenario(
+                f"{scenarios.DESCRIPTION}: there is no file {file_names.printable(description.scenarios)}."
+            )
+        scenario_lines = scenarios.non_blank(lines(self._job._sources.read(listed), scenarios.LINE))
+        tasks = sum(1 for _ in scenarios.validated(scenario_lines, description.extends))
         if tasks == 0:
-            raise BadScenario("There is not one scenario in it.")
-        return json.dumps(msgspec.to_builtins(said) | {"tasks": tasks})
+            raise BadScenario("The dataset contains no scenarios.")
+        return json.dumps(msgspec.to_builtins(description) | {"tasks": tasks})
 
-    def _refer(self, object: str) -> None:
+    def _add_reference(self, object: str) -> None:
         if not self._database.write(lambda c: store.refer(c, self._id, self._who, object)):
             raise ClaimLost
 
-    def _tell(self) -> None:
-        """Say how far it has come, now and then, and keep what it is made of."""
+    def _report_progress(self) -> None:
+        """Store the progress at most every PROGRESS_INTERVAL, and renew the protection of the uploads."""
         now = time.monotonic()
-        if now - self._told < PACE:
+        if now - self._reported_at < PROGRESS_INTERVAL:
             return
-        self._told = now
+        self._reported_at = now
         if now - self._held_at > HELD / 4:
             self._held_at = now
             self._database.write(lambda c: hold(c, self._uploads, self._database.now(c)), durable=False)
@@ -403,35 +405,35 @@ class _Attempt:
 
 
 def _within(reader: "BucketReader", bucket: str, prefix: str) -> Iterator[tuple[str, "ListedObject"]]:
-    """Yield the objects of a folder, each with its path in there; where there are none, the one object of that name."""
+    """Yield (relative path, object) of a folder's objects; if it has none, the object with that key."""
     folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
     empty = True
-    for found in reader.listing(bucket, folder):
-        path = found.key.removeprefix(folder).lstrip("/")
-        if path and not path.endswith("/"):  # what consoles make to show a folder
+    for listed in reader.listing(bucket, folder):
+        path = listed.key.removeprefix(folder).lstrip("/")
+        if path and not path.endswith("/"):  # keys with a final slash are folder markers of web consoles
             empty = False
-            yield path, found
+            yield path, listed
     if empty and folder != prefix:
-        alone = next(reader.listing(bucket, prefix), None)
-        if alone is not None and alone.key == prefix:
-            yield prefix.rpartition("/")[2], alone
+        single = next(reader.listing(bucket, prefix), None)
+        if single is not None and single.key == prefix:
+            yield prefix.rpartition("/")[2], single
 
 
-def _unchanged(last: ManifestEntry | None, path: str, found: Any) -> bool:
+def _unchanged(last: ManifestEntry | None, path: str, listed: Any) -> bool:
     return (
         last is not None
         and last.path == path
         and last.etag is not None
-        and (last.etag, last.size) == (found.etag, found.size)
-        and last.source.endswith(f"/{found.key}")
+        and (last.etag, last.size) == (listed.etag, listed.size)
+        and last.source.endswith(f"/{listed.key}")
     )
 
 
 def _hashed(read: Callable[[], Iterable[bytes]], size: int, where: str, etag: str | None) -> str:
-    """Return the digest of an object that must have so many bytes.
+    """Return the SHA-256 digest of an object of ``size`` bytes. Raise StoreUnavailable for another size.
 
-    Most ETags are the MD5 of an object's bytes. Where one looks like it and is not, it was never meant so, or a bit was
-    flipped on the way: then the object is read until two readings are alike.
+    Most ETags are the MD5 of an object's bytes. If an ETag looks like an MD5 but does not match, it may be something
+    else, or a bit was flipped in transit: the object is then read until two readings agree.
     """
     seen: set[str] = set()
     while True:
@@ -443,13 +445,13 @@ def _hashed(read: Callable[[], Iterable[bytes]], size: int, where: str, etag: st
                 md5.update(chunk)
             length += len(chunk)
         if length != size:
-            raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was cut off.")
-        whole = "sha256:" + sha256.hexdigest()
-        if md5 is None or md5.hexdigest() == etag or whole in seen:
-            return whole
-        seen.add(whole)
+            raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was truncated.")
+        digest = "sha256:" + sha256.hexdigest()
+        if md5 is None or md5.hexdigest() == etag or digest in seen:
+            return digest
+        seen.add(digest)
         if len(seen) == READINGS:
-            raise StoreUnavailable(f"{where} was read {READINGS} times, and had other bytes each time.")
+            raise StoreUnavailable(f"{where} was read {READINGS} times, with different bytes each time.")
 
 
 def _md5() -> "hashlib._Hash":

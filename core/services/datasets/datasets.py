@@ -1,4 +1,4 @@
-"""Registered datasets: asked for, looked at, compared, tagged, deleted. `dataset_registration` makes them."""
+"""Datasets: describe, list, compare, tag, delete, prefetch; registration is the job in `dataset_registration`."""
 
 import difflib
 import json
@@ -27,17 +27,17 @@ from datasets.versions.scenarios import extend, non_blank
 from errors import InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 
 PROJECT = "default"
-#: What an id looks like; no dataset may be called so.
+#: Form of an id; no dataset may have such a name.
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-#: Seconds for which what no version needs any more is kept: a job that lost its claim may still be writing.
+#: Seconds for which unreferenced objects are kept, because a job that lost its claim may still be writing.
 GRACE = 300.0
-#: Tags that a version may have when it is registered.
-MOST_TAGS = 20
+#: Maximum of tags in a registration.
+MAX_TAGS = 20
 
 
 class Datasets:
-    """What a person does with datasets, the built-in ones included."""
+    """Service of the datasets API, for built-in and registered datasets."""
 
     def __init__(
         self, database: Database, objects: ObjectStore, notifier: Notifier, uploads: Uploads, sources: Sources
@@ -48,57 +48,57 @@ class Datasets:
         self._uploads = uploads
         self._sources = sources
 
-    # -- ask for one
+    # -- registration
 
     def register(self, name: str, source: Mapping[str, Any], tags: Sequence[str] = ()) -> dict[str, Any]:
-        """Write down what is to be registered, and ring for it; what can be refused at once is."""
+        """Insert a version in the state `registering` and enqueue its job. Raise Invalid for an invalid source."""
         if name in datasets():
-            raise Invalid(f"{name} is a built-in dataset; take another name.")
+            raise Invalid(f"{name} is a built-in dataset; choose another name.")
         if not _NAME.fullmatch(name) or _ID.fullmatch(name):
             raise Invalid("A dataset's name has up to 100 letters, digits, dots, dashes and underscores, and is no id.")
-        if len(tags) > MOST_TAGS:
-            raise Invalid(f"A version has at most {MOST_TAGS} tags when it is registered.")
+        if len(tags) > MAX_TAGS:
+            raise Invalid(f"A version has at most {MAX_TAGS} tags when it is registered.")
         for tag in tags:
             _check_tag(tag)
-        normal = dataset_sources.normal(source, self._uploads, self._sources)
+        normalized = dataset_sources.normalized(source, self._uploads, self._sources)
         moment = datetime.now(UTC)
         row = {
             "id": new_id(moment),
             "project": PROJECT,
             "name": name,
-            "source": json.dumps(normal, sort_keys=True),
+            "source": json.dumps(normalized, sort_keys=True),
             "tags": json.dumps(sorted(set(tags))),
         }
 
         def write(c: Connection) -> Any:
             now = self._database.now(c)
-            dataset_sources.hold(c, dataset_sources.uploads_of(normal), now)
+            dataset_sources.hold(c, dataset_sources.uploads_of(normalized), now)
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
         self._notifier.enqueue("register", row["id"])
         return descriptions.view(added, [])
 
-    # -- look
+    # -- queries
 
     def page(self, *, after: str | None = None, limit: int = 50) -> tuple[list[dict[str, Any]], str | None]:
-        """Return a page of datasets by name, the built-in ones first, each at its latest version."""
+        """Return a page of datasets, each at its latest version: built-in ones first, then by name."""
         built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after]
         if after is not None and not after.startswith("~"):
             built_in = []
-        shown = [descriptions.brief(datasets()[name]) for name in built_in[: limit + 1]]
-        behind = None if after is None or after.startswith("~") else after
+        items = [descriptions.brief(datasets()[name]) for name in built_in[: limit + 1]]
+        after_name = None if after is None or after.startswith("~") else after
         with self._database.read() as c:
-            rows = store.latest(c, PROJECT, behind, limit + 1 - len(shown)) if len(shown) <= limit else []
+            rows = store.latest(c, PROJECT, after_name, limit + 1 - len(items)) if len(items) <= limit else []
             tags = store.tags_of(c, [row.id for row in rows])
-        shown += [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows]
-        if len(shown) <= limit:
-            return shown, None
-        last = shown[limit - 1]
-        return shown[:limit], f"~{last['name']}" if last["registered"] is False else last["name"]
+        items += [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows]
+        if len(items) <= limit:
+            return items, None
+        last = items[limit - 1]
+        return items[:limit], f"~{last['name']}" if last["registered"] is False else last["name"]
 
     def get(self, ref: str) -> dict[str, Any]:
-        """Describe a dataset's version, built-in or registered, on its way or there."""
+        """Return the description of a built-in or registered version, in any state."""
         if (built_in := _built_in(ref)) is not None:
             return descriptions.full(built_in)
         row = self._row(ref)
@@ -106,13 +106,13 @@ class Datasets:
             tags = store.tags_of(c, [row.id]).get(row.id, [])
         view = descriptions.view(row, tags)
         if row.state == "ready" and row.described:
-            view = dict(self._face(row).definition) | view
+            view = dict(self._extended(row).definition) | view
         return view
 
     def versions(
         self, name: str, *, after: str | None = None, limit: int = 50
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return a page of a name's versions, newest first."""
+        """Return a page of a dataset's versions, newest first."""
         if name in datasets():
             return [descriptions.brief(datasets()[name])], None
         with self._database.read() as c:
@@ -120,45 +120,45 @@ class Datasets:
             tags = store.tags_of(c, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(name)
-        found = [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows[:limit]]
-        return found, found[-1]["id"] if len(rows) > limit else None
+        page = [descriptions.short(descriptions.view(row, tags.get(row.id, []))) for row in rows[:limit]]
+        return page, page[-1]["id"] if len(rows) > limit else None
 
     def find(self, ref: str, version: str | None = None) -> Dataset:
-        """Return what can be simulated: a built-in dataset, or a registered one that extends one."""
+        """Return a dataset for a simulation: built-in, or registered and with scenarios. Raise NotPlayable."""
         if (built_in := _built_in(ref, version)) is not None:
             return built_in
         row = self._ready(f"{ref}@{version}" if version else ref)
         if not row.described:
             raise NotPlayable(f"The dataset {row.name} holds files, not scenarios; see docs/datasets.md.")
-        return self._face(row)
+        return self._extended(row)
 
     @staticmethod
     def frozen(dataset: Dataset) -> dict[str, Any]:
-        """Return what a provenance says of a dataset: all it takes to play it again, also when its row is gone."""
-        said = {"name": dataset.name, "version": dataset.version, "digest": dataset.digest}
+        """Return a dataset for provenance: enough to simulate it again after its row was deleted."""
+        frozen = {"name": dataset.name, "version": dataset.version, "digest": dataset.digest}
         if (base := dataset.definition.get("extends")) is None:
-            return said
+            return frozen
         shipped = datasets()[base]
         own = {name: dataset.definition[name] for name in ("title", "description", "tasks")}
-        return said | {
+        return frozen | {
             "extends": {"name": shipped.name, "version": shipped.version, "digest": shipped.digest},
             "said": own | {"scenarios": dataset.definition["listed"]},
         }
 
     @staticmethod
     def keep(c: Connection, dataset: Dataset) -> None:
-        """See to it that a dataset is still there when the transaction ends; who deletes it will see who needs it."""
+        """Lock a dataset against deletion until the transaction ends. Raise UnknownDataset if it was deleted."""
         if "extends" in dataset.definition and not store.lock_version(c, PROJECT, dataset.name, int(dataset.version)):
             raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
 
     @staticmethod
-    def _face(row: Any) -> Dataset:
-        said = json.loads(row.described)
-        built_in = datasets()[said["extends"]]
-        return extend(built_in, name=row.name, version=str(row.version), digest=row.digest, description=said)
+    def _extended(row: Any) -> Dataset:
+        content = json.loads(row.described)
+        built_in = datasets()[content["extends"]]
+        return extend(built_in, name=row.name, version=str(row.version), digest=row.digest, description=content)
 
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int | None]:
-        """Return a page of scenarios and where the next begins."""
+        """Return a page of scenarios and the position of the next page."""
         if (built_in := _built_in(ref)) is not None:
             rows = list(built_in.scenarios(after, limit + 1))
         else:
@@ -170,7 +170,7 @@ class Datasets:
 
     def _lines(self, row: Any, after: int, limit: int) -> Iterator[dict[str, Any]]:
         entry = manifest_object.find(self._objects, row.manifest, json.loads(row.described)["scenarios"])
-        assert entry is not None, "a version is ready only if its scenarios are there"
+        assert entry is not None, "registration has checked that the scenarios exist"
         for number, line in enumerate(non_blank(lines(self._sources.read(entry)))):
             if number >= after + limit:
                 return
@@ -178,34 +178,34 @@ class Datasets:
                 yield {"index": number, **json.loads(line)}
 
     def entry(self, ref: str, path: str) -> ManifestEntry:
-        """Return one file of a version."""
+        """Return the manifest entry of a file. Raise UnknownFile."""
         row = self._ready(ref)
-        found = manifest_object.find(self._objects, row.manifest, file_names.normalized(path))
-        if found is None:
+        entry = manifest_object.find(self._objects, row.manifest, file_names.normalized(path))
+        if entry is None:
             raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
-        return found
+        return entry
 
     def entries(self, ref: str) -> Iterator[ManifestEntry]:
-        """Yield the files of a version."""
+        """Yield the manifest entries of a version, by path."""
         return manifest_object.read(self._objects, self._ready(ref).manifest)
 
     def files(self, ref: str, *, after: str | None = None, limit: int = 100) -> tuple[list[dict[str, Any]], str | None]:
         """Return a page of a version's files, by path."""
         row = self._ready(ref)
-        found: list[dict[str, Any]] = []
+        page: list[dict[str, Any]] = []
         for entry in manifest_object.read(self._objects, row.manifest, after and file_names.normalized(after)):
-            found.append(
-                {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.place(entry)}
+            page.append(
+                {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": descriptions.location(entry)}
             )
-            if len(found) > limit:
+            if len(page) > limit:
                 break
-        return found[:limit], found[limit - 1]["path"] if len(found) > limit else None
+        return page[:limit], page[limit - 1]["path"] if len(page) > limit else None
 
     def file(self, ref: str, path: str) -> Download:
-        """Return one file of a version."""
+        """Return a file of a version. Raise UnknownFile."""
         entry = self.entry(ref, path)
-        kind, packed = mimetypes.guess_type(path)
-        media_type = kind if kind is not None and packed is None else "application/octet-stream"
+        guessed_type, compression = mimetypes.guess_type(path)
+        media_type = guessed_type if guessed_type is not None and compression is None else "application/octet-stream"
         etag = f'"{entry.digest.removeprefix("sha256:")[:32]}"'
 
         def read(start: int, stop: int) -> Iterator[bytes]:
@@ -215,13 +215,13 @@ class Datasets:
         return Download(entry.size, media_type, etag, read)
 
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, Any]]:
-        """Yield what was added, removed and changed between two versions of a name, by path, in constant memory."""
+        """Yield the files added, removed and changed between two versions, by path, in constant memory."""
         before, now = self._ready(f"{name}@{old}"), self._ready(f"{name}@{new}")
         return descriptions.differences(
             manifest_object.read(self._objects, before.manifest), manifest_object.read(self._objects, now.manifest)
         )
 
-    # -- look up
+    # -- lookup
 
     def _row(self, ref: str) -> Any:
         with self._database.read() as c:
@@ -235,30 +235,30 @@ class Datasets:
     def _ready(self, ref: str) -> Any:
         row = self._row(ref)
         if row.state != "ready":
-            why = (
-                f"is being registered since {descriptions.moment(row.created_at)}"
+            reason = (
+                f"it is being registered since {descriptions.moment(row.created_at)}"
                 if row.state == "registering"
                 else row.reason
             )
-            raise NotReady(f"This version of {row.name} is not there: {why}.", state=row.state)
+            raise NotReady(f"This version of {row.name} is not ready: {reason}.", state=row.state)
         return row
 
     def _unknown(self, ref: str) -> UnknownDataset:
         if ref.startswith("sha256:"):
-            return UnknownDataset(f"No dataset here has the digest {ref[:80]}; register its files (again).")
+            return UnknownDataset(f"There is no dataset with the digest {ref[:80]}; register its files (again).")
         name, _, version = ref.partition("@")
         with self._database.read() as c:
             known = [*datasets(), *store.names(c, PROJECT)]
         if name in known and version:
             return UnknownDataset(f"The dataset {name} has no version or tag {version[:80]!r}.")
-        near = difflib.get_close_matches(name, known, 3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(known)[:20])}."
-        return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
+        similar = difflib.get_close_matches(name, known, 3)
+        hint = f"Did you mean {' or '.join(similar)}?" if similar else f"There are: {', '.join(sorted(known)[:20])}."
+        return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=similar)
 
-    # -- change
+    # -- changes
 
     def tag(self, name: str, tag: str, version: str) -> dict[str, Any]:
-        """Have a tag mean a version of its name from now on."""
+        """Let a tag refer to a version."""
         _check_tag(tag)
         row = self._ready(f"{name}@{version}")
 
@@ -271,12 +271,12 @@ class Datasets:
         return self.get(row.id)
 
     def untag(self, name: str, tag: str) -> None:
-        """Forget a tag."""
+        """Delete a tag. Raise NotFound."""
         if not self._database.write(lambda c: store.drop_tag(c, PROJECT, name, tag)):
             raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, ref: str) -> None:
-        """Delete a version, or with a bare name all of them, unless a simulation that has not ended needs one."""
+        """Delete a version, or all versions of a name. Raise InUse if a simulation that has not ended needs one."""
         if _built_in(ref.partition("@")[0]) is not None:
             raise Invalid("A built-in dataset cannot be deleted.")
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
@@ -284,30 +284,30 @@ class Datasets:
         def write(c: Connection) -> list[Any]:
             found = store.find(c, PROJECT, ref)
             ids = store.of_name(c, PROJECT, ref) if bare else [found.id] if found is not None else []
-            buried = []
+            deleted = []
             for id in ids:
                 row = store.bury(c, id, self._database.now(c))
-                buried += [row] if row is not None else []
-                # Asked once the row is ours: who submits locks it too, so that one of the two sees the other.
+                deleted += [row] if row is not None else []
+                # After the row is locked: a submission locks it too, so that one of the two sees the other.
                 if row is not None and row.digest and (user := store.user_of(c, row.name, row.digest)):
                     raise InUse(f"Simulation {user} still needs {row.name}@{row.version}.", simulation=user)
-            return buried
+            return deleted
 
-        if not (buried := self._database.write(write)):
+        if not (deleted := self._database.write(write)):
             raise self._unknown(ref)
-        for row in buried:
-            if row.digest is None:  # whoever is at it finds out; it was not made, and is not going to be
-                self.let_go(row)
+        for row in deleted:
+            if row.digest is None:  # its registration has not ended; the job notices that it lost its claim
+                self.release_uploads(row)
 
-    def let_go(self, row: Any) -> None:
-        """Hold no longer what a version was to be made of."""
+    def release_uploads(self, row: Any) -> None:
+        """End the protection of the uploads of a version's source."""
         for upload in dataset_sources.uploads_of(json.loads(row.source)):
             self._uploads.let_go(upload)
 
-    # -- near
+    # -- prefetch
 
     def prefetch(self, ref: str) -> dict[str, Any]:
-        """Ask for a version to be brought to this node, and say how far that is."""
+        """Request the download of a version to this node's cache; return its progress."""
         if _built_in(ref) is not None:
             return {"state": "ready", "files": 0, "bytes": 0}
         row = self._ready(ref)
@@ -316,46 +316,51 @@ class Datasets:
         return self.fetched(row.id)
 
     def fetched(self, ref: str) -> dict[str, Any]:
-        """Say how far a prefetch has come."""
+        """Return the progress of a prefetch. Raise NotFound if none was requested."""
         if _built_in(ref) is not None:
             return {"state": "ready", "files": 0, "bytes": 0}
         row = self._ready(ref)
         with self._database.read() as c:
-            found = store.prefetch(c, row.id)
-        if found is None:
-            raise NotFound("Nobody asked for this version to be brought near; POST to this address.")
-        return {"state": found.state, "total_files": row.files, "total_bytes": row.bytes, **json.loads(found.progress)}
+            prefetch = store.prefetch(c, row.id)
+        if prefetch is None:
+            raise NotFound("No prefetch of this version was requested; POST to this address.")
+        return {
+            "state": prefetch.state,
+            "total_files": row.files,
+            "total_bytes": row.bytes,
+            **json.loads(prefetch.progress),
+        }
 
     def waiting(self) -> tuple[list[str], list[str]]:
-        """Return what is to be registered, and to be brought near, and nobody is at."""
+        """Return the ids of registrations and prefetches that no job has claimed."""
         with self._database.read() as c:
             now = self._database.now(c)
             return store.registering(c, now), store.fetching(c, now)
 
     def in_use(self) -> list[dict[str, Any]]:
-        """Return the datasets that simulations play which have not ended, as their provenance has them."""
+        """Return the datasets of simulations that have not ended, from their provenance."""
         with self._database.read() as c:
             return store.in_use(c)
 
-    # -- what is left over
+    # -- garbage collection
 
     def collect_garbage(self, grace: float = GRACE) -> int:
-        """Remove what ended versions alone needed; return how many objects. What ended a moment ago is let be."""
+        """Delete objects that only ended versions refer to, after ``grace`` seconds; return their number."""
         with self._database.read() as c:
             over = store.purgeable(c, self._database.now(c) - grace)
         return sum(self.purge(id) for id in over)
 
     def remove_orphans(self, grace: float = GRACE) -> int:
-        """Remove objects that no row refers to; return how many. It looks at every object there is."""
+        """Delete orphans: objects that no row refers to; return their number. Lists all objects."""
         keys = chain(self._objects.list("packs/"), self._objects.list("manifests/"))
-        return sum(self._remove_stray(key, grace) for key in keys)
+        return sum(self._remove_orphan(key, grace) for key in keys)
 
     def purge(self, id: str) -> int:
-        """Remove what an ended version alone refers to: the object first, then the reference."""
+        """Delete the objects that only this ended version refers to: each object first, then its reference."""
         removed = 0
         with self._database.read() as c:
-            held = store.objects_of(c, id)
-        for object in held:
+            objects = store.objects_of(c, id)
+        for object in objects:
             with self._database.read() as c:
                 needed = store.needed(c, object, but=id)
             if not needed:
@@ -364,28 +369,28 @@ class Datasets:
             self._database.write(lambda c, object=object: store.forget(c, id, object))  # type: ignore[misc]
         return removed
 
-    def _remove_stray(self, key: str, grace: float) -> int:
-        """Remove an object without a reference: of a job that lost its claim between one and the other."""
-        maker = key.split("/")[1]
+    def _remove_orphan(self, key: str, grace: float) -> int:
+        """Delete an object without a reference, left by a job that lost its claim; return 1 if deleted, else 0."""
+        version = key.split("/")[1]
         with self._database.read() as c:
-            row = store.by_id(c, maker)
+            row = store.by_id(c, version)
             young = row is not None and row.ended_at is not None and row.ended_at > self._database.now(c) - grace
-            if young or store.at_work(c, maker) or store.needed(c, key):
+            if young or store.at_work(c, version) or store.needed(c, key):
                 return 0
         self._objects.delete(key)
         return 1
 
 
 def new_pack(id: str) -> str:
-    """Name a pack that a version's registration writes."""
+    """Return the key of a new pack of a version."""
     return f"packs/{id}/{secrets.token_hex(8)}"
 
 
 def _check_tag(tag: str) -> None:
     if not _NAME.fullmatch(tag) or tag.isdecimal() or tag == "latest":
-        raise Invalid(f"{tag[:80]!r} is no tag: a name that is neither a number nor `latest`, which tells itself.")
+        raise Invalid(f"{tag[:80]!r} is not a tag: a tag is a name other than a number and `latest`.")
 
 
 def _built_in(ref: str, version: str | None = None) -> Dataset | None:
-    """Return a built-in dataset; None for a name that is not theirs. Raise UnknownDataset for a version that is not."""
+    """Return a built-in dataset, or None. Raise UnknownDataset if it has no such version."""
     return catalogue.find_dataset(ref, version) if ref.partition("@")[0] in datasets() else None

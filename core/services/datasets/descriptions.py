@@ -1,4 +1,4 @@
-"""How datasets are described: in short and in full, built-in and registered, and what two versions differ in."""
+"""JSON descriptions of datasets (short and full, built-in and registered), and differences between versions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ from datasets.versions.manifest import ManifestEntry
 
 
 def full(dataset: Dataset) -> dict[str, Any]:
-    """Describe a built-in dataset."""
+    """Return the full description of a built-in dataset."""
     return dict(dataset.definition) | {"digest": dataset.digest, "registered": False, "state": "ready", "tags": []}
 
 
 def brief(dataset: Dataset) -> dict[str, Any]:
-    """Describe a built-in dataset in short."""
+    """Return the short description of a built-in dataset."""
     return short(full(dataset))
 
 
@@ -45,9 +45,9 @@ def short(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
-    """Describe a registered version."""
-    said = json.loads(row.described) if row.described else {}
-    built_in = datasets()[said["extends"]] if said else None
+    """Return the description of a registered version."""
+    content = json.loads(row.described) if row.described else {}
+    built_in = datasets()[content["extends"]] if content else None
     described = {
         "id": row.id,
         "name": row.name,
@@ -55,11 +55,11 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
         "state": row.state,
         "digest": row.digest,
         "tags": list(tags),
-        "title": said.get("title") or row.name,
-        "description": said.get("description", ""),
+        "title": content.get("title") or row.name,
+        "description": content.get("description", ""),
         "simulator": built_in.simulator if built_in is not None else None,
-        "extends": said.get("extends"),
-        "tasks": said.get("tasks"),
+        "extends": content.get("extends"),
+        "tasks": content.get("tasks"),
         "file_count": row.files,
         "bytes": row.bytes,
         "registered": True,
@@ -81,30 +81,31 @@ def view(row: Any, tags: Sequence[str]) -> dict[str, Any]:
 
 
 def shortened(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a source without the lists it may hold."""
+    """Return a source with its lists replaced by their lengths."""
     return {name: f"{len(value)} files" if isinstance(value, list) else value for name, value in source.items()}
 
 
-def place(entry: ManifestEntry) -> str:
-    """Say where a file lies, without the names of our own objects."""
-    kind, _, place = entry.source.partition(":")
-    return f"s3://{place.split('/', 1)[1]}" if kind == "s3" else "store"
+def location(entry: ManifestEntry) -> str:
+    """Return the location of a file: its S3 URL, or `store` for the platform's own objects."""
+    kind, _, rest = entry.source.partition(":")
+    return f"s3://{rest.split('/', 1)[1]}" if kind == "s3" else "store"
 
 
 def differences(old: Iterator[ManifestEntry], new: Iterator[ManifestEntry]) -> Iterator[dict[str, Any]]:
-    one, other = next(old, None), next(new, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one.path.encode() < other.path.encode()):
-            assert one is not None
-            yield {"path": one.path, "change": "removed", "from": facts(one), "to": None}
-            one = next(old, None)
-        elif one is None or other.path.encode() < one.path.encode():
-            yield {"path": other.path, "change": "added", "from": None, "to": facts(other)}
-            other = next(new, None)
+    """Yield the changes between two manifests, by path; both are sorted."""
+    before, after = next(old, None), next(new, None)
+    while before is not None or after is not None:
+        if after is None or (before is not None and before.path.encode() < after.path.encode()):
+            assert before is not None
+            yield {"path": before.path, "change": "removed", "from": facts(before), "to": None}
+            before = next(old, None)
+        elif before is None or after.path.encode() < before.path.encode():
+            yield {"path": after.path, "change": "added", "from": None, "to": facts(after)}
+            after = next(new, None)
         else:
-            if one.digest != other.digest:
-                yield {"path": one.path, "change": "changed", "from": facts(one), "to": facts(other)}
-            one, other = next(old, None), next(new, None)
+            if before.digest != after.digest:
+                yield {"path": before.path, "change": "changed", "from": facts(before), "to": facts(after)}
+            before, after = next(old, None), next(new, None)
 
 
 def facts(entry: ManifestEntry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where the bytes of a dataset's files come from: the platform's own store, or buckets that operators connected."""
+"""Readers of dataset files: from the platform's object store, or from connected buckets."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -14,56 +14,56 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class HasBucket(Protocol):
-    """A store that is itself a bucket."""
+    """An object store that is an S3 bucket."""
 
     connection: Connection
     bucket: str
 
 
 class Sources:
-    """Reads what manifests point at."""
+    """Reads the files that manifests refer to."""
 
     def __init__(self, store: ObjectStore, connections: Mapping[str, Connection]) -> None:
         self._store = store
         self._connections = connections
         self._readers: dict[str, BucketReader] = {}
-        # What the platform itself keeps is read through rows, never through a connection.
+        # Objects of the platform itself must not be reachable through a connection.
         self._own = [(store.connection, store.bucket)] if isinstance(store, HasBucket) else []
 
     def connection(self, name: str | None, bucket: str) -> Connection:
-        """Return the connection that leads to a bucket, checked; raise Invalid where none does, or several may."""
+        """Return the connection for a bucket. Raise Invalid if it is not allowed, or unnamed and ambiguous."""
         known = self._connections
         if name is None:
-            leading = [one for one in known.values() if not one.buckets or bucket in one.buckets]
-            if len(leading) != 1:
-                raise Invalid(f"Name the `connection` that leads to the bucket {bucket[:80]!r}.")
-            found = leading[0]
+            candidates = [item for item in known.values() if not item.buckets or bucket in item.buckets]
+            if len(candidates) != 1:
+                raise Invalid(f"Name the `connection` for the bucket {bucket[:80]!r}.")
+            connection = candidates[0]
         else:
-            found = find(known, name)
-        check(found, bucket, own=self._own)
-        return found
+            connection = find(known, name)
+        check(connection, bucket, own=self._own)
+        return connection
 
     def read(self, entry: ManifestEntry, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield the bytes [start, stop) of a file."""
         stop = entry.size if stop is None else min(stop, entry.size)
         if stop <= start:
             return iter(())
-        kind, _, place = entry.source.partition(":")
+        kind, _, location = entry.source.partition(":")
         if kind == "store":
             try:
-                return self._store.get(place, entry.offset + start, stop - start)
-            except NotFound:  # of which nobody who asks for a file should hear
-                raise Corrupt(f"What is stored of {entry.path} is not there any more. Bring it again.") from None
+                return self._store.get(location, entry.offset + start, stop - start)
+            except NotFound:  # a client asked for a file, not for this object
+                raise Corrupt(f"The stored bytes of {entry.path} are missing. Upload it again.") from None
         if kind != "s3":
-            raise NotFound(f"The file {entry.path} lies nowhere that is known here.")
-        name, bucket, key = place.split("/", 2)
+            raise NotFound(f"The location of the file {entry.path} is unknown.")
+        name, bucket, key = location.split("/", 2)
         connection = self.connection(name, bucket)
         return self.reader(connection).read(bucket, key, entry.etag, entry.offset + start, stop - start)
 
     def reader(self, connection: Connection) -> "BucketReader":
-        """Return what reads through a connection; it keeps its lines open."""
-        from datasets.objectstore.s3 import BucketReader  # its client is large, and most have no bucket to read
+        """Return the reader of a connection, which keeps its HTTP connections open."""
+        from datasets.objectstore.s3 import BucketReader  # a costly import that most installations do not need
 
-        if (found := self._readers.get(connection.name)) is None:
-            found = self._readers[connection.name] = BucketReader(connection)
-        return found
+        if (reader := self._readers.get(connection.name)) is None:
+            reader = self._readers[connection.name] = BucketReader(connection)
+        return reader

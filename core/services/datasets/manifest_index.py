@@ -12,7 +12,7 @@ class ManifestIndex:
     """Manifest lines on disk, with the location of each line's content once found."""
 
     def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "wanted.db", isolation_level=None)
+        self._db = sqlite3.connect(folder / "manifest.db", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=OFF")
         self._db.execute("PRAGMA synchronous=OFF")
         self._db.execute("CREATE TABLE lines (path, digest, size, source, connection)")
@@ -35,19 +35,19 @@ class ManifestIndex:
         return self._db.execute(query, (digest,)).fetchone() is not None
 
     def settle(self, entries: Iterable[ManifestEntry]) -> None:
-        """Note where contents were found."""
+        """Store the locations of contents."""
         self._db.executemany(
             "UPDATE found SET source=?, offset=?, size=?, etag=? WHERE digest=? AND source IS NULL",
-            [(one.source, one.offset, one.size, one.etag, one.digest) for one in entries],
+            [(entry.source, entry.offset, entry.size, entry.etag, entry.digest) for entry in entries],
         )
 
     def missing(self) -> str | None:
-        """Return a content that was not found, if there is one."""
+        """Return the digest of a content without a location, or None."""
         row = self._db.execute("SELECT digest FROM found WHERE source IS NULL LIMIT 1").fetchone()
         return None if row is None else str(row[0])
 
-    def found(self) -> Iterator[tuple[str, str, int, str, str | None, int, str | None]]:
-        """Yield each line with where its content lies."""
+    def located(self) -> Iterator[tuple[str, str, int, str, str | None, int, str | None]]:
+        """Yield each line with the location of its content. Raise Invalid if a size is not the content's."""
         query = (
             "SELECT l.path, l.digest, l.size, coalesce(l.source, f.source), l.connection, coalesce(f.offset, 0),"
             " f.etag, f.size FROM lines l LEFT JOIN found f ON l.source IS NULL AND f.digest=l.digest"
@@ -58,5 +58,5 @@ class ManifestIndex:
             yield path, digest, size, source, connection, offset, etag
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()

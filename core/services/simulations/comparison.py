@@ -1,4 +1,4 @@
-"""Compare two simulations scenario by scenario: the same streets, two drivers."""
+"""Comparison of two simulations on the same scenarios: paired differences with confidence intervals."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _line = msgspec.json.Decoder(_Line)
 
 
 class Comparison:
-    """Pairs results by scenario and repeat, and tells the differences with their intervals."""
+    """Pairs results by scenario and repetition."""
 
     def __init__(self, simulations: Simulations, results: Results) -> None:
         self._simulations = simulations
@@ -30,11 +30,11 @@ class Comparison:
     def compare(self, id: str, to: str) -> dict[str, Any]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval.
 
-        What did not go well counts with the metric's worst value, where it has one: dying is never an advantage.
+        A task that is not ``ok`` counts with the metric's worst value, where declared: failing is never an advantage.
         """
         ours, theirs = self._simulations.get(id), self._simulations.get(to)
         if ours.dataset.digest != theirs.dataset.digest:
-            raise Invalid("The two simulations did not play the same version of the same dataset.")
+            raise Invalid("The two simulations did not use the same version of the same dataset.")
         definition = played(ours.provenance["dataset"]).definition
         worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
         mine, other = self._values(id, worst), self._values(to, worst)
@@ -52,7 +52,7 @@ class Comparison:
         }
 
     def _values(self, id: str, worst: dict[str, float | None]) -> dict[str, dict[Any, float]]:
-        found: dict[str, dict[Any, float]] = {}
+        values: dict[str, dict[Any, float]] = {}
         for body in self._results.lines(id):
             for raw in body.splitlines():
                 line = _line.decode(raw)
@@ -62,5 +62,5 @@ class Comparison:
                 else:
                     numbers = {name: value for name, value in worst.items() if value is not None}
                 for name, value in numbers.items():
-                    found.setdefault(name, {})[key] = float(value)
-        return found
+                    values.setdefault(name, {})[key] = float(value)
+        return values

@@ -1,4 +1,4 @@
-"""The end of a simulation: one pass over its results in task order, for summary, digest, archive and compaction."""
+"""Finalization: one pass over a simulation's results in task order, for summary, digest, archive and compaction."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from errors import Conflict
 
 logger = logging.getLogger(__name__)
 
-#: Objects smaller than this on average, if there are more than a few, are gathered into ones of about ``PIECE`` bytes.
+#: Compaction merges more than ``FEW`` objects of less than ``SMALL`` bytes on average to objects of ``PIECE`` bytes.
 SMALL, FEW, PIECE = 1 << 20, 16, 32 << 20
 
 
@@ -38,12 +38,12 @@ class _Line(msgspec.Struct):
 _line = msgspec.json.Decoder(_Line)
 
 
-class _Respecified(Exception):
-    """What was asked for has changed meanwhile."""
+class _SpecChanged(Exception):
+    """The simulation's specification has changed meanwhile."""
 
 
 class Finalization:
-    """Ends simulations of which every stage is done. Safe to repeat, and to die in the middle of."""
+    """Finalizes simulations. Idempotent, also after a crash at any point."""
 
     def __init__(
         self, database: Database, store: ObjectStore, notifier: Notifier, read: Results, *, compact_above: int = FEW
@@ -55,12 +55,12 @@ class Finalization:
         self._compact_above = compact_above
 
     def collect(self, id: str) -> None:
-        """End a simulation whose stages are done and that nobody else is at; or sum up one that ended early."""
+        """Finalize a simulation whose stages are done, unless another job does; or summarize one that ended early."""
         with self._database.read() as c:
             if State(simulations.find(c, id).state) in FINAL:
-                return self._sum_up_early(id)
-        with claimed(self._database, id, State.RUNNING) as ours:
-            if ours:
+                return self._summarize_early(id)
+        with claimed(self._database, id, State.RUNNING) as acquired:
+            if acquired:
                 self._collect(id)
 
     def _collect(self, id: str) -> None:
@@ -69,41 +69,41 @@ class Finalization:
             stage = results.stage_ids(c, id)[-1]
             if leases.open_stage(c, id) is not None:
                 return
-        summary = self._sum_up(row, stage)
+        summary = self._summarize(row, stage)
         total = summary["tasks"]["total"]
         if (expected := self._expected(id)) != total:
             raise Conflict(f"Simulation {id} has {total} results for {expected} tasks.")
         reason = too_many(json.loads(row.spec), summary["tasks"]["failed"])
-        verdict = State.SUCCEEDED if reason is None else State.FAILED
+        final_state = State.SUCCEEDED if reason is None else State.FAILED
         self.compact(stage)
 
         def end(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, id, State.RUNNING, verdict, now, summary=json.dumps(summary), reason=reason)
+            simulations.move(c, id, State.RUNNING, final_state, now, summary=json.dumps(summary), reason=reason)
             if simulations.find(c, id).spec != row.spec:
-                raise _Respecified
+                raise _SpecChanged
 
         while True:
             try:
                 self._database.write(end)
                 break
-            except _Respecified:  # what was asked for is a part of the archive, which has been measured
+            except _SpecChanged:  # the specification is part of the archive, whose size was computed
                 with self._database.read() as c:
                     row = simulations.find(c, id)
-                held = summary["archive"]
-                summary["archive"] = self._read.measured(row, summary, held["bytes"], held["crc32"])
+                archive = summary["archive"]
+                summary["archive"] = self._read.describe_archive(row, summary, archive["bytes"], archive["crc32"])
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
 
-    def _sum_up_early(self, id: str) -> None:
-        """Write the summary of a simulation that ended before all its tasks did, of what is there."""
+    def _summarize_early(self, id: str) -> None:
+        """Store the summary of a simulation that ended before all tasks had results."""
         with self._database.read() as c:
             row = simulations.find(c, id)
             stage = results.stage_ids(c, id)[-1]
             total, _, _ = simulations.counts(c, id)
         if row.summary is not None:
             return
-        summary = self._sum_up(row, stage, total)
+        summary = self._summarize(row, stage, total)
         self._database.write(lambda c: simulations.set_summary(c, id, summary))
         self._notifier.publish(id)
 
@@ -111,8 +111,8 @@ class Finalization:
         with self._database.read() as c:
             return simulations.counts(c, id)[0]
 
-    def _sum_up(self, row: Any, stage: str, total: int | None = None) -> dict[str, Any]:
-        """Sum up the results there are; ``total``: how many tasks there were to be, where not all have one."""
+    def _summarize(self, row: Any, stage: str, total: int | None = None) -> dict[str, Any]:
+        """Summarize the present results; ``total``: number of tasks, if not all have a result."""
         definition = played(json.loads(row.provenance)["dataset"]).definition
         tally = MetricTally(definition["metrics"], definition.get("group_by", ()))
         digest = hashlib.sha256()
@@ -124,19 +124,19 @@ class Finalization:
                 result = _line.decode(line)
                 tally.add(result.status, result.scenario, result.metrics)
                 tally.clock(result.timing)
-                # `timing` is a line's last member, and the only one that may differ between two runs.
+                # Without `timing`, the last member of a line and the only one that may differ between two runs.
                 digest.update(line[: line.rindex(b',"timing":')] + b"}\n")
         summary = tally.summary() | {"results_digest": "sha256:" + digest.hexdigest()}
         summary["score"] = definition.get("score")
         if total is not None:
             summary["tasks"]["total"] = total
-        return summary | {"archive": self._read.measured(row, summary, size, crc)}
+        return summary | {"archive": self._read.describe_archive(row, summary, size, crc)}
 
     def _bodies(self, stage: str) -> Iterator[bytes]:
         return self._read._lines(stage, 0, None)
 
     def compact(self, stage: str) -> None:
-        """Gather small objects into few large ones, in task order; rows are repointed before the old objects go."""
+        """Merge small objects to large ones, in task order; rows are updated before the old objects are deleted."""
         with self._database.read() as c:
             objects = _objects(c, stage)
         if len(objects) <= self._compact_above or sum(size for _, size in objects) > SMALL * len(objects):
@@ -149,10 +149,10 @@ class Finalization:
                 piece.append(objects[end])
                 total += objects[end][1]
                 end += 1
-            self._gather(stage, [key for key, _ in piece])
+            self._merge(stage, [key for key, _ in piece])
             at = end
 
-    def _gather(self, stage: str, keys: list[str]) -> None:
+    def _merge(self, stage: str, keys: list[str]) -> None:
         if len(keys) < 2:
             return
         new = f"results/{stage.partition('.')[0]}/all-{secrets.token_hex(6)}"
@@ -178,12 +178,12 @@ class Finalization:
 
     # -- deletion
 
-    def bury(self, id: str) -> None:
-        """Remove the objects and rows of a deleted simulation; what a retry took over stays until it goes too."""
+    def remove_deleted(self, id: str) -> None:
+        """Remove the objects and rows of a deleted simulation; objects that a retry inherited stay with it."""
         with self._database.read() as c:
-            held = results.objects_of(c, id)
+            keys = results.objects_of(c, id)
         self._database.write(lambda c: results.forget(c, id))
-        for key in held:
+        for key in keys:
             with self._database.read() as c:
                 if results.needed(c, key):
                     continue
@@ -196,10 +196,11 @@ class Finalization:
 
 
 def _objects(c: Connection, stage: str) -> list[tuple[str, int]]:
-    found: dict[str, int] = {}
+    """Return (key, size in bytes) of the objects of a stage, in task order."""
+    sizes: dict[str, int] = {}
     after = -1
     while page := results.segments_in(c, stage, after=after):
         for segment in page:
             after = segment.start
-            found[segment.object] = max(found.get(segment.object, 0), segment.offset + segment.bytes)
-    return list(found.items())
+            sizes[segment.object] = max(sizes.get(segment.object, 0), segment.offset + segment.bytes)
+    return list(sizes.items())

@@ -1,4 +1,4 @@
-"""Replays: a scenario played again from its action trace, on demand, without the model."""
+"""Replays: a scenario simulated again from its action trace, on demand, without the model."""
 
 import hashlib
 import json
@@ -18,12 +18,12 @@ from datasets.catalogue import Dataset
 from datasets.objectstore.base import ObjectStore
 from errors import NoReplay, NotFound, UnknownArtifact, UnknownDataset
 
-#: The artifact that evaluators leave: float32 actions, zlib-compressed.
+#: Artifact with the action trace: float32 actions, zlib-compressed.
 TRACE = "trace.f32.zz"
 
 
 class Replays:
-    """Asks for replays and keeps them."""
+    """Enqueues the job that makes a replay, and stores its result."""
 
     def __init__(self, database: Database, store: ObjectStore, notifier: Notifier, results: Results) -> None:
         self._database = database
@@ -32,36 +32,36 @@ class Replays:
         self._results = results
 
     def get(self, id: str, task: int) -> Download | None:
-        """Return the replay as JSON, or None while it is being made; raise what kept it from being made."""
+        """Return the replay as JSON, or None while it is made. Raise NoReplay if it cannot be made."""
         self._results.artifact(id, task, TRACE)
         key = _key(id, task)
         try:
             size = self._store.size(key)
         except NotFound:
-            self._refusal(key)
-            self._needs_its_dataset(id)
+            self._raise_refusal(key)
+            self._check_dataset(id)
             self._notifier.enqueue("replay", f"{id}:{task}")
             return None
         etag = hashlib.sha256(f"{key}:{size}".encode()).hexdigest()[:32]
         return Download(size, "application/json", f'"{etag}"', lambda a, b: self._store.get(key, a, b - a))
 
-    def _refusal(self, key: str) -> None:
+    def _raise_refusal(self, key: str) -> None:
         try:
             reason = b"".join(self._store.get(f"{key}.refused"))
         except NotFound:
             return
         raise NoReplay(reason.decode())
 
-    def _needs_its_dataset(self, id: str) -> None:
-        """Refuse what cannot be played again, instead of promising it for ever."""
+    def _check_dataset(self, id: str) -> None:
+        """Raise UnknownDataset if the dataset was deleted, because its scenarios are needed."""
         with self._database.read() as c:
             dataset = json.loads(simulations.find(c, id).provenance)["dataset"]
-            gone = "extends" in dataset and datasets.find(c, PROJECT, dataset["digest"]) is None
-        if gone:
+            deleted = "extends" in dataset and datasets.find(c, PROJECT, dataset["digest"]) is None
+        if deleted:
             raise UnknownDataset(f"{dataset['name']}@{dataset['version']} was deleted; a replay needs its scenarios.")
 
     def inputs(self, id: str, task: int) -> tuple[Mapping[str, Any], Dataset, Mapping[str, Any], bytes]:
-        """Return the inputs of a replay: the dataset as provenance has it, its definition, the set-up and the trace."""
+        """Return the inputs of a replay: the dataset in provenance, the dataset, the evaluator's set-up, the trace."""
         with self._database.read() as c:
             provenance = json.loads(simulations.find(c, id).provenance)
         blob = self._results.artifact(id, task, TRACE)
@@ -70,7 +70,7 @@ class Replays:
         return provenance["dataset"], dataset, provenance["play"] | {"definition": dict(dataset.definition)}, trace
 
     def keep(self, id: str, task: int, replay: Mapping[str, Any]) -> None:
-        """Store a replay; twice is harmless."""
+        """Store a replay. Idempotent."""
         line = next(self._results.lines(id, task, task + 1), None)
         if line is None:
             raise UnknownArtifact()
@@ -82,11 +82,11 @@ class Replays:
         self._notifier.publish(id)
 
     def refuse(self, id: str, task: int, reason: str) -> None:
-        """Keep for good that a task cannot be shown, so that nobody asks for it again and again."""
+        """Store that a task cannot be replayed, so that the job is not enqueued again."""
         self._store.put(f"{_key(id, task)}.refused", (reason.encode(),))
 
     def made(self, id: str, task: int) -> bool:
-        """Tell whether a replay is there already."""
+        """Return whether the replay exists."""
         try:
             return self._store.size(_key(id, task)) > 0
         except NotFound:

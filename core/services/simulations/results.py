@@ -1,4 +1,4 @@
-"""Results, events, output, artifacts and the archive: everything a person takes away, streamed and resumable."""
+"""Results of simulations: events, result lines, artifacts, logs and the archive, streamed and resumable."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFinished, NotFound, UnknownArtifact
 
-#: Seconds in which the download of a linked artifact must begin.
-LINKED = 900
+#: Seconds for which the presigned URL of an artifact is valid.
+LINK_TTL = 900
 
 
 class Results:
-    """Reads what simulations leave behind. No database transaction is open across a ``yield``."""
+    """Reads the results of simulations. No database transaction is open across a ``yield``."""
 
     def __init__(self, database: Database, objects: ObjectStore, changes: ChangeNotifier) -> None:
         self._database = database
@@ -35,27 +35,27 @@ class Results:
     # -- events
 
     def events(self, id: str, after: int = 0) -> list[Event]:
-        """Return the events after number ``after`` that there are now."""
+        """Return the present events after number ``after``."""
         with self._database.read() as c:
             simulations.find(c, id)
             rows = simulations.events_after(c, id, after)
         return [_event(row) for row in rows]
 
     def ended(self, id: str, after: int) -> bool:
-        """Tell whether the final event is not after number ``after``: nothing will ever follow."""
+        """Return whether no event will follow number ``after``."""
         with self._database.read() as c:
             row = simulations.find(c, id)
         return State(row.state) in FINAL and row.event_seq <= after
 
     def delivered(self, id: str, count: int) -> bool:
-        """Tell whether whoever has so many results has all that there will ever be."""
+        """Return whether a client with ``count`` results has all results of an ended simulation."""
         with self._database.read() as c:
             row = simulations.find(c, id)
             return State(row.state) in FINAL and simulations.counts(c, id)[1] <= count
 
     def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
-        """Yield events as they come, None as a heartbeat; end after the last one that can come."""
-        self.events(id, after)  # raises before the first byte is sent
+        """Yield events as they are inserted, None as a heartbeat; end after the final event."""
+        self.events(id, after)  # raises UnknownSimulation before the response has begun
         return self._follow_events(id, after, heartbeat)
 
     def _follow_events(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
@@ -63,13 +63,13 @@ class Results:
             while True:
                 version = self._changes.version(id)
                 try:
-                    found = self.events(id, after)
+                    events = self.events(id, after)
                 except NotFound:
                     return
-                for event in found:
+                for event in events:
                     after = event.seq
                     yield event
-                if not found:
+                if not events:
                     try:
                         if self.ended(id, after):
                             return
@@ -81,7 +81,7 @@ class Results:
     # -- result lines
 
     def lines(self, id: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """Yield result lines of the tasks [start, stop) in task order, of what is there, in chunks of whole lines."""
+        """Yield the present result lines of tasks [start, stop) in task order, in chunks of whole lines."""
         stage = self._stage(id)
         return self._lines(stage, start, stop)
 
@@ -109,7 +109,7 @@ class Results:
     def follow(self, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield result lines in order of arrival until all are delivered; resume by the number of lines received.
 
-        b"" is a heartbeat. Where results are missing at the end, the last line is ``{"incomplete": reason}``.
+        b"" is a heartbeat. If the simulation ends without all results, the last line is ``{"incomplete": reason}``.
         """
         stage = self._stage(id)
         return self._follow(id, stage, skip, heartbeat)
@@ -158,16 +158,16 @@ class Results:
             return store.stage_ids(c, id)[-1]
 
     def _bytes(self, stage: str, segment: Segment) -> bytes:
-        """Return a segment's lines; where they were moved in the meantime, from where they lie now."""
+        """Return a segment's lines; read its row again if its object was compacted in the meantime."""
         for _ in range(3):
             try:
                 body = b"".join(self._objects.get(segment.object, segment.offset, segment.bytes))
             except NotFound:
                 with self._database.read() as c:
-                    found = store.segment_at(c, stage, segment.start)
-                if found is None:
+                    current = store.segment_at(c, stage, segment.start)
+                if current is None:
                     raise Gone() from None
-                segment = found
+                segment = current
                 continue
             if zlib.crc32(body) != segment.crc32:
                 raise NotFound(f"The results of the tasks [{segment.start}, {segment.stop}) are damaged.")
@@ -181,54 +181,55 @@ class Results:
         with self._database.read() as c:
             simulations.find(c, id)
             page = store.artifact_page(c, id, after, limit)
-        return [{"task": one.task, "name": one.name, "media_type": one.media_type, "bytes": one.bytes} for one in page]
+        return [
+            {"task": item.task, "name": item.name, "media_type": item.media_type, "bytes": item.bytes} for item in page
+        ]
 
     def artifact(self, id: str, task: int, name: str) -> Download:
-        """Return one artifact, or raise UnknownArtifact."""
+        """Return an artifact. Raise UnknownArtifact."""
         with self._database.read() as c:
             simulations.find(c, id)
-            found = store.artifact(c, id, task, name)
-        if found is None:
+            artifact = store.artifact(c, id, task, name)
+        if artifact is None:
             raise UnknownArtifact()
-        return self._blob(id, found)
+        return self._download(id, artifact)
 
     def link(self, id: str, task: int, name: str) -> str | None:
-        """Return where an artifact can be had without passing through here; None where the store has no links.
+        """Return a presigned URL of an artifact, or None if the object store has none.
 
-        Artifacts lie side by side in the objects they came in, and a link is to a whole object: the first to ask has
-        this one cut out, into a place that is emptied with the simulation.
+        Artifacts share objects with others, and a presigned URL is of a whole object: the first request copies the
+        artifact to an object of its own, which is deleted with the simulation.
         """
         with self._database.read() as c:
             simulations.find(c, id)
-            one = store.artifact(c, id, task, name)
-        if one is None:
+            artifact = store.artifact(c, id, task, name)
+        if artifact is None:
             raise UnknownArtifact()
         cut = hashlib.sha256(f"{task}/{name}".encode()).hexdigest()[:32]
-        key = f"results/{id}/cut-{cut}-{one.crc32:08x}"
-        link = self._objects.link(key, seconds=LINKED, filename=name.rpartition("/")[2])
+        key = f"results/{id}/cut-{cut}-{artifact.crc32:08x}"
+        link = self._objects.link(key, seconds=LINK_TTL, filename=name.rpartition("/")[2])
         if link is None:
             return None
         try:
-            there = self._objects.size(key) == one.bytes
+            exists = self._objects.size(key) == artifact.bytes
         except NotFound:
-            there = False
-        if not there:
-            self._objects.put(key, self._blob(id, one).read(0, one.bytes))
+            exists = False
+        if not exists:
+            self._objects.put(key, self._download(id, artifact).read(0, artifact.bytes))
         return link
 
-    def _blob(self, id: str, one: store.Artifact) -> Download:
+    def _download(self, id: str, artifact: store.Artifact) -> Download:
         def read(start: int, stop: int) -> Iterator[bytes]:
-            current = one
-            with self._database.read() as c:
-                current = store.artifact(c, id, one.task, one.name) or one
+            with self._database.read() as c:  # it may have been compacted
+                current = store.artifact(c, id, artifact.task, artifact.name) or artifact
             return self._objects.get(current.object, current.offset + start, stop - start)
 
-        return Download(one.bytes, one.media_type, f'"{one.crc32:08x}-{one.bytes:x}"', read)
+        return Download(artifact.bytes, artifact.media_type, f'"{artifact.crc32:08x}-{artifact.bytes:x}"', read)
 
-    # -- output
+    # -- logs
 
     def logs(self, id: str, *, follow: bool = False, heartbeat: float = 15.0) -> Iterator[bytes]:
-        """Yield what models and simulators wrote, each line after the name of its writer; b"" is a heartbeat."""
+        """Yield output of models and simulators, each line prefixed with its process's name; b"" is a heartbeat."""
         with self._database.read() as c:
             simulations.find(c, id)
         return self._logs(id, follow, heartbeat)
@@ -259,11 +260,11 @@ class Results:
     # -- archive
 
     def archive(self, id: str) -> Download:
-        """Return everything as one zip whose length, tag and every range are known before it is sent."""
+        """Return a zip of all results; its length and ETag are known in advance, and any range can be requested."""
         with self._database.read() as c:
             row = simulations.find(c, id)
         if State(row.state) not in FINAL or row.summary is None:
-            raise NotFinished("The archive can be had once the simulation has ended.")
+            raise NotFinished("The archive is available once the simulation has ended.")
         summary = json.loads(row.summary)
         documents = self._documents(row)
 
@@ -292,21 +293,23 @@ class Results:
         for name, text in documents.items():
             raw = text.encode()
             yield zip.ArchiveMember(name, len(raw), zlib.crc32(raw), _reader(raw))
-        held = summary["archive"]
+        archive = summary["archive"]
         stage = self._stage(row.id)
-        yield zip.ArchiveMember("results.ndjson", held["bytes"], held["crc32"], lambda a, b: self._slice(stage, a, b))
+        yield zip.ArchiveMember(
+            "results.ndjson", archive["bytes"], archive["crc32"], lambda a, b: self._slice(stage, a, b)
+        )
         after = (-2, "")
         while True:
             with self._database.read() as c:
                 page = store.artifact_page(c, row.id, after, 500)
             if not page:
                 return
-            for one in page:
-                after = (one.task, one.name)
-                if one.task < 0:
-                    continue  # made on demand after the end, such as replays: not part of what was measured
+            for item in page:
+                after = (item.task, item.name)
+                if item.task < 0:
+                    continue  # made on demand after the end, so not part of the archive's computed size
                 yield zip.ArchiveMember(
-                    f"artifacts/{one.task}/{one.name}", one.bytes, one.crc32, self._blob(row.id, one).read
+                    f"artifacts/{item.task}/{item.name}", item.bytes, item.crc32, self._download(row.id, item).read
                 )
 
     def _slice(self, stage: str, start: int, stop: int) -> Iterator[bytes]:
@@ -326,14 +329,17 @@ class Results:
                 if at >= stop:
                     return
 
-    def measured(self, row: Any, summary: dict[str, Any], size: int, crc32: int) -> dict[str, Any]:
-        """Return what the archive of a simulation that is being collected will be; kept in its summary."""
-        held = {"bytes": size, "crc32": crc32, "size": 0}
-        with_held = summary | {"archive": held}
+    def describe_archive(self, row: Any, summary: dict[str, Any], size: int, crc32: int) -> dict[str, Any]:
+        """Return sizes and CRC of the archive of a simulation that is being finalized, for its summary.
+
+        ``size`` and ``crc32``: of all result lines.
+        """
+        archive = {"bytes": size, "crc32": crc32, "size": 0}
+        complete = summary | {"archive": archive}
         fields = {name: getattr(row, name) for name in ("id", "spec", "provenance")}
-        documents = self._documents(_Row(**fields, summary=json.dumps(with_held)))
-        held["size"] = zip.measure(self._members(_Row(**fields, summary=""), with_held, documents))
-        return held
+        documents = self._documents(_Row(**fields, summary=json.dumps(complete)))
+        archive["size"] = zip.measure(self._members(_Row(**fields, summary=""), complete, documents))
+        return archive
 
 
 def _reader(raw: bytes) -> Callable[[int, int], Iterator[bytes]]:

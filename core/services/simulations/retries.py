@@ -1,4 +1,4 @@
-"""A retry keeps what succeeded, by reference: the bytes stay where they are, the new rows point at them."""
+"""Retries: a new simulation inherits successful results by reference, without copying their bytes."""
 
 import zlib
 from collections.abc import Iterator
@@ -13,29 +13,29 @@ from datasets.objectstore.base import ObjectStore
 from errors import Conflict
 
 
-class _Head(msgspec.Struct):
+class _TaskStatus(msgspec.Struct):
     status: str
 
 
-_head = msgspec.json.Decoder(_Head)
+_decoder = msgspec.json.Decoder(_TaskStatus)
 
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What a new simulation takes over from ``source``: segments in task order in which every result is ``ok``."""
+    """Segments that a new simulation inherits from ``source``, in task order; all their results are ``ok``."""
 
     source: str
     kept: list[Segment]
 
     def apply(self, c: Connection, simulation: str, stage: str, total: int) -> None:
-        """Write the kept segments, and the gaps between them as work to be done.
+        """Insert the inherited segments as done ranges, and the gaps between them as pending ranges.
 
-        Raise Conflict if the source, or an object of its, has been removed since it was looked at.
+        Raise Conflict if the source or one of the objects has been removed since ``inherit`` read them.
         """
         simulations.hold(c, self.source)
         for key in {segment.object for segment in self.kept}:
             if not results.needed(c, key):
-                raise Conflict("What is to be kept has moved meanwhile. Try again.")
+                raise Conflict("The results to inherit have been moved meanwhile. Try again.")
         at = 0
         for start, stop in _runs(self.kept):
             if at < start:
@@ -51,7 +51,7 @@ class Inheritance:
 
 
 def inherit(database: Database, store: ObjectStore, simulation: str) -> Inheritance:
-    """Find what can be kept of a simulation that has ended."""
+    """Return the results that can be inherited from a simulation that has ended."""
     kept: list[Segment] = []
     after = -1
     while True:
@@ -68,7 +68,7 @@ def _successes(store: ObjectStore, segment: Segment) -> Iterator[Segment]:
     lines = b"".join(store.get(segment.object, segment.offset, segment.bytes)).splitlines(keepends=True)
     at, first, begin = 0, 0, 0
     for number, line in enumerate([*lines, b""]):
-        if line and _head.decode(line).status == "ok":
+        if line and _decoder.decode(line).status == "ok":
             at += len(line)
             continue
         if number > first:

@@ -1,4 +1,4 @@
-"""Simulations: submit, look, list, cancel, retry, delete; everything is resolved to digests, once, at submission."""
+"""Simulations: submit, get, list, cancel, resize, retry, delete. A submission is resolved to digests once."""
 
 import json
 import time
@@ -26,12 +26,12 @@ from datasets.objectstore.base import ObjectStore
 from errors import Conflict, IdempotencyMismatch, IllegalTransition, Invalid, NotFinished, Unsupported
 from runtimes.harness.evaluator.tasks import count
 
-#: For how long an Idempotency-Key is remembered, in seconds.
-REMEMBERED = 86_400.0
+#: Seconds for which an Idempotency-Key is valid.
+KEY_TTL = 86_400.0
 
 
 class Simulations:
-    """What a person does with simulations."""
+    """Service of the simulations API."""
 
     def __init__(
         self,
@@ -62,9 +62,11 @@ class Simulations:
         inheritance: Inheritance | None = None,
         retry_of: str | None = None,
     ) -> tuple[Simulation, bool]:
-        """Resolve everything to digests, refuse what can never fit, write it down, ring the notifier.
+        """Resolve a submission to digests, store it as QUEUED, and wake the dispatcher.
 
-        With an idempotency ``key`` the same request gives the first answer again (the second member is then true).
+        Return the simulation, and whether it is the one of an earlier request with the same idempotency ``key``.
+        Raise Invalid (or a subclass) for a submission that can never run, IdempotencyMismatch if the key was used
+        with another request.
         """
         if key is not None and (replayed := self._replayed(principal, key, request_digest or "")) is not None:
             return replayed, True
@@ -100,7 +102,7 @@ class Simulations:
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                known = store.remember_key(c, principal, key, request_digest or "", id, now, now + REMEMBERED)
+                known = store.remember_key(c, principal, key, request_digest or "", id, now, now + KEY_TTL)
                 if known is not None:
                     if known.digest != request_digest:
                         raise IdempotencyMismatch()
@@ -126,10 +128,10 @@ class Simulations:
             raise IdempotencyMismatch()
         return self.get(row.simulation_id)
 
-    # -- look
+    # -- queries
 
     def get(self, id: str) -> Simulation:
-        """Return one simulation as it stands."""
+        """Return a simulation with its progress."""
         with self._database.read() as c:
             return self._view(c, store.find(c, id))
 
@@ -145,27 +147,27 @@ class Simulations:
         limit: int = 50,
     ) -> tuple[list[Simulation], str | None]:
         """Return a page, newest first, and the cursor of the next."""
-        given = {"state": state and state.value, "dataset": dataset, "runtime": runtime, "model": model}
-        filters = {name: value for name, value in given.items() if value is not None}
+        values = {"state": state and state.value, "dataset": dataset, "runtime": runtime, "model": model}
+        filters = {name: value for name, value in values.items() if value is not None}
         with self._database.read() as c:
             rows = store.page(c, filters=filters, label=label, after=after, limit=limit + 1)
-            found = [self._view(c, row) for row in rows[:limit]]
-        return found, found[-1].id if len(rows) > limit else None
+            page = [self._view(c, row) for row in rows[:limit]]
+        return page, page[-1].id if len(rows) > limit else None
 
     def wait(self, id: str, timeout: float) -> Simulation:
-        """Block until the simulation has ended or the time is up; return it as it then stands."""
+        """Block until the simulation has ended, at most ``timeout`` seconds; return it."""
         deadline = time.monotonic() + timeout
         with self._changes.watching(id):
             while True:
                 version = self._changes.version(id)
-                found = self.get(id)
+                simulation = self.get(id)
                 left = deadline - time.monotonic()
-                if found.final or left <= 0:
-                    return found
+                if simulation.final or left <= 0:
+                    return simulation
                 self._changes.wait(id, version, min(left, 1.0))
 
     def summary(self, id: str) -> dict[str, Any]:
-        """Return what `collect` summed up."""
+        """Return the summary. Raise NotFinished until the job `collect` has stored it."""
         with self._database.read() as c:
             row = store.find(c, id)
         if row.summary is None:
@@ -185,16 +187,16 @@ class Simulations:
             tasks = Tasks(total=total, done=done, failed=failed)
         position = store.queued_before(c, row.id) + 1 if state is State.QUEUED else None
         spec = json.loads(row.spec)
-        asked = (spec.get("placement") or {}).get("executor")
+        requested_executor = (spec.get("placement") or {}).get("executor")
         configs = self._resolver.executor_configs
-        config = configs.get(row.executor or "") or configs.get(asked or "")
+        config = configs.get(row.executor or "") or configs.get(requested_executor or "")
         requested = replicas(spec["gang"]) if spec.get("gang") else spec.get("workers")
         workers = (
             config.workers_for(requested) if config else max(other.workers_for(requested) for other in configs.values())
         )
         reason = row.reason
-        if position is not None and (away := self._away(c, asked)) is not None:
-            reason = away
+        if position is not None and (outage := self._outage(c, requested_executor)) is not None:
+            reason = outage
         elif position is not None:
             reason = why_waiting(position, workers, row.not_before - self._database.now(c), row.reason)
         dataset, model = provenance["dataset"], provenance["model"]
@@ -225,20 +227,20 @@ class Simulations:
             dry_run=bool(row.dry_run),
         )
 
-    def _away(self, c: Connection, asked: str | None) -> str | None:
-        """Say which place a queued simulation waits for, if every one that it could run in takes nothing now."""
+    def _outage(self, c: Connection, requested_executor: str | None) -> str | None:
+        """Return which executors a queued simulation waits for, if all that could run it are unhealthy."""
         unhealthy = {row.name: row.last_error for row in executors.all(c) if not row.healthy}
-        able = [asked] if asked else list(self._resolver.executor_configs)
-        if not all(name in unhealthy for name in able):
+        eligible = [requested_executor] if requested_executor else list(self._resolver.executor_configs)
+        if not all(name in unhealthy for name in eligible):
             return None
-        return "; ".join(f"waits for {name}: {unhealthy[name] or 'it does not answer'}" for name in able)
+        return "; ".join(f"waits for {name}: {unhealthy[name] or 'it does not answer'}" for name in eligible)
 
-    # -- change
+    # -- changes
 
     def cancel(self, id: str) -> Simulation:
-        """Ask a simulation to stop; twice is harmless, and so is asking one that is stopping."""
+        """Cancel a simulation. Idempotent."""
 
-        def ask(c: Connection) -> None:
+        def begin_cancelling(c: Connection) -> None:
             now = self._database.now(c)
             state = State(store.find(c, id).state)
             if state is State.CANCELLING or state is State.CANCELLED:
@@ -251,13 +253,13 @@ class Simulations:
             leases.close_early(c, id)
             store.move(c, id, state, following, now, reason="cancelled by its owner")
 
-        self._database.write(ask)
+        self._database.write(begin_cancelling)
         self._notifier.wake("dispatch")
         self._notifier.publish(id)
         return self.get(id)
 
     def resize(self, id: str, workers: int) -> Simulation:
-        """Change how many pairs of evaluator and host are at work at once, while it runs or before."""
+        """Change the number of workers, before or while the simulation runs."""
 
         def write(c: Connection) -> None:
             row = store.find(c, id)
@@ -276,9 +278,9 @@ class Simulations:
         return self.get(id)
 
     def retry(self, id: str, only_failed: bool = True) -> Simulation:
-        """Run again what did not succeed, or everything, as a new simulation; final stays final.
+        """Submit a new simulation for the tasks that failed, or for all.
 
-        What is kept is taken over by reference: the new simulation has every result of both.
+        Successful results are inherited by reference, so the new simulation has a result for every task.
         """
         with self._database.read() as c:
             row = store.find(c, id)
@@ -287,39 +289,39 @@ class Simulations:
         submission = self.resubmit({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
         if not only_failed:
             return self.submit(submission, retry_of=id)[0]
-        for more in (True, True, False):
+        for last_try in (False, False, True):
             try:
                 return self.submit(submission, inheritance=inherit(self._database, self._store, id), retry_of=id)[0]
-            except Conflict:  # its results were just being gathered into fewer objects
-                if not more:
+            except Conflict:  # its results were being compacted at this moment
+                if last_try:
                     raise
         raise AssertionError("unreachable")
 
     @staticmethod
     def resubmit(document: Mapping[str, Any]) -> Submission:
-        """Read a `simulation.json` of an archive: the same request, pinned to the same digests."""
+        """Return the submission of an archive's `simulation.json`, pinned to the same digests."""
         try:
             spec, provenance = dict(document["spec"]), document["provenance"]
             spec["model"] = provenance["model"]["digest"]
             spec["runtime"] = provenance["runtime"]["name"]
             dataset = provenance["dataset"]
-            # A number of a dataset of one's own may mean something else where the archive was brought to.
-            own = "extends" in dataset
-            spec["dataset"] = dataset["digest"] if own else f"{dataset['name']}@{dataset['version']}"
+            # A registered dataset's version number may name other content on another installation.
+            registered = "extends" in dataset
+            spec["dataset"] = dataset["digest"] if registered else f"{dataset['name']}@{dataset['version']}"
             return msgspec.convert(spec, Submission)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise Invalid(f"This is not the simulation.json of an archive: {error}") from None
 
     def delete(self, id: str) -> None:
-        """Delete a simulation that has ended: a tombstone first, its objects after."""
+        """Mark a simulation that has ended as deleted; its objects are removed later."""
 
-        def bury(c: Connection) -> None:
+        def mark_deleted(c: Connection) -> None:
             state = State(store.find(c, id).state)
             if state not in FINAL:
                 raise NotFinished("Cancel the simulation before you delete it.")
             store.bury(c, id, self._database.now(c))
 
-        self._database.write(bury)
+        self._database.write(mark_deleted)
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
 

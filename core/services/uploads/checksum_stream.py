@@ -1,4 +1,4 @@
-"""Bytes that are given whole and right, or not to their end: a store's disk may have flipped some."""
+"""Checksum stream: passes content on and withholds its end unless the digest is right (a disk may flip bits)."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from errors import Corrupt
 
 
 def verified(chunks: Iterable[bytes], digest: str, name: str) -> Iterator[bytes]:
-    """Yield a whole content, its last chunk only if all of it has the ``digest``; raise Corrupt before that if not."""
+    """Yield content; raise Corrupt instead of yielding the last chunk if its digest is not ``digest``."""
     hasher = hashlib.sha256()
     last = b""
     for chunk in chunks:
@@ -16,6 +16,6 @@ def verified(chunks: Iterable[bytes], digest: str, name: str) -> Iterator[bytes]
             yield last
         last = chunk
     if f"sha256:{hasher.hexdigest()}" != digest:
-        raise Corrupt(f"What is stored of {name} is not what was brought: it was damaged. Bring it again.")
+        raise Corrupt(f"The stored bytes of {name} are damaged: their digest has changed. Upload it again.")
     if last:
         yield last

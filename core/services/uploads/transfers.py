@@ -1,7 +1,7 @@
-"""Transfers past the API: what is large goes straight into the object store, under a name that nobody can guess.
+"""Direct transfers: clients PUT large content to the object store through presigned URLs, under unguessable keys.
 
-Nothing is believed of what was sent: it is read, hashed and stored again like any other upload, so that a second PUT
-under the same address, which stays valid for a while, changes nothing that was looked at.
+The content is then read, hashed and stored again like any upload, so that a second PUT to the same URL, which stays
+valid for a while, cannot change content that was checked.
 """
 
 import re
@@ -15,16 +15,16 @@ from datasets.objectstore.base import ObjectStore
 from errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
 
 FOLDER = "incoming"
-#: Seconds in which a PUT must begin.
-VALID = 3600
-#: Seconds after which what was sent and never used is deleted.
+#: Seconds for which a presigned URL is valid.
+URL_TTL = 3600
+#: Seconds after which unused content is deleted.
 KEPT = 86_400
 _KEY = re.compile(r"[0-9a-f]{10}-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Invitation:
-    """Where to send bytes to, until when, and what to call them afterwards."""
+class PresignedUpload:
+    """A presigned URL for one PUT; ``key`` names the content in later requests."""
 
     key: str
     url: str
@@ -33,24 +33,24 @@ class Invitation:
 
 
 class Transfers:
-    """Hands out addresses in the object store, and finds what was sent there."""
+    """Presigns URLs and reads the content that was sent there."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
-    def invite(self) -> Invitation:
-        """Return an address to PUT to; raise NoDirectTransfer where the store has none."""
+    def presign(self) -> PresignedUpload:
+        """Return a presigned URL for a PUT. Raise NoDirectTransfer if the object store has none."""
         now = self._clock()
         key = f"{int(now):010x}-{secrets.token_hex(16)}"
-        url = self._store.link(f"{FOLDER}/{key}", seconds=VALID, verb="PUT")
+        url = self._store.link(f"{FOLDER}/{key}", seconds=URL_TTL, verb="PUT")
         if url is None:
             raise NoDirectTransfer()
         self._sweep(now)
-        return Invitation(key=key, url=url, expires_at=datetime.fromtimestamp(int(now) + VALID, UTC))
+        return PresignedUpload(key=key, url=url, expires_at=datetime.fromtimestamp(int(now) + URL_TTL, UTC))
 
     def content(self, key: str, largest: int | None = None) -> Iterator[bytes]:
-        """Yield what was sent; raise UnknownTransfer if nothing was, and TooLarge before the first byte."""
+        """Yield the content. Raise UnknownTransfer if nothing was sent; TooLarge beyond ``largest`` bytes."""
         name = self._name(key)
         try:
             size = self._store.size(name)
@@ -61,8 +61,8 @@ class Transfers:
             raise TooLarge(f"{size} bytes were sent; a model has at most {largest}.")
         return self._store.get(name, 0, size)
 
-    def forget(self, key: str) -> None:
-        """Delete what was sent."""
+    def delete(self, key: str) -> None:
+        """Delete the content."""
         self._store.delete(self._name(key))
 
     @staticmethod
@@ -72,7 +72,7 @@ class Transfers:
         return f"{FOLDER}/{key}"
 
     def _sweep(self, now: float) -> None:
-        """Delete what nobody used; keys begin with their time, so the look ends at the first young one."""
+        """Delete unused content; keys begin with their time, so the listing stops at the first recent key."""
         for name in self._store.list(f"{FOLDER}/"):
             begun = name.removeprefix(f"{FOLDER}/").partition("-")[0]
             if int(begun, 16) + KEPT > now:

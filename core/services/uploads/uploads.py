@@ -1,8 +1,8 @@
-"""Uploads that can be resumed: bytes are durable part by part, and the offset says exactly how many.
+"""Resumable uploads: bytes become durable part by part; the offset is the exact number of durable bytes.
 
-A part is an object of its own; its row and the offset move in one transaction, by compare-and-set on the offset and
-the writer. So a process may die at any moment and nothing is lost or doubled, several may serve one upload, and there
-are no locks: whoever comes later takes the upload over, and the one before learns it at its next part.
+A part is an object of its own. Its row is inserted and the offset advanced in one transaction, by compare-and-set on
+offset and writer. So a crash at any point loses and duplicates nothing, several processes can serve one upload, and no
+locks are held: a later request takes the upload over, and the earlier one is refused at its next part.
 """
 
 import errno
@@ -39,10 +39,10 @@ from errors import (
 
 PROJECT = "default"
 FOLDER = "uploads"
-#: Partial uploads that may be put together.
+#: Maximum of partial uploads in a concatenation.
 MOST_SOURCES = 10_000
-#: Seconds between two searches for objects that belong to no upload.
-COMBING = 3600.0
+#: Seconds between two searches for orphans: objects that no upload refers to.
+ORPHAN_INTERVAL = 3600.0
 
 logger = logging.getLogger(__name__)
 
@@ -51,20 +51,20 @@ logger = logging.getLogger(__name__)
 class UploadLimits:
     """Limits and timings of the upload service."""
 
-    #: Uploads that may wait for bytes at once.
+    #: Maximum of unfinished uploads.
     unfinished: int = 1000
-    #: Requests that may write in one process at once: each holds a thread for as long as its client likes.
+    #: Maximum of requests that write in one process: each occupies a thread for as long as its client sends.
     writers: int = 256
-    #: Bytes after which a part is stored and the offset moves.
+    #: Bytes per part.
     part: int = PART
-    #: Seconds without progress after which a writer is fenced off when a client asks for the offset.
+    #: Seconds without progress after which a writer is removed when a client requests the offset.
     stalled: float = 0.5
-    #: Seconds for which a client that asks for the offset waits for a writer that still makes progress.
+    #: Maximum seconds that a request for the offset waits for a writer that makes progress.
     moving: float = 3.0
 
 
 class Uploads:
-    """What a person does with uploads, and what other services do with finished ones."""
+    """Service of the uploads API (tus 1.0), and access to finished uploads for other services."""
 
     def __init__(
         self,
@@ -80,20 +80,20 @@ class Uploads:
         self._ttl = ttl
         self.largest = largest
         self._limits = limits or UploadLimits()
-        self._busy: dict[str, str] = {}  # upload -> the writer in this process
+        self._busy: dict[str, str] = {}  # upload -> its writer in this process
         self._lock = threading.Lock()
-        self._combed_at: float | None = None
+        self._orphans_at: float | None = None
 
-    # -- make
+    # -- create
 
     def create(self, length: int | None, metadata: str = "", *, partial: bool = False) -> Upload:
-        """Make an upload of so many bytes, or of a number that will be told later."""
+        """Create an upload of ``length`` bytes; None: the length is sent later."""
         self._fits(length)
         kind = "partial" if partial else "whole"
         return self._add({"kind": kind, "length": length, "metadata": metadata}, [])
 
     def concatenate(self, ids: Sequence[str], metadata: str, sources: str) -> Upload:
-        """Make a finished upload of partial ones, in order; it refers to their bytes and outlives them."""
+        """Create a finished upload from partial uploads, in order; it refers to their bytes and outlives them."""
         if not 1 <= len(ids) <= MOST_SOURCES:
             raise Invalid(f"A final upload is made of 1 to {MOST_SOURCES:,} partial ones.")
         return self._add({"kind": "final", "metadata": metadata, "sources": sources}, ids)
@@ -110,22 +110,22 @@ class Uploads:
             elif store.unfinished(c, PROJECT, now) >= self._limits.unfinished:
                 raise TooManyUploads()
             offset = length if values["kind"] == "final" else 0
-            given = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + self._ttl}
-            return store.add(c, given)
+            row = values | {"length": length, "offset": offset, "created_at": now, "expires_at": now + self._ttl}
+            return store.add(c, row)
 
-        # An upload that nothing came for yet may go with the power. The first bytes are synced, and it with them.
-        promised = values["kind"] == "final" or values.get("length") == 0
-        return _record(self._database.write(write, durable=promised))
+        # An empty upload may be lost in a power failure; the write of the first bytes makes it durable.
+        durable = values["kind"] == "final" or values.get("length") == 0
+        return _record(self._database.write(write, durable=durable))
 
     def _refer(self, c: Connection, id: str, ids: Sequence[str], now: float) -> int:
-        found = store.lock(c, set(ids))
+        rows = store.lock(c, set(ids))
         start = 0
         for source in ids:
-            row = found.get(source)
+            row = rows.get(source)
             if row is None or (row.expires_at <= now and row.held_until <= now):
-                raise Invalid(f"There is no upload {source[:100]!r} to put together with others.")
+                raise Invalid(f"There is no upload {source[:100]!r} to concatenate.")
             if row.kind != "partial":
-                raise Invalid(f"Upload {source} was not made as a partial one (`Upload-Concat: partial`).")
+                raise Invalid(f"Upload {source} was not created as a partial upload (`Upload-Concat: partial`).")
             if row.length != row.offset:
                 raise UploadUnfinished(f"Upload {source} still waits for bytes; finish it first.")
             store.refer(c, id, source, start)
@@ -137,10 +137,10 @@ class Uploads:
         if length is not None and length > self.largest:
             raise TooLarge(f"An upload has at most {self.largest:,} bytes.")
 
-    # -- look
+    # -- queries
 
     def get(self, id: str) -> Upload:
-        """Return an upload as it stands."""
+        """Return an upload. Raise UnknownUpload, or Gone if it has expired."""
         return _record(self._find(id))
 
     def _find(self, id: str) -> Any:
@@ -155,25 +155,25 @@ class Uploads:
     @staticmethod
     def _alive(row: Any, now: float) -> None:
         if row.expires_at <= now and row.held_until <= now:
-            raise Gone("This upload was left alone for too long and is being deleted. Begin a new one.")
+            raise Gone("This upload has expired and is being deleted. Create a new one.")
 
     def settled(self, id: str) -> Upload:
-        """Return an upload with an offset that a client can go on from, whatever became of its last request.
+        """Return an upload with a stable offset, from which a client can resume.
 
-        A request whose connection was cut may still be storing what had arrived: it is waited for. One that hangs
-        half-open is fenced off: it cannot move the offset any more.
+        A request whose connection was cut may still be storing received bytes: this waits for it. A request that
+        makes no progress (a half-open connection) is removed as writer, so it can no longer advance the offset.
         """
         began = still_since = time.monotonic()
         before = None
         while (row := self._find(id)).writer is not None:
             now = time.monotonic()
-            if (mark := (row.writer, row.offset)) != before:
-                before, still_since = mark, now
+            if (position := (row.writer, row.offset)) != before:
+                before, still_since = position, now
             elif now - still_since > self._limits.stalled:
                 self._release(id, row.writer, row.offset)
                 continue
             if now - began > self._limits.moving:
-                break  # it lives: somebody only wants to know how far it has come
+                break  # the writer is alive, and the client only asks for the progress
             time.sleep(0.02)
         return _record(row)
 
@@ -181,10 +181,10 @@ class Uploads:
         """Return a page, newest first, and the cursor of the next."""
         with self._database.read() as c:
             rows = store.page(c, PROJECT, after=after, limit=limit + 1)
-        found = [_record(row) for row in rows[:limit]]
-        return found, found[-1].id if len(rows) > limit else None
+        page = [_record(row) for row in rows[:limit]]
+        return page, page[-1].id if len(rows) > limit else None
 
-    # -- write
+    # -- append
 
     def append(
         self,
@@ -196,10 +196,10 @@ class Uploads:
         length: int | None = None,
         checksum: Checksum | None = None,
     ) -> Upload:
-        """Add bytes at the offset, and return how far that came; what is there when they end early is kept.
+        """Append bytes at the offset and return the upload; bytes received before a disconnection are kept.
 
-        ``announced`` is how many bytes come, ``length`` tells an upload's length that was left open. With a
-        ``checksum`` it is all of them or none.
+        ``announced``: bytes of this request, if known. ``length``: the upload's length, if it was deferred. With a
+        ``checksum`` all bytes are stored or none.
         """
         writer = secrets.token_hex(8)
         with self._at_work(id, writer):
@@ -218,12 +218,12 @@ class Uploads:
                     raise StorageFull() from error
                 raise
             finally:
-                if upload is taken or not upload.finished:  # the last bytes let go of it by themselves
+                if upload is taken or not upload.finished:  # the write of the last bytes removes the writer
                     self._release(id, writer)
 
     @contextmanager
     def _at_work(self, id: str, writer: str) -> Iterator[None]:
-        """Count the requests that write; one that was taken over and hangs does not count any more."""
+        """Limit the requests that write; a request whose upload another has taken over no longer counts."""
         with self._lock:
             if id not in self._busy and len(self._busy) >= self._limits.writers:
                 raise UploadsBusy()
@@ -250,22 +250,23 @@ class Uploads:
         return _record(taken)
 
     def _refuse(self, id: str, offset: int, announced: int | None, length: int | None) -> NoReturn:
-        """Say why an upload may not be written at an offset."""
+        """Raise the error for an upload that cannot be written at an offset."""
         row = self._find(id)
         if row.kind == "final":
             raise FinalUpload()
         self._has_room(row, offset, announced if row.offset == offset else None, length)
         raise OffsetMismatch(
-            f"The upload stands at {row.offset}, not at {offset}. Ask for its offset, then go on.", offset=row.offset
+            f"The upload's offset is {row.offset}, not {offset}. Ask for it with HEAD, then resume.",
+            offset=row.offset,
         )
 
     def _has_room(self, row: Any, offset: int, announced: int | None, length: int | None) -> None:
-        whole = row.length if row.length is not None else length
-        self._fits(whole)
-        if length is not None and (whole != length or length < offset):
+        total = row.length if row.length is not None else length
+        self._fits(total)
+        if length is not None and (total != length or length < offset):
             raise Invalid(f"The upload has another length than {length}.")
-        if announced is not None and offset + announced > (self.largest if whole is None else whole):
-            raise TooLarge(f"{announced} bytes from {offset} on are more than the upload has room for.")
+        if announced is not None and offset + announced > (self.largest if total is None else total):
+            raise TooLarge(f"{announced} bytes from offset {offset} on exceed the length of the upload.")
 
     def _part_by_part(self, upload: Upload, writer: str, intake: UploadBuffer) -> Upload:
         for chunks in intake.parts():
@@ -303,11 +304,11 @@ class Uploads:
         if row is None:
             self._discard(stored)
             at = self._find(upload.id).offset
-            raise OffsetMismatch("Another request went on with this upload; this one ends here.", offset=at)
+            raise OffsetMismatch("Another request has taken this upload over; this request ends.", offset=at)
         return _record(row)
 
     def _discard(self, stored: Iterable[tuple[int, int, str]]) -> None:
-        """Delete what no row will refer to; where that fails the next combing does it."""
+        """Delete objects without rows; if that fails, the next search for orphans deletes them."""
         for _, _, key in stored:
             with suppress(OSError):
                 self._objects.delete(key)
@@ -318,14 +319,14 @@ class Uploads:
         if row is not None and row.writer == writer:
             self._database.write(lambda c: store.release(c, id, writer, offset), durable=False)
 
-    # -- use
+    # -- content
 
     def content(self, id: str) -> Iterator[bytes]:
-        """Yield the bytes of a finished upload; raise UploadUnfinished before the first where it is not."""
+        """Yield the bytes of an upload. Raise UploadUnfinished before the first byte if it is not finished."""
         return self._pieces(id, 0, self._whole(id))
 
     def read(self, id: str, start: int, length: int) -> bytes:
-        """Return some bytes of a finished upload; fewer where it ends before."""
+        """Return up to ``length`` bytes of a finished upload from ``start`` on."""
         return b"".join(self._pieces(id, start, min(start + length, self._whole(id))))
 
     def _whole(self, id: str) -> int:
@@ -349,7 +350,7 @@ class Uploads:
                 position += take
 
     def hold(self, id: str, seconds: float = 3600.0) -> Upload:
-        """Keep a finished upload for at least so long, also against its owner; hold it again before that is over."""
+        """Protect a finished upload from expiry and deletion for ``seconds``; may be renewed."""
         self._whole(id)
 
         def write(c: Connection) -> bool:
@@ -360,19 +361,19 @@ class Uploads:
         return self.get(id)
 
     def let_go(self, id: str) -> None:
-        """Hold an upload no longer, unless a dataset is to be made of it, too; harmless if it is gone."""
+        """End the protection, unless a dataset is being registered from the upload; harmless if it is deleted."""
         self._database.write(lambda c: store.let_go(c, id), durable=False)
 
-    # -- the end
+    # -- deletion
 
     def delete(self, id: str) -> None:
-        """Delete an upload, finished or not; bytes that a final one refers to stay until that goes too."""
+        """Delete an upload; bytes that a final upload refers to stay until that is deleted too."""
         self._find(id)
 
         def write(c: Connection) -> list[str] | None:
             row = store.lock(c, [id]).get(id)
             if row is not None and row.held_until > self._database.now(c):
-                raise InUse("Something is being made of this upload at this moment. Try again when that is done.")
+                raise InUse("A dataset is being registered from this upload. Try again when that has ended.")
             return store.remove(c, id)
 
         objects = self._database.write(write)
@@ -381,19 +382,19 @@ class Uploads:
         self._clear(id, objects)
 
     def sweep(self) -> int:
-        """Delete what has expired, and now and then objects that belong to nothing; return how many uploads went."""
-        gone = 0
+        """Delete expired uploads, and orphans every ORPHAN_INTERVAL; return the number of deleted uploads."""
+        deleted = 0
         while ids := self._expired():
             for id in ids:
                 objects = self._database.write(lambda c, id=id: self._remove_expired(c, id))  # type: ignore[misc]
                 if objects is not None:
                     self._clear(id, objects)
-                    gone += 1
+                    deleted += 1
         now = time.monotonic()
-        if self._combed_at is None or now - self._combed_at > COMBING:
-            self._combed_at = now
+        if self._orphans_at is None or now - self._orphans_at > ORPHAN_INTERVAL:
+            self._orphans_at = now
             self.remove_orphans()
-        return gone
+        return deleted
 
     def _expired(self) -> Sequence[str]:
         with self._database.read() as c:
@@ -403,13 +404,13 @@ class Uploads:
         row = store.lock(c, [id]).get(id)
         now = self._database.now(c)
         if row is None or row.expires_at > now or row.held_until > now:
-            return None  # somebody came back to it after all
+            return None  # a client has resumed it meanwhile
         return store.remove(c, id)
 
     def remove_orphans(self) -> None:
-        """Delete objects that no upload refers to: what processes left that were killed between an object and its row.
+        """Delete objects that no upload refers to, which a crash between object and row leaves.
 
-        Those of an upload that is not finished are let be, for one of them may be about to get its row.
+        Objects of an unfinished upload stay, because a running request may be about to insert the row.
         """
         for id, group in groupby(self._objects.list(f"{FOLDER}/"), lambda key: key.split("/")[1]):
             keys = list(group)
