@@ -57,7 +57,7 @@ def filled(home: Path, id: str, size: int) -> None:
     read = Results(database, store, ChangeNotifier(database, notifier, slots=1))
     summary = json.loads(row.summary)
     held = summary["archive"]
-    summary["archive"] = read.measured(row, summary, held["bytes"], held["crc32"])
+    summary["archive"] = read.describe_archive(row, summary, held["bytes"], held["crc32"])
     database.write(lambda c: simulations.set_summary(c, id, summary))
     notifier.close()
     database.close()
