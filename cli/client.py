@@ -1,4 +1,4 @@
-"""A thin client of the platform's HTTP API: what the CLI and the demo say to it."""
+"""Client of the platform's HTTP API, for the CLI and the demo."""
 
 import json
 import time
@@ -9,11 +9,11 @@ import httpx
 
 
 class RequestRefused(Exception):
-    """The platform said no; the text is the problem's own, with the next step in it."""
+    """The platform refused the request; the message is the `detail` of its problem document."""
 
 
 class Client:
-    """Talks to one platform."""
+    """Client of one platform."""
 
     def __init__(self, url: str = "http://localhost:5000") -> None:
         self.url = url.rstrip("/")
@@ -21,57 +21,57 @@ class Client:
 
     def get(self, path: str, **params: Any) -> Any:
         """Return the JSON at a path."""
-        return _checked(self._http.get(path, params=params)).json()
+        return _raise_for_error(self._http.get(path, params=params)).json()
 
     def text(self, path: str, **params: Any) -> tuple[int, str]:
         """Return status and text at a path."""
-        answer = _checked(self._http.get(path, params=params))
-        return answer.status_code, answer.text
+        response = _raise_for_error(self._http.get(path, params=params))
+        return response.status_code, response.text
 
     def submit(self, document: dict[str, Any], model: str | None = None) -> dict[str, Any]:
-        """Submit a simulation, with the binary at the path ``model`` in the same request if there is one."""
+        """Submit a simulation; ``model`` is the path of a model binary that is sent in the same request."""
         if model is None:
-            answer = self._http.post("/v1/simulations", json=document)
+            response = self._http.post("/v1/simulations", json=document)
         else:
             form = {key: value if isinstance(value, str) else json.dumps(value) for key, value in document.items()}
             with open(model, "rb") as file:
-                answer = self._http.post("/v1/simulations", data=form, files={"model": file})
-        found: dict[str, Any] = _checked(answer).json()
-        return found
+                response = self._http.post("/v1/simulations", data=form, files={"model": file})
+        simulation: dict[str, Any] = _raise_for_error(response).json()
+        return simulation
 
     def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield a simulation's events to the last one, coming back whenever the line breaks."""
+        """Yield the events of a simulation until its end; reconnect when the connection breaks."""
         while True:
             try:
-                with self._http.stream("GET", f"/v1/simulations/{id}/events", params={"after": after}) as answer:
-                    if answer.status_code == 204:
+                with self._http.stream("GET", f"/v1/simulations/{id}/events", params={"after": after}) as response:
+                    if response.status_code == 204:
                         return
-                    if answer.status_code != 200:
-                        answer.read()
-                        _checked(answer)
-                    name = ""
-                    for line in answer.iter_lines():
+                    if response.status_code != 200:
+                        response.read()
+                        _raise_for_error(response)
+                    event_type = ""
+                    for line in response.iter_lines():
                         field, _, value = line.partition(":")
                         if field == "id":
                             after = int(value)
                         elif field == "event":
-                            name = value.strip()
+                            event_type = value.strip()
                         elif field == "data":
-                            yield {"type": name, **json.loads(value)}
+                            yield {"type": event_type, **json.loads(value)}
             except httpx.TransportError:
                 time.sleep(0.5)
 
     def lines(self, id: str) -> Iterator[dict[str, Any]]:
-        """Yield every result in task order."""
-        with self._http.stream("GET", f"/v1/simulations/{id}/results") as answer:
-            for line in answer.iter_lines():
+        """Yield all results in task order."""
+        with self._http.stream("GET", f"/v1/simulations/{id}/results") as response:
+            for line in response.iter_lines():
                 yield json.loads(line)
 
 
-def _checked(answer: httpx.Response) -> httpx.Response:
-    if answer.is_error:
+def _raise_for_error(response: httpx.Response) -> httpx.Response:
+    if response.is_error:
         try:
-            raise RequestRefused(answer.json().get("detail", answer.text))
+            raise RequestRefused(response.json().get("detail", response.text))
         except json.JSONDecodeError:
-            raise RequestRefused(f"{answer.status_code}: {answer.text[:500]}") from None
-    return answer
+            raise RequestRefused(f"{response.status_code}: {response.text[:500]}") from None
+    return response

@@ -1,4 +1,4 @@
-"""What people look at first: one sentence, a table beside the yardstick, the worst ten, each with its reason."""
+"""Report of a simulation on a terminal: a sentence, a comparison with the baseline, and the worst results."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-#: Rows of the table: metric, its title, the factor it is shown with, decimals, unit.
+#: Rows of the table: metric, title, display factor, decimals, unit.
 ROWS = [
     ("score", "score (ds-1)", 1.0, 1, ""),
     ("at_fault", "collisions at fault", 100.0, 1, "%"),
-    ("red_lights", "red lights run", 1.0, 2, "a drive"),
+    ("red_lights", "red lights run", 1.0, 2, "per drive"),
     ("min_ttc", "smallest time to collision", 1.0, 2, "s"),
     ("comfort", "comfort", 100.0, 1, "% of steps"),
     ("route_completion", "progress", 1.0, 1, "%"),
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None) -> str:
-    """Say in one sentence how the model did."""
+    """Return a sentence with the model's score and its difference from the baseline."""
     metrics, tasks = simulation["metrics"], simulation["tasks"]
     score = metrics.get("score", {}).get("mean_penalised")
     text = f"{simulation['model']['name']} on {simulation['runtime']['name']} drove {tasks['done']} scenarios"
@@ -29,23 +29,23 @@ def sentence(simulation: Mapping[str, Any], comparison: Mapping[str, Any] | None
         low, high = compared["low"], compared["high"]
         word = "better than" if low > 0 else "worse than" if high < 0 else "not distinguishable from"
         interval = f"{compared['difference']:+.1f}, 95 % {low:+.1f} to {high:+.1f}"
-        text += f": {word} the yardstick {comparison['models'][1]} ({interval})"
+        text += f": {word} the baseline {comparison['models'][1]} ({interval})"
     if tasks["failed"]:
-        text += f"; {tasks['failed']} did not go well"
+        text += f"; {tasks['failed']} did not succeed"
     return text + "."
 
 
 def table(
     simulation: Mapping[str, Any],
     summary: Mapping[str, Any],
-    yardstick: Mapping[str, Any],
+    baseline: Mapping[str, Any],
     comparison: Mapping[str, Any],
 ) -> Table:
-    """Set the model, the yardstick and the paired difference side by side."""
-    shown = Table(title=None, header_style="bold")
-    shown.add_column("")
+    """Return a table of the model's metrics, the baseline's metrics, and the paired differences."""
+    report = Table(title=None, header_style="bold")
+    report.add_column("")
     for name in (simulation["model"]["name"], comparison["models"][1], "difference (95 % interval)"):
-        shown.add_column(escape(name), justify="right")
+        report.add_column(escape(name), justify="right")
     for name, title, factor, decimals, unit in ROWS:
         compared = comparison["metrics"].get(name)
         if compared is None:
@@ -54,25 +54,25 @@ def table(
         signed = f"{{:+.{decimals}f}}"
         difference = signed.format(compared["difference"] * factor)
         interval = f"{signed.format(compared['low'] * factor)} .. {signed.format(compared['high'] * factor)}"
-        shown.add_row(
+        report.add_row(
             f"{title}{f' ({unit})' if unit else ''}",
             number.format(compared["mean"] * factor),
             number.format(compared["to"] * factor),
             f"{difference}  ({interval})",
         )
     for quantile in ("p50", "p99"):
-        pair = [_latency(one, quantile) for one in (summary, yardstick)]
-        shown.add_row(f"inference {quantile} (ms)", *pair, "")
-    return shown
+        latencies = [_latency(run_summary, quantile) for run_summary in (summary, baseline)]
+        report.add_row(f"inference {quantile} (ms)", *latencies, "")
+    return report
 
 
 def _latency(summary: Mapping[str, Any], quantile: str) -> str:
-    found = summary.get("timing", {}).get(f"inference_{quantile}", {}).get("mean")
-    return "" if found is None else f"{found * 1000:.3f}"
+    seconds = summary.get("timing", {}).get(f"inference_{quantile}", {}).get("mean")
+    return "" if seconds is None else f"{seconds * 1000:.3f}"
 
 
 def worst(lines: Iterable[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
-    """Return the worst results, those that did not go well first, then by score."""
+    """Return the worst results: tasks that are not `ok` first, then by score and impact speed."""
 
     def rank(line: Mapping[str, Any]) -> tuple[bool, float, float]:
         metrics = line["metrics"]
@@ -83,7 +83,7 @@ def worst(lines: Iterable[Mapping[str, Any]], count: int = 10) -> list[dict[str,
 
 
 def reason(line: Mapping[str, Any]) -> str:
-    """Say in words what went wrong in one scenario."""
+    """Describe in words why a result is bad."""
     metrics = line["metrics"]
     if line["status"] != "ok":
         return f"{line['status']}: {line['error']}"
@@ -94,7 +94,7 @@ def reason(line: Mapping[str, Any]) -> str:
             speed = metrics.get("impact_speed")
             parts.append(f"collision {blame}" + (f", impact at {speed:.1f} m/s" if speed is not None else ""))
         case "timeout":
-            parts.append("not there in time")
+            parts.append("did not arrive in time")
         case "stranded":
             parts.append("stranded at the end of a lane")
         case str(other):
@@ -107,14 +107,14 @@ def reason(line: Mapping[str, Any]) -> str:
 
 
 def worst_table(lines: list[dict[str, Any]]) -> Table:
-    """List the worst scenarios, one line each."""
-    shown = Table(title="The worst", title_justify="left", header_style="bold")
-    for name in ("task", "scenario", "score", "why"):
-        shown.add_column(name, justify="right" if name in {"task", "score"} else "left")
+    """Return a table of the worst results, a row each."""
+    report = Table(title="Worst results", title_justify="left", header_style="bold")
+    for name in ("task", "scenario", "score", "reason"):
+        report.add_column(name, justify="right" if name in {"task", "score"} else "left")
     for line in lines:
         score = line["metrics"].get("score")
         scenario = str(line["scenario"].get("name", line["scenario"]["index"]))
-        shown.add_row(
+        report.add_row(
             str(line["task"]), escape(scenario), "" if score is None else f"{score:.1f}", escape(reason(line))
         )
-    return shown
+    return report

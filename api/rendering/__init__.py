@@ -1,1 +1,1 @@
-"""Replays as pictures: SVG that animates itself."""
+"""Rendering of replays as animated SVG."""

@@ -1,4 +1,4 @@
-"""How a picture moves: values over one loop, as the animation elements of SVG."""
+"""Animation elements of SVG (SMIL): attribute values over one loop of an animation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Reel:
-    """The frames to show and when: key times run from 0 to 1 over one loop."""
+class Animation:
+    """Frames of one loop and their key times from 0 to 1, its duration in seconds, the ego's position in each frame."""
 
     frames: Sequence[Mapping[str, Any]]
     times: tuple[str, ...]
@@ -17,43 +17,43 @@ class Reel:
     ego: tuple[Point, ...]
 
     @property
-    def moves(self) -> bool:
-        """Tell whether there is more than one picture."""
+    def is_animated(self) -> bool:
+        """Tell whether there is more than one frame."""
         return len(self.frames) > 1
 
 
-def number(value: float, digits: int = 1) -> str:
-    """Return a number as short as it can be."""
+def decimal(value: float, digits: int = 1) -> str:
+    """Format a number with at most ``digits`` decimals, without trailing zeros."""
     text = f"{value:.{digits}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
 
 
-def transform(reel: Reel, kind: str, values: Sequence[str]) -> str:
-    """Return the animation of a transformation, nothing where it stays."""
-    if not reel.moves or len(set(values)) == 1:
+def animate_transform(animation: Animation, kind: str, values: Sequence[str]) -> str:
+    """Return the animation element of a transformation; empty if its value is constant."""
+    if not animation.is_animated or len(set(values)) == 1:
         return ""
     return (
-        f'<animateTransform attributeName="transform" type="{kind}" dur="{number(reel.duration, 2)}s"'
-        f' repeatCount="indefinite" keyTimes="{";".join((*reel.times, "1"))}"'
+        f'<animateTransform attributeName="transform" type="{kind}" dur="{decimal(animation.duration, 2)}s"'
+        f' repeatCount="indefinite" keyTimes="{";".join((*animation.times, "1"))}"'
         f' values="{";".join((*values, values[-1]))}"/>'
     )
 
 
-def switch(reel: Reel, attribute: str, values: Sequence[str]) -> str:
-    """Return the animation of an attribute that jumps; only the jumps are written."""
-    if not reel.moves or len(set(values)) == 1:
+def animate_steps(animation: Animation, attribute: str, values: Sequence[str]) -> str:
+    """Return the animation element of an attribute with discrete values; empty if its value is constant."""
+    if not animation.is_animated or len(set(values)) == 1:
         return ""
-    jumps = [index for index in range(len(values)) if index == 0 or values[index] != values[index - 1]]
+    changes = [index for index in range(len(values)) if index == 0 or values[index] != values[index - 1]]
     return (
-        f'<animate attributeName="{attribute}" calcMode="discrete" dur="{number(reel.duration, 2)}s"'
-        f' repeatCount="indefinite" keyTimes="{";".join(reel.times[index] for index in jumps)}"'
-        f' values="{";".join(values[index] for index in jumps)}"/>'
+        f'<animate attributeName="{attribute}" calcMode="discrete" dur="{decimal(animation.duration, 2)}s"'
+        f' repeatCount="indefinite" keyTimes="{";".join(animation.times[index] for index in changes)}"'
+        f' values="{";".join(values[index] for index in changes)}"/>'
     )
 
 
-def visible(reel: Reel, present: Sequence[bool]) -> tuple[str, str]:
-    """Return the attribute and the animation of something that comes and goes."""
-    states = ["visible" if here else "hidden" for here in present]
+def animate_visibility(animation: Animation, present: Sequence[bool]) -> tuple[str, str]:
+    """Return the attribute and the animation element for an object that is visible in some frames only."""
+    states = ["visible" if is_present else "hidden" for is_present in present]
     attribute = "" if all(present) else f' visibility="{states[0]}"'
-    return attribute, switch(reel, "visibility", states)
+    return attribute, animate_steps(animation, "visibility", states)

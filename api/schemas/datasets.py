@@ -86,7 +86,7 @@ class UploadField(Text):
         try:
             return tus.upload_id(reference)
         except Invalid as error:
-            raise ValidationError(error.detail or "This is not an upload.") from None
+            raise ValidationError(error.detail or "Not the id or address of an upload.") from None
 
 
 class PlacedUploadSchema(Strict):
@@ -120,7 +120,7 @@ class ManifestField(fields.Field):  # type: ignore[type-arg]
             return ManifestUploadSchema().load(value)
         if isinstance(value, list):
             return ManifestLineSchema(many=True).load(value)
-        raise ValidationError("A list of files, or an upload with that list.")
+        raise ValidationError("Must be a list of files, or an upload with that list.")
 
 
 class ManifestUploadSchema(Strict):
@@ -159,12 +159,12 @@ class SourceSchema(Strict):
     )
 
     @validates_schema
-    def _one_of_them(self, data: dict[str, object], **kwargs: object) -> None:
+    def _exactly_one_source(self, data: dict[str, object], **kwargs: object) -> None:
         if len(data.keys() - {"connection"}) != 1:
-            raise ValidationError("Exactly one of `upload`, `uploads`, `s3` and `manifest`.")
+            raise ValidationError("Exactly one of `upload`, `uploads`, `s3` and `manifest` is required.")
         uploads = data.get("uploads")
         if isinstance(uploads, list) and not 1 <= len(uploads) <= 10_000:
-            raise ValidationError("1 to 10,000 files.", "uploads")
+            raise ValidationError("1 to 10,000 files are allowed.", "uploads")
 
 
 class RegistrationSchema(Strict):

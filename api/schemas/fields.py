@@ -12,7 +12,7 @@ LARGEST_INTEGER = 2**53 - 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 #: A name, ``name@version``, an id, or ``sha256:`` and hexadecimal digits.
 REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}$"
-#: No control characters, no lone line breaks.
+#: One line of text without control characters.
 LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
@@ -24,14 +24,14 @@ class Strict(Schema):
 
 
 class Open(Schema):
-    """Schema of an answer: clients must expect further fields."""
+    """Schema of a response: clients must expect further fields."""
 
     class Meta:
         unknown = INCLUDE
 
 
 class Headers(Schema):
-    """A schema of request headers."""
+    """Schema of request headers: headers that it does not name are ignored."""
 
     class Meta:
         unknown = EXCLUDE
@@ -111,21 +111,21 @@ class Text(fields.String):
 
 
 class Binary(Text):
-    """File part of a form; only documents it, the body is read in api.body."""
+    """File part of a form. It only documents the part; api.body parses the form."""
 
     def __init__(self, *, metadata: Mapping[str, Any], **kwargs: Any) -> None:
         fields.String.__init__(self, metadata={"format": "binary", **metadata}, **kwargs)
 
 
 class Choice(fields.String):
-    """String out of a fixed set."""
+    """String from a fixed set."""
 
     def __init__(self, *choices: str, **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(choices), **kwargs)
 
 
 class ObjectField(fields.Dict):
-    """A JSON object of at most ``most`` members."""
+    """JSON object with at most ``most`` members."""
 
     def __init__(self, *, most: int = 100, **kwargs: Any) -> None:
         super().__init__(metadata={"maxProperties": most} | kwargs.pop("metadata", {}), **kwargs)

@@ -72,7 +72,7 @@ class ModelFromUpload(ModelFields):
     digest = Text(r"^sha256:[0-9a-f]{64}$", metadata={"description": "Digest that the bytes must have."})
 
     @validates_schema
-    def one_source(self, data: Mapping[str, Any], **_: Any) -> None:
+    def exactly_one_source(self, data: Mapping[str, Any], **_: Any) -> None:
         """Require exactly one of `upload` and `transfer`."""
         if ("upload" in data) == ("transfer" in data):
-            raise ValidationError("Name either an upload or a transfer.")
+            raise ValidationError("Exactly one of `upload` and `transfer` is required.")

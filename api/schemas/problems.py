@@ -6,12 +6,12 @@ from api.schemas.fields import Open
 
 
 class ProblemSchema(Open):
-    """A problem (RFC 9457): what is wrong and what to do about it; some problems have further members."""
+    """A problem (RFC 9457): the error and how to resolve it; some problem types have further members."""
 
     type = fields.String(required=True, metadata={"description": "Problem type: the address of its description."})
     title = fields.String(required=True, metadata={"description": "Name of the problem type, for display."})
     status = fields.Integer(required=True, metadata={"description": "The HTTP status."})
-    detail = fields.String(required=True, metadata={"description": "What is wrong with this request, and what to do."})
+    detail = fields.String(required=True, metadata={"description": "The error of this request, and how to resolve it."})
     errors = fields.List(fields.String(), metadata={"description": "One line for each field that is not valid."})
 
 
@@ -21,4 +21,6 @@ class ProblemKindSchema(Open):
     type = fields.String(required=True, metadata={"description": "Problem type: this address."})
     title = fields.String(required=True, metadata={"description": "Name of the problem type, for display."})
     status = fields.Integer(required=True, metadata={"description": "Its usual HTTP status."})
-    detail = fields.String(required=True, metadata={"description": "What the problem means, and what to do."})
+    detail = fields.String(
+        required=True, metadata={"description": "Meaning of the problem type, and how to resolve it."}
+    )

@@ -36,16 +36,18 @@ class ScenariosSchema(Strict):
         metadata={"description": "First scenario, and the scenario after the last.", "example": [0, 10]},
     )
     tasks = fields.List(
-        Whole(0, MOST_TASKS), validate=validate.Length(1, 100_000), metadata={"description": "Numbers."}
+        Whole(0, MOST_TASKS), validate=validate.Length(1, 100_000), metadata={"description": "Numbers of scenarios."}
     )
     sample = Whole(1, MOST_TASKS, metadata={"description": "Number of scenarios to draw at random, by `seed`."})
     seed = Whole(metadata={"description": "Seed of the sample; 0 if left out."})
 
     @validates_schema
-    def one_of_three(self, data: dict[str, Any], **_: Any) -> None:
+    def exactly_one_selection(self, data: dict[str, Any], **_: Any) -> None:
         """Require exactly one of `range`, `tasks` and `sample`."""
         if len(data.keys() - {"seed"}) != 1 or ("seed" in data and "sample" not in data):
-            raise ValidationError('One of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s}.')
+            raise ValidationError(
+                'Exactly one of {"range": [a, b]}, {"tasks": [...]} and {"sample": k, "seed": s} is required.'
+            )
 
 
 class PlacementSchema(Strict):

@@ -51,8 +51,8 @@ class UploadPageSchema(PageSchema):
 
 
 def parameters(*names: str, required: Sequence[str] = ()) -> list[Mapping[str, Any]]:
-    """Document headers of a tus request; Tus-Resumable is always among them."""
-    known: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    """Return the OpenAPI parameters of tus request headers; Tus-Resumable is always among them."""
+    documents: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "Tus-Resumable": ("Version of the tus protocol.", {"type": "string", "enum": [tus.VERSION]}),
         "Upload-Offset": ("Position of the body's first byte; must equal the upload's offset.", BYTES),
         "Upload-Length": ("Total number of bytes of the upload.", BYTES),
@@ -75,8 +75,8 @@ def parameters(*names: str, required: Sequence[str] = ()) -> list[Mapping[str, A
             "in": "header",
             "name": name,
             "required": name in {"Tus-Resumable", *required},
-            "description": known[name][0],
-            "schema": dict(known[name][1]),
+            "description": documents[name][0],
+            "schema": dict(documents[name][1]),
         }
         for name in ("Tus-Resumable", *names)
     ]

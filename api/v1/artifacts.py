@@ -1,4 +1,4 @@
-"""/v1/simulations/{id}/artifacts, /archive and replays: files to take away, whole or in part."""
+"""Routes /v1/simulations/{id}/artifacts, /archive and /tasks/{task}/replay: files of a simulation, with byte ranges."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,36 +39,34 @@ from errors import (
     UnknownSimulation,
 )
 
-blueprint = Blueprint(
-    "artifacts", __name__, url_prefix="/v1/simulations/<id:id>", description="Files of a simulation, to take away."
-)
+blueprint = Blueprint("artifacts", __name__, url_prefix="/v1/simulations/<id:id>", description="Files of a simulation.")
 
 SVG = "image/svg+xml"
 REPLAYS: Mapping[str, str] = {"json": "application/json", "svg": SVG}
 
 
-def picture(replay: Download) -> Download:
-    """Draw a replay: the seconds before its end."""
-    from api.rendering.replay import svg  # few ask for pictures, and every process starts faster without
+def svg_of(replay: Download) -> Download:
+    """Return the last seconds of a replay as an animated SVG."""
+    from api.rendering.replay import svg  # imported at the first use: most processes never draw a picture
 
     try:
-        drawn = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()
+        image = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()
     except ValueError as error:
-        raise NotAcceptable(f"This replay cannot be drawn: {error} Ask for application/json.") from None
+        raise NotAcceptable(f"This replay cannot be drawn: {error} Request it as application/json.") from None
     return Download(
-        len(drawn), SVG, f'{replay.etag.rstrip(chr(34))}-svg"', lambda start, stop: iter((drawn[start:stop],))
+        len(image), SVG, f'{replay.etag.rstrip(chr(34))}-svg"', lambda start, stop: iter((image[start:stop],))
     )
 
 
 def position(cursor: str | None) -> tuple[int, str]:
-    """Return the (task, name) behind which a page of artifacts begins."""
+    """Return the (task, name) of the cursor after which a page of artifacts begins."""
     task, _, name = (cursor or "-2").partition("/")
     return int(task), name
 
 
 @blueprint.at("/artifacts")
 class ArtifactsView(MethodView):
-    """The files of a simulation."""
+    """Artifacts of a simulation."""
 
     @blueprint.takes(ArtifactQuery)
     @blueprint.operation(
@@ -79,20 +77,20 @@ class ArtifactsView(MethodView):
     def get(self, query: dict[str, Any], id: str) -> Response:
         """List artifacts"""
         limit = query["limit"]
-        found = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
-        more = f"{found[limit - 1]['task']}/{found[limit - 1]['name']}" if len(found) > limit else None
-        return page(found[:limit], more, ArtifactSchema())
+        artifacts = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
+        following = f"{artifacts[limit - 1]['task']}/{artifacts[limit - 1]['name']}" if len(artifacts) > limit else None
+        return page(artifacts[:limit], following, ArtifactSchema())
 
 
 @blueprint.at("/artifacts/<task:task>/<file:name>")
 class ArtifactView(MethodView):
-    """A file of a task."""
+    """An artifact of a task."""
 
     @blueprint.takes(RedirectQuery)
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_artifact",
-        Success(description="The file.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
+        Success(description="The artifact.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
         other_responses={
             206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}},
             304: NOT_MODIFIED,
@@ -102,19 +100,19 @@ class ArtifactView(MethodView):
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
         """Download an artifact, whole or a range of it"""
-        if wants_redirect(query) and (link := services().results.link(id, task, name)) is not None:
-            return redirect(link)
+        if wants_redirect(query) and (url := services().results.link(id, task, name)) is not None:
+            return redirect(url)
         return download(services().results.artifact(id, task, name), name)
 
 
 @blueprint.at("/archive")
 class ArchiveView(MethodView):
-    """Everything, as one zip."""
+    """The archive of a simulation."""
 
     @blueprint.takes(RangeHeaders, location="headers")
     @blueprint.operation(
         "get_simulation_archive",
-        Success(description="The zip.", media={"application/zip": BINARY}, headers=DOWNLOAD_HEADERS),
+        Success(description="The archive, a zip.", media={"application/zip": BINARY}, headers=DOWNLOAD_HEADERS),
         other_responses={
             206: PARTIAL_CONTENT | {"content": {"application/zip": {"schema": BINARY}}},
             304: NOT_MODIFIED,
@@ -128,7 +126,7 @@ class ArchiveView(MethodView):
 
 @blueprint.at("/tasks/<task:task>/replay")
 class ReplayView(MethodView):
-    """One task, to look at."""
+    """The replay of a task."""
 
     @blueprint.takes(ReplayQuery)
     @blueprint.operation(
@@ -136,8 +134,8 @@ class ReplayView(MethodView):
         Success(description="The replay.", media={"application/json": Open, SVG: TEXT}),
         other_responses={
             202: {
-                "description": "It is being made; ask again.",
-                "headers": {"Retry-After": header("Seconds.", type="integer")},
+                "description": "The replay is being computed; repeat the request.",
+                "headers": {"Retry-After": header("Seconds until the next request.", type="integer")},
             }
         },
         errors=[
@@ -157,5 +155,5 @@ class ReplayView(MethodView):
         if blob is None:
             return empty_response(202, {"Retry-After": "1"})
         if format == "svg":
-            blob = picture(blob)
+            blob = svg_of(blob)
         return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=SANDBOXED)

@@ -1,4 +1,4 @@
-"""/v1/datasets: what can be simulated: register it, look at it, compare versions, bring it near, delete it."""
+"""Routes /v1/datasets: registration, versions, tags, scenarios, files, differences, prefetch and deletion."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -48,19 +48,21 @@ from errors import (
     UnsupportedMedia,
 )
 
-blueprint = Blueprint("datasets", __name__, url_prefix="/v1/datasets", description="Sets of scenarios, and of files.")
+blueprint = Blueprint(
+    "datasets", __name__, url_prefix="/v1/datasets", description="Sets of scenarios with their files."
+)
 
-REFUSED = (Invalid, BadName, UnknownUpload, Gone, Conflict, UnsupportedMedia)
-FOUND = (UnknownDataset, NotReady)
-PLACE = {"Location": header("Address of the version, with its state.")}
-#: The same lines, for whoever looks at them in a browser.
+REGISTRATION_ERRORS = (Invalid, BadName, UnknownUpload, Gone, Conflict, UnsupportedMedia)
+VERSION_ERRORS = (UnknownDataset, NotReady)
+LOCATION = {"Location": header("Address of the version, with its state.")}
+#: Media type of the same lines for web browsers, which display it.
 TEXT = "text/plain"
-#: Lines of a difference that are sent at once.
-GATHERED = 500
+#: Lines of a difference per chunk of the response.
+CHUNK_LINES = 500
 
 
-def asked(schema: type[RegistrationSchema] | type[TagSchema]) -> dict[str, Any]:
-    """Read this request's JSON by a schema."""
+def parsed_body(schema: type[RegistrationSchema] | type[TagSchema]) -> dict[str, Any]:
+    """Return the JSON of this request, validated by a schema."""
     try:
         return dict(schema().load(json_body()))
     except ValidationError as error:
@@ -85,19 +87,19 @@ class DatasetsView(MethodView):
             schema=DatasetSchema,
             status=202,
             description="The version is being registered; poll its address for its state.",
-            headers=PLACE,
+            headers=LOCATION,
             links={"get_dataset": {"dataset": "$response.body#/id"}},
         ),
         body={"application/json": RegistrationSchema},
-        errors=REFUSED,
+        errors=REGISTRATION_ERRORS,
     )
     def post(self) -> Response:
         """Register a dataset, or its next version
 
-        The same content again is the same version.
+        Content that is registered already keeps its version.
         """
-        made = services().datasets.register(**asked(RegistrationSchema))
-        return json_response(made, 202, {"Location": f"/v1/datasets/{made['id']}"})
+        version = services().datasets.register(**parsed_body(RegistrationSchema))
+        return json_response(version, 202, {"Location": f"/v1/datasets/{version['id']}"})
 
 
 @blueprint.at("/<ref:dataset>")
@@ -112,10 +114,10 @@ class DatasetView(MethodView):
         return services().datasets.get(dataset)
 
     @blueprint.operation(
-        "delete_dataset", Success(status=204, description="It is gone."), errors=[UnknownDataset, InUse, Invalid]
+        "delete_dataset", Success(status=204, description="Deleted."), errors=[UnknownDataset, InUse, Invalid]
     )
     def delete(self, dataset: str) -> None:
-        """Delete a version, or by its bare name all of a dataset"""
+        """Delete a version, or with a name alone all versions of a dataset"""
         services().datasets.delete(dataset)
 
 
@@ -136,19 +138,19 @@ class VersionsView(MethodView):
 
 @blueprint.at("/<name:name>/tags/<name:tag>")
 class TagsView(MethodView):
-    """A name for a version, that moves."""
+    """A tag: a name for a version, which can be moved to another version."""
 
     @blueprint.operation(
         "put_dataset_tag",
-        Success(schema=DatasetSchema, plain=True, description="The version it means now."),
+        Success(schema=DatasetSchema, plain=True, description="The version that the tag now refers to."),
         body={"application/json": TagSchema},
-        errors=(*FOUND, Invalid, UnsupportedMedia),
+        errors=(*VERSION_ERRORS, Invalid, UnsupportedMedia),
     )
     def put(self, name: str, tag: str) -> dict[str, Any]:
         """Set a tag to a version"""
-        return services().datasets.tag(name, tag, asked(TagSchema)["version"])
+        return services().datasets.tag(name, tag, parsed_body(TagSchema)["version"])
 
-    @blueprint.operation("delete_dataset_tag", Success(status=204, description="It is gone."), errors=[NotFound])
+    @blueprint.operation("delete_dataset_tag", Success(status=204, description="Deleted."), errors=[NotFound])
     def delete(self, name: str, tag: str) -> None:
         """Delete a tag"""
         services().datasets.untag(name, tag)
@@ -162,7 +164,7 @@ class ScenariosView(MethodView):
     @blueprint.operation(
         "list_dataset_scenarios",
         Success(schema=ScenarioPageSchema, description="A page of scenarios.", headers=LINK),
-        errors=(*FOUND, NotPlayable),
+        errors=(*VERSION_ERRORS, NotPlayable),
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the scenarios of a dataset"""
@@ -177,7 +179,7 @@ class FilesView(MethodView):
     @blueprint.operation(
         "list_dataset_files",
         Success(schema=FilePageSchema, description="A page of files, by path.", headers=LINK),
-        errors=FOUND,
+        errors=VERSION_ERRORS,
     )
     def get(self, query: dict[str, Any], dataset: str) -> Response:
         """List the files of a version"""
@@ -193,7 +195,7 @@ class FileView(MethodView):
         "get_dataset_file",
         Success(description="The file.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
         other_responses={206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}}, 304: NOT_MODIFIED},
-        errors=(*FOUND, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
+        errors=(*VERSION_ERRORS, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
     )
     def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:
         """Download a file of a version, whole or a range of it"""
@@ -202,7 +204,7 @@ class FileView(MethodView):
 
 @blueprint.at("/<name:name>/diff")
 class DiffView(MethodView):
-    """What two versions do not have alike."""
+    """The differences between two versions."""
 
     @blueprint.takes(DiffQuery)
     @blueprint.operation(
@@ -211,33 +213,33 @@ class DiffView(MethodView):
             description="One line of JSON for each file that was added, removed or changed, by path.",
             media={NDJSON: ChangeSchema, TEXT: {"type": "string"}},
         ),
-        errors=(*FOUND, NotAcceptable),
+        errors=(*VERSION_ERRORS, NotAcceptable),
     )
     def get(self, query: dict[str, Any], name: str) -> Response:
         """Compare two versions"""
-        shown = choose({NDJSON: NDJSON, TEXT: TEXT})
+        media_type = choose({NDJSON: NDJSON, TEXT: TEXT})
         changes = services().datasets.diff(name, query["old"], query["new"])
-        return Response(_lines(changes), mimetype=shown, direct_passthrough=True)
+        return Response(_encoded_lines(changes), mimetype=media_type, direct_passthrough=True)
 
 
-def _lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    gathered: list[bytes] = []
+def _encoded_lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    lines: list[bytes] = []
     for change in changes:
-        gathered.append(msgspec.json.encode(change) + b"\n")
-        if len(gathered) >= GATHERED:
-            yield b"".join(gathered)
-            gathered = []
-    yield b"".join(gathered)
+        lines.append(msgspec.json.encode(change) + b"\n")
+        if len(lines) >= CHUNK_LINES:
+            yield b"".join(lines)
+            lines = []
+    yield b"".join(lines)
 
 
 @blueprint.at("/<ref:dataset>/prefetch")
 class PrefetchView(MethodView):
-    """A version on its way to this node."""
+    """The prefetch of a version into this node's cache."""
 
     @blueprint.operation(
         "get_dataset_prefetch",
-        Success(schema=PrefetchSchema, plain=True, description="How far."),
-        errors=(*FOUND, NotFound),
+        Success(schema=PrefetchSchema, plain=True, description="The state of the prefetch."),
+        errors=(*VERSION_ERRORS, NotFound),
     )
     def get(self, dataset: str) -> dict[str, Any]:
         """Get the state of a prefetch"""
@@ -251,7 +253,7 @@ class PrefetchView(MethodView):
             plain=True,
             description="The version is being fetched; poll this address for the state.",
         ),
-        errors=FOUND,
+        errors=VERSION_ERRORS,
     )
     def post(self, dataset: str) -> dict[str, Any]:
         """Fetch a version into this node's cache before it is simulated"""

@@ -1,4 +1,4 @@
-"""/v1/executors: the places simulations run in."""
+"""Route /v1/executors: the executors of the platform."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from api.blueprint import Blueprint, Success
 from api.context import services
 from api.schemas.catalogue import ExecutorListSchema
 
-blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Where simulations run.")
+blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Places that simulations run on.")
 
 
 @blueprint.at("/executors")

@@ -1,4 +1,4 @@
-"""/v1/models: bring a model, look at models, delete one."""
+"""Routes /v1/models: creation, list, description, content and deletion of models."""
 
 from typing import Any
 
@@ -48,20 +48,31 @@ from errors import (
     UploadUnfinished,
 )
 
-blueprint = Blueprint("models", __name__, url_prefix="/v1/models", description="Binaries, named by their content.")
+blueprint = Blueprint(
+    "models", __name__, url_prefix="/v1/models", description="Model binaries, addressed by their content."
+)
 
-REFUSED = (TooLarge, TruncatedUpload, UnsupportedMedia, UnknownFormat, UnknownRuntime, BadArchive, StorageFull, Unsafe)
-ITEM = ModelSchema()
-CREATED = {"Location": header("Where the model is described.")}
+CREATION_ERRORS = (
+    TooLarge,
+    TruncatedUpload,
+    UnsupportedMedia,
+    UnknownFormat,
+    UnknownRuntime,
+    BadArchive,
+    StorageFull,
+    Unsafe,
+)
+MODEL_SCHEMA = ModelSchema()
+CREATED = {"Location": header("Address of the model.")}
 
 
 def created(model: Model) -> Response:
-    """Answer that a model is here."""
-    return json_response(ITEM.dump(model), 201, {"Location": f"/v1/models/{model.id}"})
+    """Answer with a new model and its address."""
+    return json_response(MODEL_SCHEMA.dump(model), 201, {"Location": f"/v1/models/{model.id}"})
 
 
 def from_form() -> Model:
-    """Take in a multipart form: one file, and what is said about it."""
+    """Create a model from a multipart form: one file, and optional fields."""
     if request.mimetype != "multipart/form-data":
         raise UnsupportedMedia("Send a multipart form with a `file`, or PUT the bytes to /v1/models/{name}.")
     read_form()
@@ -69,22 +80,22 @@ def from_form() -> Model:
     if len(files) != 1 or files[0][0] not in {"file", "model"}:
         raise Invalid("Send exactly one file, in the field `file`: `curl -F file=@policy.onnx`.")
     try:
-        given = ModelFields().load(request.form.to_dict())
+        options = ModelFields().load(request.form.to_dict())
     except ValidationError as error:
         raise invalid(error.messages) from None
     file = files[0][1]
-    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **given)
+    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **options)
 
 
 def from_upload() -> Model:
-    """Make a model of what was sent before."""
+    """Create a model from a finished upload or transfer."""
     try:
-        given = ModelFromUpload().load(json_body())
+        options = ModelFromUpload().load(json_body())
     except ValidationError as error:
         raise invalid(error.messages) from None
-    if (key := given.pop("transfer", None)) is not None:
-        return model_sources.of_transfer(key, **given)
-    return model_sources.of_upload(given.pop("upload"), **given)
+    if (key := options.pop("transfer", None)) is not None:
+        return model_sources.of_transfer(key, **options)
+    return model_sources.of_upload(options.pop("upload"), **options)
 
 
 @blueprint.at("")
@@ -97,13 +108,13 @@ class ModelsView(MethodView):
     )
     def get(self, query: dict[str, Any]) -> Response:
         """List models"""
-        return page(*services().models.list(**query), ITEM)
+        return page(*services().models.list(**query), MODEL_SCHEMA)
 
     @blueprint.operation(
         "create_model",
-        Success(schema=ModelSchema, status=201, description="The model is here.", headers=CREATED),
+        Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
         body={"multipart/form-data": ModelForm, "application/json": ModelFromUpload},
-        errors=(*REFUSED, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
+        errors=(*CREATION_ERRORS, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
     )
     def post(self) -> Response:
         """Create a model from a form, from a finished upload or from a transfer"""
@@ -129,9 +140,9 @@ class ModelView(MethodView):
     @blueprint.takes(ModelPutQuery)
     @blueprint.operation(
         "put_model",
-        Success(schema=ModelSchema, status=201, description="The model is here.", headers=CREATED),
+        Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
         body={"application/octet-stream": BINARY},
-        errors=(*REFUSED, LengthRequired),
+        errors=(*CREATION_ERRORS, LengthRequired),
     )
     def put(self, query: dict[str, Any], model: str) -> Response:
         """Create a model from the body
@@ -144,7 +155,7 @@ class ModelView(MethodView):
 
 @blueprint.at("/<ref:model>/content")
 class ModelContentView(MethodView):
-    """The bytes of a model."""
+    """The content of a model."""
 
     @blueprint.takes(RedirectQuery)
     @blueprint.takes(RangeHeaders, location="headers")
@@ -160,10 +171,13 @@ class ModelContentView(MethodView):
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
         """Download a model, whole or a range of it"""
-        found = services().models.get(model)
-        if wants_redirect(query) and (link := services().models.link(found)) is not None:
-            return redirect(link)
+        record = services().models.get(model)
+        if wants_redirect(query) and (url := services().models.link(record)) is not None:
+            return redirect(url)
         blob = Download(
-            found.size, "application/octet-stream", found.digest, lambda a, b: services().models.content(found, a, b)
+            record.size,
+            "application/octet-stream",
+            record.digest,
+            lambda start, stop: services().models.content(record, start, stop),
         )
-        return download(blob, found.filename or found.name)
+        return download(blob, record.filename or record.name)

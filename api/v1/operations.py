@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /problems: for those who run the platform, and for those it said no to."""
+"""Routes /healthz, /readyz and /problems: liveness, readiness and the catalogue of problem types."""
 
 from typing import Any
 
@@ -12,50 +12,50 @@ from api.schemas.problems import ProblemKindSchema
 from api.schemas.results import HealthSchema, ReadinessSchema
 from errors import NotFound
 
-blueprint = Blueprint("operations", __name__, description="For those who run the platform.")
+blueprint = Blueprint("operations", __name__, description="Health of the platform, and problem types.")
 
 
 @blueprint.at("/healthz")
 class HealthView(MethodView):
-    """Whether this process is alive."""
+    """Liveness of this process."""
 
-    @blueprint.operation("get_health", Success(schema=HealthSchema, plain=True, description="It is alive."))
+    @blueprint.operation("get_health", Success(schema=HealthSchema, plain=True, description="The process is alive."))
     def get(self) -> dict[str, Any]:
-        """Tell whether this process is alive"""
+        """Get the liveness of this process"""
         return {"status": "ok"}
 
 
 @blueprint.at("/readyz")
 class ReadinessView(MethodView):
-    """Whether this process can serve."""
+    """Readiness of this process."""
 
     @blueprint.operation(
         "get_readiness",
-        Success(schema=ReadinessSchema, plain=True, description="It can serve."),
+        Success(schema=ReadinessSchema, plain=True, description="The process can serve requests."),
         other_responses={
             503: {
-                "description": "It cannot serve now.",
+                "description": "The process cannot serve requests now.",
                 "content": {"application/json": {"schema": ReadinessSchema}},
             }
         },
     )
     def get(self) -> Response:
-        """Tell whether this process can serve, and how models are confined here"""
-        here = context()
-        found = {name: check() for name, check in here.checks.items()}
-        ready = not any(found[name] for name in here.vital & found.keys())
-        told = {name: wrong or "ok" for name, wrong in found.items()}
-        body = {"ready": ready, "checks": told, "sandbox": here.sandbox}
+        """Get the readiness of this process, and the sandbox level of this machine"""
+        current = context()
+        problems = {name: check() for name, check in current.checks.items()}
+        ready = not any(problems[name] for name in current.vital & problems.keys())
+        checks = {name: problem or "ok" for name, problem in problems.items()}
+        body = {"ready": ready, "checks": checks, "sandbox": current.sandbox}
         return json_response(body, 200 if ready else 503)
 
 
 @blueprint.at("/problems/<name:slug>")
 class ProblemView(MethodView):
-    """A kind of problem."""
+    """A problem type."""
 
     @blueprint.operation(
         "get_problem",
-        Success(schema=ProblemKindSchema, plain=True, description="What the kind of problem means."),
+        Success(schema=ProblemKindSchema, plain=True, description="The problem type."),
         errors=[NotFound],
     )
     def get(self, slug: str) -> dict[str, Any]:

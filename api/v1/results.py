@@ -1,4 +1,4 @@
-"""/v1/simulations/{id}/results, /events and /logs: what comes out, live and afterwards."""
+"""Routes /v1/simulations/{id}/results, /events and /logs, complete or as streams."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -28,30 +28,30 @@ from api.tables import PARQUET, as_csv
 from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(
-    "results", __name__, url_prefix="/v1/simulations/<id:id>", description="What comes out of a simulation."
+    "results", __name__, url_prefix="/v1/simulations/<id:id>", description="Results, events and logs of a simulation."
 )
 
 CSV = "text/csv"
-TABLES: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
-FOLLOWED: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
+FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "csv": CSV, "parquet": PARQUET}
+STREAM_FORMATS: Mapping[str, str] = {"ndjson": NDJSON, "sse": SSE}
 
 
 def follow(id: str, skip: int, format: str) -> Response:
-    """Stream results in order of arrival until the end."""
+    """Stream results in order of arrival until the simulation ends; the first ``skip`` results are left out."""
     require_free_stream()
     lines = mark_incomplete(services().results.follow(id, skip=skip, heartbeat=context().heartbeat))
-    return stream(encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines), FOLLOWED[format])
+    return stream(encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines), STREAM_FORMATS[format])
 
 
 def table(id: str, start: int, format: str) -> Response:
-    """Give what results there are, in task order."""
+    """Answer with the present results in task order, from task ``start`` on."""
     results = services().results
     if format == "ndjson":
         return Response(
             mark_incomplete(read_ahead(results.lines(id, start=start))), content_type=NDJSON, direct_passthrough=True
         )
     if start:
-        raise Invalid("`from` is for NDJSON; a CSV or Parquet file holds all results.")
+        raise Invalid("`from` is for NDJSON only; CSV and Parquet files contain all results.")
     attachment = {"Content-Disposition": f'attachment; filename="{id}.{format}"'}
     services().simulations.get(id)  # raises before the first byte is sent
 
@@ -61,7 +61,7 @@ def table(id: str, start: int, format: str) -> Response:
     if format == "csv":
         body = read_ahead(as_csv(lines))
         return Response(body, headers=attachment, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
-    from api.parquet import as_parquet  # few ask for it, and every process is smaller without
+    from api.parquet import as_parquet  # imported at the first use: pyarrow is large
 
     blob = as_parquet(lines, context().spool)
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=attachment)
@@ -80,7 +80,7 @@ class ResultsView(MethodView):
             media={NDJSON: ResultSchema, CSV: TEXT, PARQUET: BINARY, SSE: EVENT},
         ),
         other_responses={
-            204: {"description": "A browser's stream has had everything already: do not come back."},
+            204: {"description": "The stream has delivered all results already: do not reconnect."},
             206: PARTIAL_CONTENT | {"content": {PARQUET: {"schema": BINARY}}},
             304: NOT_MODIFIED,
         },
@@ -89,41 +89,41 @@ class ResultsView(MethodView):
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
         """Get results
 
-        The present results in task order; or with `follow`, in order of arrival until the end. A stream of lines that
-        cannot be completed ends with a line `{"incomplete": reason}`.
+        The present results in task order; or with `follow`, in order of arrival until the simulation ends. A stream of
+        lines that cannot be completed ends with a line `{"incomplete": reason}`.
         """
         if query["follow"]:
             if "start" in query:
-                raise Invalid("`from` is for task order; a followed stream is resumed with `skip`.")
-            format = choose(FOLLOWED, query.get("format"))
-            if format not in FOLLOWED:
-                raise Invalid(f"A {format} file cannot be followed; leave `follow` or `format` out.")
-            if format == "sse" and (last := headers.get("last_event_id")):
+                raise Invalid("`from` is for results in task order; resume a followed stream with `skip`.")
+            format = choose(STREAM_FORMATS, query.get("format"))
+            if format not in STREAM_FORMATS:
+                raise Invalid(f"The format {format} cannot be streamed; leave out `follow` or `format`.")
+            if format == "sse" and (last_id := headers.get("last_event_id")):
                 return (
                     empty_response(204, STREAM_HEADERS)
-                    if services().results.delivered(id, last)
-                    else follow(id, last, format)
+                    if services().results.delivered(id, last_id)
+                    else follow(id, last_id, format)
                 )
             return follow(id, query.get("skip", 0), format)
         if "skip" in query:
-            raise Invalid("`skip` is for a followed stream; in task order, begin with `from`.")
-        return table(id, query.get("start", 0), choose(TABLES, query.get("format")))
+            raise Invalid("`skip` is for a followed stream; use `from` for results in task order.")
+        return table(id, query.get("start", 0), choose(FORMATS, query.get("format")))
 
 
 @blueprint.at("/events")
 class EventsView(MethodView):
-    """What happens to a simulation."""
+    """The events of a simulation."""
 
     @blueprint.takes(EventsQuery)
     @blueprint.takes(EventsHeaders, location="headers")
     @blueprint.operation(
         "watch_simulation_events",
-        Success(description="Events as they happen, until the last.", media={SSE: EVENT}),
-        other_responses={204: {"description": "The last event has been received already: do not come back."}},
+        Success(description="Events as they happen, until the simulation has ended.", media={SSE: EVENT}),
+        other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
         errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Watch what happens to a simulation, as server-sent events"""
+        """Stream the events of a simulation, as server-sent events"""
         after = headers.get("last_event_id", query.get("after", 0))
         if after and services().results.ended(id, after):
             return empty_response(204, STREAM_HEADERS)
@@ -133,16 +133,16 @@ class EventsView(MethodView):
 
 @blueprint.at("/logs")
 class LogsView(MethodView):
-    """What models and simulators wrote."""
+    """The logs of a simulation."""
 
     @blueprint.takes(LogsQuery)
     @blueprint.operation(
         "get_simulation_logs",
-        Success(description="Lines, each behind the name of its writer.", media={"text/plain": TEXT}),
+        Success(description="Lines, each prefixed with the name of its writer.", media={"text/plain": TEXT}),
         errors=[UnknownSimulation, TooManyStreams],
     )
     def get(self, query: dict[str, Any], id: str) -> Response:
-        """Read what models and simulators wrote"""
+        """Get the logs of models and simulators"""
         require_free_stream()
         lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
         lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))

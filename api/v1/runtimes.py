@@ -1,4 +1,4 @@
-"""/v1/runtimes and /v1/simulators: what models can be run with, and in which worlds."""
+"""Routes /v1/runtimes and /v1/simulators: what is installed to run models and scenarios."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from api.context import services
 from api.schemas.catalogue import RuntimeListSchema, RuntimeSchema, SimulatorListSchema
 from errors import UnknownRuntime
 
-blueprint = Blueprint("catalogue", __name__, url_prefix="/v1", description="Runtimes, simulators and datasets.")
+blueprint = Blueprint("catalogue", __name__, url_prefix="/v1", description="Runtimes and simulators.")
 
 
 @blueprint.at("/runtimes")

@@ -1,4 +1,4 @@
-"""/v1/simulations: submit, look, cancel, retry, delete, compare."""
+"""Routes /v1/simulations: submission, list, state, change, cancellation, retry, deletion, summary and comparison."""
 
 from typing import Any
 
@@ -56,10 +56,10 @@ from errors import (
 )
 
 blueprint = Blueprint(
-    "simulations", __name__, url_prefix="/v1/simulations", description="A model, played through a dataset."
+    "simulations", __name__, url_prefix="/v1/simulations", description="Runs of a model on the scenarios of a dataset."
 )
 
-REFUSED = (
+SUBMISSION_ERRORS = (
     BadArchive,
     FormatMismatch,
     Gone,
@@ -81,29 +81,29 @@ REFUSED = (
     UnsupportedMedia,
     UploadUnfinished,
 )
-ITEM = SimulationSchema()
+SIMULATION_SCHEMA = SimulationSchema()
 CREATED = {
-    "Location": header("Where the simulation can be watched."),
-    "Idempotency-Replayed": header("`true` where this is the first answer again."),
-    "Preference-Applied": header("For how long it was waited."),
+    "Location": header("Address of the simulation."),
+    "Idempotency-Replayed": header("`true` if this is the response of the first request with the key."),
+    "Preference-Applied": header("`wait=N` if the request has waited for the end."),
 }
 
 
-def width_asked() -> int:
-    """Read how wide the simulation is to run."""
+def requested_workers() -> int:
+    """Return the number of workers of this request's body."""
     try:
         return int(WorkersSchema().load(json_body())["workers"])
     except ValidationError as error:
         raise invalid(error.messages) from None
 
 
-def retry_asked() -> dict[str, Any]:
-    """Read what is to be run again."""
+def retry_options() -> dict[str, Any]:
+    """Return the options of this request's body, with their defaults."""
     try:
-        asked: dict[str, Any] = RetrySchema().load(json_body(optional=True))
+        options: dict[str, Any] = RetrySchema().load(json_body(optional=True))
     except ValidationError as error:
         raise invalid(error.messages) from None
-    return asked
+    return options
 
 
 @blueprint.at("")
@@ -117,8 +117,8 @@ class SimulationsView(MethodView):
     )
     def get(self, query: dict[str, Any]) -> Response:
         """List simulations"""
-        label = [(name, value) for name, _, value in (pair.partition("=") for pair in query.pop("label", ()))]
-        return page(*services().simulations.list(**query, label=label), ITEM)
+        labels = [(name, value) for name, _, value in (pair.partition("=") for pair in query.pop("label", ()))]
+        return page(*services().simulations.list(**query, label=labels), SIMULATION_SCHEMA)
 
     @blueprint.takes(SubmissionHeaders, location="headers")
     @blueprint.operation(
@@ -126,8 +126,8 @@ class SimulationsView(MethodView):
         Success(
             status=201,
             headers=CREATED,
-            description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, its results as they "
-            "come.",
+            description="Accepted. With `Accept: application/x-ndjson` or `text/event-stream`, a stream of its "
+            "results.",
             media={"application/json": SimulationSchema, NDJSON: ResultSchema, SSE: EVENT},
             links={
                 "get_simulation": {"id": "$response.body#/id"},
@@ -137,7 +137,7 @@ class SimulationsView(MethodView):
         ),
         other_responses={
             200: {
-                "description": "A dry run was made; there is no simulation.",
+                "description": "Result of a dry run; no simulation is kept.",
                 "content": {"application/json": {"schema": DryRunSchema}},
             }
         },
@@ -145,12 +145,12 @@ class SimulationsView(MethodView):
             "application/json": {"anyOf": [SubmissionSchema, SubmissionOfUpload, RerunSchema]},
             "multipart/form-data": SubmissionForm,
         },
-        errors=REFUSED,
+        errors=SUBMISSION_ERRORS,
     )
     def post(self, headers: dict[str, Any]) -> Response:
         """Submit a simulation
 
-        As JSON; as a form with the model in it; or as the `simulation.json` of an archive, to repeat that simulation.
+        As JSON; as a form that contains the model; or as the `simulation.json` of an archive, to repeat its simulation.
         Closing the connection does not stop the simulation.
         """
         return submit(*receive(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
@@ -176,9 +176,9 @@ class SimulationView(MethodView):
     def patch(self, id: str) -> Simulation:
         """Change a simulation's number of workers while it runs
 
-        If the executor does not support that, the simulation continues unchanged, and its events say so.
+        If the executor does not support that, the simulation continues unchanged; an event reports it.
         """
-        return services().simulations.resize(id, width_asked())
+        return services().simulations.resize(id, requested_workers())
 
     @blueprint.operation(
         "delete_simulation",
@@ -192,11 +192,11 @@ class SimulationView(MethodView):
 
 @blueprint.at("/<id:id>/cancel")
 class CancellationView(MethodView):
-    """The end of a simulation that is wanted early."""
+    """The cancellation of a simulation."""
 
     @blueprint.operation(
         "cancel_simulation",
-        Success(schema=SimulationSchema, status=202, description="The simulation is asked to stop."),
+        Success(schema=SimulationSchema, status=202, description="The cancellation is requested."),
         errors=[UnknownSimulation, IllegalTransition],
     )
     def post(self, id: str) -> Simulation:
@@ -206,7 +206,7 @@ class CancellationView(MethodView):
 
 @blueprint.at("/<id:id>/retry")
 class RetryView(MethodView):
-    """The same again."""
+    """The retry of a simulation."""
 
     @blueprint.operation(
         "retry_simulation",
@@ -231,12 +231,12 @@ class RetryView(MethodView):
     )
     def post(self, id: str) -> Response:
         """Repeat the tasks that did not succeed, or all tasks, as a new simulation"""
-        return created(services().simulations.retry(id, **retry_asked()))
+        return created(services().simulations.retry(id, **retry_options()))
 
 
 @blueprint.at("/<id:id>/summary")
 class SummaryView(MethodView):
-    """What a simulation comes to."""
+    """The summary of a simulation."""
 
     @blueprint.operation(
         "get_simulation_summary",
@@ -250,12 +250,12 @@ class SummaryView(MethodView):
 
 @blueprint.at("/<id:id>/comparison")
 class ComparisonView(MethodView):
-    """What sets two simulations apart."""
+    """The comparison of two simulations."""
 
     @blueprint.takes(ComparisonQuery)
     @blueprint.operation(
         "compare_simulations",
-        Success(schema=ComparisonSchema, plain=True, description="The differences."),
+        Success(schema=ComparisonSchema, plain=True, description="The paired differences, by metric."),
         errors=[UnknownSimulation, NotFinished, Invalid],
     )
     def get(self, query: dict[str, Any], id: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""/v1/transfers: addresses in the object store, for what is large."""
+"""Route /v1/transfers: presigned URLs for uploads directly to the object store."""
 
 from flask.views import MethodView
 
@@ -9,17 +9,17 @@ from core.services.uploads.transfers import PresignedUpload
 from errors import NoDirectTransfer, StoreUnavailable
 
 blueprint = Blueprint(
-    "transfers", __name__, url_prefix="/v1/transfers", description="Bytes that go straight to the object store."
+    "transfers", __name__, url_prefix="/v1/transfers", description="Uploads directly to the object store."
 )
 
 
 @blueprint.at("")
 class TransfersView(MethodView):
-    """Addresses to send bytes to."""
+    """All transfers."""
 
     @blueprint.operation(
         "create_transfer",
-        Success(schema=TransferSchema, status=201, description="Send the bytes there."),
+        Success(schema=TransferSchema, status=201, description="The transfer, with its URL."),
         errors=[NoDirectTransfer, StoreUnavailable],
     )
     def post(self) -> PresignedUpload:

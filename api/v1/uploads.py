@@ -1,4 +1,4 @@
-"""/v1/uploads: resumable uploads (tus 1.0), and their list."""
+"""Routes /v1/uploads: resumable uploads (tus 1.0), and their list and description as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -38,13 +38,22 @@ from errors import (
 
 blueprint = Blueprint("uploads", __name__, url_prefix=tus.PATH, description="Resumable uploads (tus 1.0).")
 
-ITEM = UploadSchema()
-BROKEN = (TusVersion, TooLarge, UnsupportedMedia, ChecksumMismatch, UploadsBusy, StorageFull, OffsetMismatch, Gone)
+UPLOAD_SCHEMA = UploadSchema()
+APPEND_ERRORS = (
+    TusVersion,
+    TooLarge,
+    UnsupportedMedia,
+    ChecksumMismatch,
+    UploadsBusy,
+    StorageFull,
+    OffsetMismatch,
+    Gone,
+)
 OFFSET = header("Number of bytes received and stored.", type="integer")
 EXPIRES = header("When the upload is deleted, unless more bytes arrive before.")
 VERSION = header("Version of the tus protocol.")
-STANDS = {"Tus-Resumable": VERSION, "Upload-Offset": OFFSET, "Upload-Expires": EXPIRES}
-OPTIONS = {
+PROGRESS_HEADERS = {"Tus-Resumable": VERSION, "Upload-Offset": OFFSET, "Upload-Expires": EXPIRES}
+CAPABILITY_HEADERS = {
     "Tus-Resumable": VERSION,
     "Tus-Version": header("Supported versions of tus."),
     "Tus-Extension": header("Supported extensions of tus."),
@@ -53,8 +62,8 @@ OPTIONS = {
 }
 
 
-def described(upload: Upload) -> dict[str, Any]:
-    """Put an upload into JSON's words."""
+def as_json(upload: Upload) -> dict[str, Any]:
+    """Return the JSON object of an upload."""
     state = "finished" if upload.finished else "unfinished"
     return {
         "id": upload.id,
@@ -68,88 +77,88 @@ def described(upload: Upload) -> dict[str, Any]:
     }
 
 
-def standing(upload: Upload) -> dict[str, str]:
-    """Say in headers how far an upload has come."""
-    said = {"Upload-Offset": str(upload.offset)}
+def progress_headers(upload: Upload) -> dict[str, str]:
+    """Return the headers with the offset of an upload and, while it is unfinished, its expiry."""
+    headers = {"Upload-Offset": str(upload.offset)}
     if not upload.finished:
-        said["Upload-Expires"] = http_date(upload.expires_at)
-    return said
+        headers["Upload-Expires"] = http_date(upload.expires_at)
+    return headers
 
 
-def known(upload: Upload) -> dict[str, str]:
-    """Say in headers all there is to know of an upload."""
-    said = standing(upload) | {"Cache-Control": "no-store"}
-    said |= {"Upload-Length": str(upload.length)} if upload.length is not None else {"Upload-Defer-Length": "1"}
+def all_headers(upload: Upload) -> dict[str, str]:
+    """Return all headers of an upload, as HEAD has them."""
+    headers = progress_headers(upload) | {"Cache-Control": "no-store"}
+    headers |= {"Upload-Length": str(upload.length)} if upload.length is not None else {"Upload-Defer-Length": "1"}
     if upload.metadata:
-        said["Upload-Metadata"] = upload.metadata
+        headers["Upload-Metadata"] = upload.metadata
     if upload.kind != "whole":
-        said["Upload-Concat"] = "partial" if upload.kind == "partial" else f"final;{upload.sources}"
-    return said
+        headers["Upload-Concat"] = "partial" if upload.kind == "partial" else f"final;{upload.sources}"
+    return headers
 
 
-def speaks(*headers: str, required: Sequence[str] = ()) -> Callable[[View], View]:
-    """Document which headers of tus a view reads, and let it answer only those who speak this version."""
+def requires_tus(*headers: str, required: Sequence[str] = ()) -> Callable[[View], View]:
+    """Document the tus headers of a view, and refuse requests without the supported version in Tus-Resumable."""
 
     def declare(view: View) -> View:
         @wraps(view)
-        def answer_speakers(*args: Any, **kwargs: Any) -> Any:
+        def check_version(*args: Any, **kwargs: Any) -> Any:
             if request.headers.get("Tus-Resumable") != tus.VERSION:
                 return problem_response(TusVersion(), {"Tus-Version": tus.VERSION})
             return view(*args, **kwargs)
 
-        return blueprint.doc(parameters=parameters(*headers, required=required))(answer_speakers)  # type: ignore[no-any-return]
+        return blueprint.doc(parameters=parameters(*headers, required=required))(check_version)  # type: ignore[no-any-return]
 
     return declare
 
 
 def capabilities() -> Response:
-    """Say what is spoken here."""
-    said: Mapping[str, str] = {
+    """Answer with the supported version and extensions of tus."""
+    headers: Mapping[str, str] = {
         "Tus-Version": tus.VERSION,
         "Tus-Extension": ",".join(tus.EXTENSIONS),
         "Tus-Max-Size": str(services().uploads.largest),
         "Tus-Checksum-Algorithm": ",".join(ALGORITHMS),
     }
-    return empty_response(204, said)
+    return empty_response(204, headers)
 
 
-def sent(name: str) -> int | None:
-    """Read a header that holds bytes."""
+def byte_count(name: str) -> int | None:
+    """Return a request header with a number of bytes; None if it is missing."""
     return tus.number(name, request.headers.get(name))
 
 
-def arriving() -> bool:
-    """Tell whether this request brings bytes of an upload; refuse a body of another kind."""
+def has_upload_bytes() -> bool:
+    """Tell whether this request has bytes of an upload; raise UnsupportedMedia for a body of another media type."""
     if request.mimetype == tus.MEDIA_TYPE:
         return True
     if request.content_length or "Transfer-Encoding" in request.headers:
-        raise UnsupportedMedia(f"Bytes of an upload come with `Content-Type: {tus.MEDIA_TYPE}`.")
+        raise UnsupportedMedia(f"Send the bytes of an upload with `Content-Type: {tus.MEDIA_TYPE}`.")
     return False
 
 
 def append(id: str, offset: int, length: int | None, checksum: Checksum | None) -> Upload:
-    """Hand this request's body to the service as it comes; it never lies in memory as a whole."""
+    """Append the body of this request to an upload, in chunks as they arrive, so that memory use is constant."""
     announced = request.content_length
     with closing(tus.received(request.environ["wsgi.input"], announced)) as chunks:
         return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
 
 
 def create() -> Upload:
-    """Make the upload that this request's headers ask for."""
+    """Create the upload that the headers of this request describe."""
     headers = request.headers
-    length, deferred = sent("Upload-Length"), headers.get("Upload-Defer-Length")
+    length, deferred = byte_count("Upload-Length"), headers.get("Upload-Defer-Length")
     kind, sources = tus.concat(headers.get("Upload-Concat"))
     metadata = headers.get("Upload-Metadata", "").strip()
     tus.metadata(metadata)
     if deferred not in {None, "1"}:
-        raise BadRequest("Upload-Defer-Length is 1, or is not there.")
+        raise BadRequest("Upload-Defer-Length must be 1 if it is present.")
     if kind == "final":
         if length is not None or deferred is not None:
-            raise Invalid("A final upload is as long as its parts: send no Upload-Length with it.")
-        named = headers["Upload-Concat"].strip().removeprefix("final;").strip()
-        return services().uploads.concatenate(sources, metadata, named)
+            raise Invalid("The length of a final upload is that of its partial uploads: leave out Upload-Length.")
+        addresses = headers["Upload-Concat"].strip().removeprefix("final;").strip()
+        return services().uploads.concatenate(sources, metadata, addresses)
     if (length is None) == (deferred is None):
-        raise Invalid("Send Upload-Length, or `Upload-Defer-Length: 1` and the length with later bytes.")
+        raise Invalid("Send Upload-Length, or `Upload-Defer-Length: 1` and the length in a later request.")
     return services().uploads.create(length, metadata, partial=kind == "partial")
 
 
@@ -163,40 +172,40 @@ class UploadsView(MethodView):
     )
     def get(self, query: dict[str, Any]) -> Response:
         """List uploads"""
-        found, following = services().uploads.list(**query)
-        return page([described(one) for one in found], following, ITEM)
+        uploads, following = services().uploads.list(**query)
+        return page([as_json(upload) for upload in uploads], following, UPLOAD_SCHEMA)
 
     @blueprint.operation(
         "create_upload",
         Success(
             status=201,
             description="The upload is created, with the bytes of the body.",
-            headers=STANDS | {"Location": header("Address of the upload.")},
+            headers=PROGRESS_HEADERS | {"Location": header("Address of the upload.")},
         ),
         body={tus.MEDIA_TYPE: BINARY},
         body_required=False,
-        errors=(*BROKEN, TooManyUploads, UploadUnfinished, Invalid),
+        errors=(*APPEND_ERRORS, TooManyUploads, UploadUnfinished, Invalid),
     )
-    @speaks("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
+    @requires_tus("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
     def post(self) -> Response:
         """Create an upload, or concatenate partial uploads
 
         The body may contain the first bytes.
         """
         checksum = tus.checksum(request.headers.get("Upload-Checksum"))
-        brings = arriving()
+        has_bytes = has_upload_bytes()
         upload = create()
-        if brings:
+        if has_bytes:
             try:
                 upload = append(upload.id, upload.offset, None, checksum)
             except PlatformError:
-                services().uploads.delete(upload.id)  # nobody knows its address yet
+                services().uploads.delete(upload.id)  # its address has not been sent to the client
                 raise
-        return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **standing(upload)})
+        return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **progress_headers(upload)})
 
     @blueprint.operation(
         "get_uploads_capabilities",
-        Success(status=204, description="The supported version and extensions.", headers=OPTIONS),
+        Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
     )
     def options(self) -> Response:
         """Get the supported version and extensions of tus"""
@@ -212,13 +221,13 @@ class UploadView(MethodView):
     )
     def get(self, upload: str) -> dict[str, Any]:
         """Describe an upload"""
-        return described(services().uploads.get(upload))
+        return as_json(services().uploads.get(upload))
 
     @blueprint.operation(
         "head_upload",
         Success(
             description="The upload's offset.",
-            headers=STANDS
+            headers=PROGRESS_HEADERS
             | {
                 "Upload-Length": header("Total number of bytes.", type="integer"),
                 "Upload-Defer-Length": header("`1` while the length is not known."),
@@ -228,45 +237,45 @@ class UploadView(MethodView):
         ),
         errors=[UnknownUpload, Gone, TusVersion],
     )
-    @speaks()
+    @requires_tus()
     def head(self, upload: str) -> Response:
         """Get the offset to continue from"""
-        return empty_response(200, known(services().uploads.settled(upload)))
+        return empty_response(200, all_headers(services().uploads.settled(upload)))
 
     @blueprint.operation(
         "append_upload",
-        Success(status=204, description="The bytes are stored.", headers=STANDS),
+        Success(status=204, description="The bytes are stored.", headers=PROGRESS_HEADERS),
         body={tus.MEDIA_TYPE: BINARY},
-        errors=(*BROKEN, UnknownUpload, FinalUpload, Invalid),
+        errors=(*APPEND_ERRORS, UnknownUpload, FinalUpload, Invalid),
     )
-    @speaks("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
+    @requires_tus("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
     def patch(self, upload: str) -> Response:
         """Append bytes
 
         Bytes that arrive before the connection breaks are stored.
         """
-        if not arriving():
-            raise UnsupportedMedia(f"Bytes of an upload come with `Content-Type: {tus.MEDIA_TYPE}`.")
-        offset = sent("Upload-Offset")
+        if not has_upload_bytes():
+            raise UnsupportedMedia(f"Send the bytes of an upload with `Content-Type: {tus.MEDIA_TYPE}`.")
+        offset = byte_count("Upload-Offset")
         if offset is None:
-            raise BadRequest("Say with Upload-Offset where these bytes begin.")
-        length = sent("Upload-Length")
+            raise BadRequest("Upload-Offset is missing; it is the position of the first byte in the body.")
+        length = byte_count("Upload-Length")
         checksum = tus.checksum(request.headers.get("Upload-Checksum"))
-        return empty_response(204, standing(append(upload, offset, length, checksum)))
+        return empty_response(204, progress_headers(append(upload, offset, length, checksum)))
 
     @blueprint.operation(
         "delete_upload",
-        Success(status=204, description="The upload is gone."),
+        Success(status=204, description="The upload is deleted."),
         errors=[UnknownUpload, Gone, InUse, TusVersion],
     )
-    @speaks()
+    @requires_tus()
     def delete(self, upload: str) -> None:
         """Delete an upload, finished or not"""
         services().uploads.delete(upload)
 
     @blueprint.operation(
         "get_upload_capabilities",
-        Success(status=204, description="The supported version and extensions.", headers=OPTIONS),
+        Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
     )
     def options(self, upload: str) -> Response:
         """Get the supported version and extensions of tus"""

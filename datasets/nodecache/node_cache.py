@@ -330,7 +330,7 @@ class _ProgressReporter:
         self._on_progress = on_progress
 
     def __call__(self, progress: DownloadProgress) -> None:
-        draft = self._path.with_suffix(".saying")
+        draft = self._path.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(progress)))
         draft.rename(self._path)
         self._on_progress(progress)

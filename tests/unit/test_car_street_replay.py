@@ -163,7 +163,7 @@ def test_words_from_outside_cannot_become_markup() -> None:
 
 @pytest.mark.parametrize("scene", [None, {}, {"kind": "pole"}])
 def test_a_world_without_a_street_says_so(scene: Any) -> None:
-    with pytest.raises(ValueError, match="describes no street"):
+    with pytest.raises(ValueError, match="not a street"):
         svg(replay([frame(0)], scene=scene))
 
 
