@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1
-# One image for each name that `scripts/install` knows; the server's two are of target "server", which is the default:
+# One image for each name that `scripts/install` knows; server and jobs use the target "server", which is the default:
 #   docker build --build-arg IMAGE=server .
 #   docker build --build-arg IMAGE=sumo --target environment .
-# What is in an image is said by runtimes/images alone; `make images` makes the same without Docker. See docs/images.md.
+# runtimes/images defines the content of images; `make images` builds the same images without Docker. See docs/images.md.
 ARG BASE=python:3.11-slim-bookworm
 
-# What makes images: none of it is in any, but for the interpreter and the shared libraries that something needs.
+# Build tools: images contain none of this, except the interpreter and the shared libraries that their content needs.
 FROM ${BASE} AS tools
 ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy
 RUN apt-get update \
