@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run benchmarks, store their figures, write RESULTS.md; without names most."""
+"""`python -m benchmarks [NAME ...]`: run benchmarks, store figures, write RESULTS.md; no names: all but `cluster`."""
 
 import sys
 from collections.abc import Callable
@@ -37,13 +37,13 @@ class Measure:
 MEASURES = (
     Measure("fanout", "No-op fan-out", fanout.measure, results.fanout),
     Measure("latency", "POST to first result", latency.measure, results.latency),
-    Measure("driving", "car_street against a bare loop", driving.measure, results.driving),
+    Measure("driving", "car_street against a plain loop", driving.measure, results.driving),
     Measure("footprint", "Footprint", footprint.measure, results.footprint),
     Measure("scs", "The cache service against nginx", scs.measure, scs.section),
     Measure("staging", "Staging from S3 against rclone", staging.measure, staging.section),
     Measure("uploads", "Resumable uploads against tusd", uploads.measure, uploads.section),
     Measure("eviction", "Eviction", eviction.measure, eviction.section),
-    Measure("ring", "Which node keeps which key", ring.measure, ring.section),
+    Measure("ring", "Distribution of keys over nodes", ring.measure, ring.section),
     Measure("registering", "Registering a million files", registering.measure, registering.section),
     Measure("archive", "An archive of ten gigabytes", archive.measure, archive.section),
     Measure("cluster", "On a real Kubernetes", cluster.measure, cluster.section, apart=True),

@@ -43,7 +43,7 @@ def filled(home: Path, id: str, size: int) -> None:
         body = os.urandom(EACH)
         key = f"bench/{id}/{task}"
         store.put(key, (body,))
-        one = Artifact(
+        artifact = Artifact(
             task=task,
             name="recording.bin",
             media_type="application/octet-stream",
@@ -52,7 +52,7 @@ def filled(home: Path, id: str, size: int) -> None:
             bytes=EACH,
             crc32=zlib.crc32(body),
         )
-        database.write(lambda c, one=one: artifacts.add_artifact(c, id, one))  # type: ignore[misc]
+        database.write(lambda c, artifact=artifact: artifacts.add_artifact(c, id, artifact))  # type: ignore[misc]
     notifier = RedisNotifier(embedded(home / "run"))
     read = Results(database, store, ChangeNotifier(database, notifier, slots=1))
     summary = json.loads(row.summary)
@@ -131,14 +131,14 @@ def section(found: Figures) -> str:
         return f"{number(rate / 1e6)} MB/s"
 
     rows = [
-        ["**Windtunnel**, put together as it is sent", spanned(rates["windtunnel"], megabytes)],
-        ["nginx, the same zip ready made, sendfile, one worker", spanned(rates["nginx"], megabytes)],
+        ["**Windtunnel**, composed while it is sent", spanned(rates["windtunnel"], megabytes)],
+        ["nginx, the same zip as a file, sendfile, one worker", spanned(rates["nginx"], megabytes)],
     ]
     grown = memory_["most"] - memory_["before"]  # MiB
     return (
         f"An archive of {found['size'] / 2**30:.0f} GiB ({found['size'] // EACH} artifacts of 64 MiB and the results), "
-        "downloaded whole by curl to /dev/null, in turn.\n\n"
+        "downloaded by curl to /dev/null, alternating.\n\n"
         + table(["", "rate"], rows)
-        + f"\n\nRatio {ratio:.2f}. The API's memory (PSS) before: {memory_['before']:.0f} MiB; while it sends "
-        f"{grown:+.0f} MiB at most. " + aim("memory stays what it was", grown < 32) + "\n"
+        + f"\n\nRatio {ratio:.2f}. The API's memory (PSS) before: {memory_['before']:.0f} MiB; while it sends: "
+        f"{grown:+.0f} MiB at most. " + aim("memory does not grow", grown < 32) + "\n"
     )

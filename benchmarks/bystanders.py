@@ -19,7 +19,7 @@ SITE = KEPT / "peers"
 #: Name, script and arguments behind the number of tasks.
 PEERS = (
     ("multiprocessing.Pool", "pool", ()),
-    ("multiprocessing.Pool, 16 tasks a message", "pool", ("16",)),
+    ("multiprocessing.Pool, 16 tasks per message", "pool", ("16",)),
     ("Ray", "ray", ()),
     ("Celery", "celery", ()),
     ("RQ", "rq", ()),
@@ -34,13 +34,13 @@ def install() -> Path:
     """Return the peers' interpreter with the packages of requirements.txt; create its environment if it is missing."""
     python = SITE / "bin" / "python"
     mark = SITE / "installed.txt"
-    wanted = REQUIREMENTS.read_text()
-    if not mark.exists() or mark.read_text() != wanted:
+    requirements = REQUIREMENTS.read_text()
+    if not mark.exists() or mark.read_text() != requirements:
         tool = uv.find_uv_bin()
         subprocess.run([tool, "venv", "--quiet", "--clear", str(SITE)], check=True)
         command = [tool, "pip", "install", "--quiet", "--python", str(python), "-r", str(REQUIREMENTS)]
         subprocess.run(command, check=True)
-        mark.write_text(wanted)
+        mark.write_text(requirements)
     return python
 
 
@@ -59,12 +59,12 @@ def ask(script: str, *arguments: str) -> dict[str, Any]:
         done = subprocess.run(command, env=environ, capture_output=True, timeout=300)
     if done.returncode:
         raise RuntimeError(f"{script}: {done.stderr.decode(errors='replace')[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    output: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return output
 
 
 def rates() -> Iterator[tuple[str, str, float]]:
-    """Yield every peer's name, version and no-op tasks a second."""
+    """Yield every peer's name, version and no-op tasks per second."""
     for name, script, arguments in PEERS:
         found = ask(script, str(TASKS), *arguments)
         yield name, found["version"], found["rate"]

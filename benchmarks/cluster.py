@@ -31,7 +31,7 @@ def measure() -> dict[str, Any]:
         cluster.jobset()
         played = cluster_size.Played(cluster)
         found["many"] = cluster_size.many(played)
-        found["large"] = cluster_size.large(played)  # last: what it leaves may take minutes to go
+        found["large"] = cluster_size.large(played)  # last: its objects may take minutes to be deleted
     return found
 
 
@@ -61,11 +61,11 @@ def _large(found: Figures) -> list[str]:
                 f"{ours['others']:.0%}",
             ]
         )
-    head = ["pods", "all run after", "our call", "its share", "our share of processor time"]
-    head += ["processor time a pod", "by kubectl", "ratio", "cleared away in", "others"]
+    head = ["pods", "all run after", "the executor's call", "its share", "the executor's share of processor time"]
+    head += ["processor time per pod", "by kubectl", "ratio", "deleted in", "others"]
     last = found["rows"][-1]["ours"]
     parts = sorted(last["mib"].items(), key=lambda item: -item[1])
-    said = ", ".join(f"{name} {mib:,.0f}" for name, mib in parts)
+    components = ", ".join(f"{name} {mib:,.0f}" for name, mib in parts)
     stopped = (
         "" if last["whole"] else f" It was abandoned after {found['patience']:.0f} s: the processors are the limit."
     )
@@ -74,9 +74,9 @@ def _large(found: Figures) -> list[str]:
         "executor's call until every pod runs. Meanwhile the executor polls twice a second, like a dispatcher; *by "
         "kubectl*: the same objects through `kubectl apply`, without polling.",
         table(head, rows),
-        f"MiB of PSS with {last['pods']:,} pods: {said}. *other* is this process, the measure with the executor in it, "
-        f"and what holds the cluster's machines together.{stopped}",
-        aim("our own share of the time under 5 %", max(shares) < 0.05),
+        f"MiB of PSS with {last['pods']:,} pods: {components}. *other* is the benchmark's process, in which the "
+        f"executor runs, and the processes that hold the cluster's machines.{stopped}",
+        aim("the executor's own share of the time under 5 %", max(shares) < 0.05),
     ]
 
 
@@ -90,17 +90,18 @@ def _many(found: Figures) -> list[str]:
     state = (
         f"all run after {found['seconds']:.1f} s"
         if found["whole"]
-        else f"{found['running']:,} run after {found['seconds']:.0f} s, when it was given up"
+        else f"{found['running']:,} run after {found['seconds']:.0f} s, when it was abandoned"
     )
     call, look, spun = found["submit"], found["look"], found["look_cpu"]
     return [
-        f"**{found['count']:,} simulations at once**, a JobSet of one pod each, made one after the other by one "
-        f"thread: made in {found['created']:.1f} s (a call p50 {milliseconds(call['p50'])}, p99 "
-        f"{milliseconds(call['p99'])}), {state}; our share of all processor time {ours / spent:.1%}. One look at all "
-        f"of them: p50 {milliseconds(look['p50'])}, p90 {milliseconds(look['p90'])}, of which we spin "
-        f"{milliseconds(spun['p50'])}; the list is {found['bytes'] / 1e6:.1f} MB, {found['bytes_packed'] / 1e3:.0f} KB "
-        f"packed. Cancelled in {found['cancelled']:.1f} s, {found['strays']} left to be seen then; what the "
-        f"cluster sweeps up by itself was gone {_gone(found['cleared'])} later. Others {found['others']:.0%}.",
+        f"**{found['count']:,} simulations at once**, a JobSet of one pod each, created in sequence by one thread: "
+        f"created in {found['created']:.1f} s (a call p50 {milliseconds(call['p50'])}, p99 "
+        f"{milliseconds(call['p99'])}), {state}; the executor's share of all processor time {ours / spent:.1%}. One "
+        f"observation of all launches: p50 {milliseconds(look['p50'])}, p90 {milliseconds(look['p90'])}, of which "
+        f"{milliseconds(spun['p50'])} are processor time of the executor; the list is {found['bytes'] / 1e6:.1f} MB, "
+        f"{found['bytes_packed'] / 1e3:.0f} KB compressed. Cancelled in {found['cancelled']:.1f} s, with "
+        f"{found['strays']} orphans left; the objects that the cluster deletes by itself were gone "
+        f"{_gone(found['cleared'])} later. Others {found['others']:.0%}.",
     ]
 
 
@@ -109,20 +110,21 @@ def _first(found: Figures) -> list[str]:
     for step, each in found["steps"].items():
         rows.append([step, milliseconds(each["p50"]), milliseconds(each["p90"]), milliseconds(each["p50"] - before)])
         before = each["p50"]
-    titles = {"job": "a bare Job", "void": "a bare Job without any volume", "jobset": "a bare JobSet's pod"}
+    titles = {"job": "a plain Job", "void": "a plain Job without any volume", "jobset": "a plain JobSet's pod"}
     for what, title in titles.items():
         each, beyond = found["bare"][what], found["beyond"][what]
         rows.append([f"*the last line of {title}*", milliseconds(each["p50"]), milliseconds(each["p90"]), ""])
         rows.append([f"**beyond {title}**", milliseconds(beyond["p50"]), milliseconds(beyond["p90"]), ""])
     return [
-        "**POST to first result on a real node**, the platform installed by its chart on it, images there: one POST "
-        f"for 10 tasks of noop, to the first line of results; {found['bare']['job']['runs']} runs, in turn with a bare "
-        "Job (one container of the same image that prints one line, and its account's token, as `kubectl create job` "
-        "makes it; kubelet looks after 300 ms whether volumes are there, so that one *without any* begins sooner) and "
-        "a bare JobSet (a pod with the containers, volumes, secret and policy of a simulation's, whose programs print "
-        f"one line each). *Beyond* is by pairs. Others {found['others']:.0%}.",
-        table(["step", "p50", "p90", "since the one before"], rows),
-        aim("under 300 ms beyond the bare Job's own start", found["beyond"]["job"]["p50"] < 0.3),
+        "**POST to first result on a real node**, with the platform installed by its chart and the images on the "
+        f"node: one POST for 10 tasks of noop, to the first line of results; {found['bare']['job']['runs']} runs, "
+        "alternating with a plain Job (one container of the same image that prints one line, with its account's "
+        "token, as by `kubectl create job`; the kubelet checks after 300 ms whether volumes are mounted, so a Job "
+        "*without any* starts sooner) and a plain JobSet (a pod with the containers, volumes, Secret and policy of a "
+        "simulation, whose programs print one line each). *Beyond* compares pairs of runs. Others "
+        f"{found['others']:.0%}.",
+        table(["step", "p50", "p90", "since the previous step"], rows),
+        aim("under 300 ms beyond the plain Job's own start", found["beyond"]["job"]["p50"] < 0.3),
     ]
 
 
@@ -132,8 +134,8 @@ def _warm(found: Figures) -> list[str]:
         for name, title in (("first", "first result"), ("last", "last result of ten"))
     ]
     return [
-        "**The same POST with a pod kept warm** for python on noop (the option `warm`), one at a time: the next POST "
-        f"comes once another waits; {found['first']['runs']} runs. Others {found['others']:.0%}.",
+        "**The same POST with a warm pod** for python on noop (the option `warm`), one at a time: the next POST is "
+        f"sent once another warm pod is ready; {found['first']['runs']} runs. Others {found['others']:.0%}.",
         table(["step", "p50", "p90", "max"], rows),
         aim("under 500 ms in all", found["first"]["p50"] < 0.5),
     ]
@@ -141,15 +143,15 @@ def _warm(found: Figures) -> list[str]:
 
 def _driving(found: Figures) -> list[str]:
     rows = [
-        ["laptop", spanned(found["laptop"]), spanned(found["whole_laptop"])],
+        ["local", spanned(found["laptop"]), spanned(found["whole_laptop"])],
         ["pod", spanned(found["pod"]), spanned(found["whole_pod"])],
         ["ratio", spanned(found["ratio"], lambda value: f"{value:.2f}"), ""],
     ]
     return [
-        f"**car_street in a pod against a laptop's executor**, one worker each, {found['episodes']:,} episodes with "
-        f"the baseline `{found['model']}`, in turn. *Rate*: between the first results and the last durable one, so "
-        f"that a pod's start is excluded. Others {found['others']:.0%}.",
+        f"**car_street in a pod against the local executor**, one worker each, {found['episodes']:,} episodes with "
+        f"the baseline `{found['model']}`, alternating. *Rate*: between the first results and the last durable "
+        f"result, so that a pod's start is excluded. Others {found['others']:.0%}.",
         table(["", "episodes/s", "seconds from the POST"], rows),
-        aim("at least 0.95 of the laptop's", found["ratio"]["median"] >= 0.95)
-        + f" (The best pod run is {number(found['pod']['max'] / found['laptop']['max'])} times the best laptop run.)",
+        aim("at least 0.95 of the local executor's rate", found["ratio"]["median"] >= 0.95)
+        + f" (The best pod run is {number(found['pod']['max'] / found['laptop']['max'])} times the best local run.)",
     ]

@@ -19,7 +19,7 @@ RUNS = 4
 def drive(wire: Wire, repeat: int) -> dict[str, float]:
     """Return episodes per second between the first results and the last durable one, and seconds from the POST to it.
 
-    The connection is new, for one that was kept while the other was measured has been hung up on.
+    The connection is new: the server closes a connection that is idle during the other measurement.
     """
     began = time.perf_counter()
     asked = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": 1}
@@ -38,7 +38,7 @@ def drive(wire: Wire, repeat: int) -> dict[str, float]:
     wire.until(id)
     ended = wire.get(f"/v1/simulations/{id}")
     if ended["tasks"]["failed"]:
-        raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; a rate of failures says nothing")
+        raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; the rate would be meaningless")
     wire.close()
     return {"rate": (total - some[1]) / (at - some[0]), "whole": at - began}
 
@@ -46,7 +46,7 @@ def drive(wire: Wire, repeat: int) -> dict[str, float]:
 def beside(laptop: House, cluster: Cluster) -> None:
     """Put the local platform's processes into a cgroup with the CPU share of a cluster node, which counts as one group.
 
-    Else each of the laptop's would be the equal of the whole cluster, and a busy machine would favour it.
+    Otherwise each process of the laptop would have the share of the whole cluster, and a busy machine would favour it.
     """
     group = f"{cluster._record.cgroup}/laptop"
     cgroups.make(group)

@@ -29,10 +29,10 @@ PRINT = "import time; print(time.clock_gettime(time.CLOCK_BOOTTIME))"
 #: Patterns of command lines that identify a pod's processes.
 PROCESSES = {
     "runner's program begins": r"workers\.standalone_runner",
-    "evaluator's post begins": r"harness\.runner\.container_init\x00evaluator",
-    "model server's post begins": r"harness\.runner\.container_init\x00model_server",
-    "evaluator is born": r"harness\.evaluator\.evaluator import",
-    "model server is born": r"harness\.model_server\.model_server import",
+    "evaluator's container init begins": r"harness\.runner\.container_init\x00evaluator",
+    "model server's container init begins": r"harness\.runner\.container_init\x00model_server",
+    "evaluator starts": r"harness\.evaluator\.evaluator import",
+    "model server starts": r"harness\.model_server\.model_server import",
 }
 #: Resources of containers: the share of two cores that a worker should have. With small requests, other load on the
 #: machine would starve the containers, and the figures would say nothing about pods.
@@ -42,7 +42,7 @@ SHARES = {
     "model_server": {"cpu": "650m", "memory": "1Gi"},
 }
 #: Seconds between two scans of /proc.
-GLANCE = 0.02
+SCAN_INTERVAL = 0.02
 
 
 def now() -> float:
@@ -70,9 +70,9 @@ class Steps:
         self._client = KubernetesClient(open_access(str(cluster.kubeconfig)), time_out=30.0)
         self._over = threading.Event()
         jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets"
-        watches = ((jobsets, lambda _: ["JobSet is made"]), (f"/api/v1/namespaces/{PROJECT}/pods", _of_pod))
+        watches = ((jobsets, lambda _: ["JobSet is created"]), (f"/api/v1/namespaces/{PROJECT}/pods", _of_pod))
         self._threads = [threading.Thread(target=self._watch, args=each, daemon=True) for each in watches]
-        self._threads.append(threading.Thread(target=self._glance, daemon=True))
+        self._threads.append(threading.Thread(target=self._scan, daemon=True))
 
     @contextmanager
     def noted(self) -> Iterator[dict[str, float]]:
@@ -95,13 +95,13 @@ class Steps:
             for step in steps(json.loads(line)["object"]):
                 self.seen.setdefault(step, now())
 
-    def _glance(self) -> None:
-        while not self._over.wait(GLANCE):
+    def _scan(self) -> None:
+        while not self._over.wait(SCAN_INTERVAL):
             for pid in os.listdir("/proc"):
                 if pid.isdigit() and pid not in self._old:
-                    self._look(Path("/proc") / pid)
+                    self._inspect(Path("/proc") / pid)
 
-    def _look(self, process: Path) -> None:
+    def _inspect(self, process: Path) -> None:
         try:
             if self._cgroup not in (process / "cgroup").read_text():
                 return
@@ -114,8 +114,8 @@ class Steps:
 
 
 def _of_pod(pod: dict[str, Any]) -> list[str]:
-    placed = ["pod is placed"] if pod["spec"].get("nodeName") else []
-    return ["pod is made", *placed]
+    placed = ["pod is scheduled"] if pod["spec"].get("nodeName") else []
+    return ["pod is created", *placed]
 
 
 def first(cluster: Cluster, wire: Wire) -> dict[str, float]:
@@ -178,9 +178,9 @@ def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
 
     cluster.until(done, f"{id} is done", 60.0)
     times = cluster.kubectl("logs", "-n", PROJECT, "-l", selector, "--all-containers", "--prefix=false").split()
-    for one in (owner, *others):
+    for document in (owner, *others):
         cluster.control_plane.request(
-            "DELETE", f"{paths[one['kind']]}/{one['metadata']['name']}?propagationPolicy=Background"
+            "DELETE", f"{paths[document['kind']]}/{document['metadata']['name']}?propagationPolicy=Background"
         )
     return max(map(float, times)) - began
 
@@ -209,7 +209,8 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
         "steps": dict(sorted(spans.items(), key=lambda item: item[1]["p50"])),
         "bare": {what: tail(each) for what, each in peers.items()},
         "beyond": {
-            what: tail([ours - one for ours, one in zip(firsts, each, strict=True)]) for what, each in peers.items()
+            what: tail([ours - theirs for ours, theirs in zip(firsts, each, strict=True)])
+            for what, each in peers.items()
         },
         "others": statistics.median(others),
     }

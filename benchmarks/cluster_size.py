@@ -83,7 +83,7 @@ def spent() -> dict[str, float]:
             name = "the executor" if pid == os.getpid() else part(pid)
             found[name] = found.get(name, 0.0) + used(pid)
         except OSError:
-            continue  # it ended while we looked
+            continue  # it ended meanwhile
     return found
 
 
@@ -184,7 +184,7 @@ def large(played: Played, sizes: Sequence[int] = SIZES) -> dict[str, Any]:
         rows.append(row)
         if pods <= BESIDE and row["ours"]["cleared"] is not None:
             row["kubectl"] = one_large(played, pods, ours=False)
-        if not all(one["whole"] and one["cleared"] is not None for one in row.values()):
+        if not all(result["whole"] and result["cleared"] is not None for result in row.values()):
             break
     return {"rows": rows, "nodes": max(sizes), "patience": PATIENCE}
 
@@ -204,7 +204,7 @@ def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
 
         def look() -> bool:
             seen = executor.observe(ids).values()
-            running[0] = sum(one.phase is Phase.RUNNING for one in seen)
+            running[0] = sum(status.phase is Phase.RUNNING for status in seen)
             return running[0] == count
 
         whole = played.wait(look)
@@ -225,7 +225,7 @@ def many(played: Played, count: int = AT_ONCE) -> dict[str, Any]:
         cancelled = time.perf_counter() - began
         left = executor.orphans([])
     cleared = played.clear()
-    print(f"{count} launches: made in {created:.1f} s, {running[0]} run after {seconds:.1f} s", flush=True)
+    print(f"{count} launches: created in {created:.1f} s, {running[0]} run after {seconds:.1f} s", flush=True)
     return {
         "count": count,
         "submit": tail(each),

@@ -21,14 +21,14 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
     firsts: list[float] = []
     lasts: list[float] = []
     others: list[float] = []
-    for run in range(runs + 1):  # the first finds caches cold, and does not count
-        cluster.until(lambda: len(installed.waiting()) == 1, "a pod waits", 120.0)
+    for run in range(runs + 1):  # the first run finds cold caches and is not counted
+        cluster.until(lambda: len(installed.waiting()) == 1, "there is a warm pod", 120.0)
         time.sleep(SEEN)
         if run:
             others.append(busy(1.0))
-        (one,) = installed.waiting()
+        (warm_pod,) = installed.waiting()
         wire = service(cluster)
-        wire.get("/healthz")  # the connection is there
+        wire.get("/healthz")  # opens the connection
         began = time.perf_counter()
         lines = wire.lines(SUBMISSION)
         next(lines)
@@ -37,11 +37,11 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
             pass
         last = time.perf_counter() - began
         wire.close()
-        installed.until(lambda one=one: one not in installed.waiting(), "it was taken", 30.0)  # type: ignore[misc]
+        installed.until(lambda warm_pod=warm_pod: warm_pod not in installed.waiting(), "the warm pod was taken", 30.0)  # type: ignore[misc]
         if run:
             firsts.append(first)
             lasts.append(last)
-            print(f"{first:.3f} s with a pod that waited", flush=True)
+            print(f"{first:.3f} s with a warm pod", flush=True)
     installed.option(warm=[])
-    cluster.until(lambda: not installed.left(), "nothing waits any more", 120.0)
+    cluster.until(lambda: not installed.left(), "no warm pod is left", 120.0)
     return {"first": tail(firsts), "last": tail(lasts), "others": statistics.median(others)}

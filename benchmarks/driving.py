@@ -33,7 +33,7 @@ LOOP = (
 def bare(repeat: int, model: Path = IDM) -> dict[str, Any]:
     """Run without the platform, in the simulator's environment; the time to load libraries is excluded.
 
-    As nice to others as the sandbox makes evaluators, or a busy machine would favour the loop.
+    With the niceness of sandboxed evaluators: otherwise a busy machine would favour the loop.
     """
     site = prepare(simulators()["sumo"], ENVIRONMENTS.resolve(), lambda *_: None)
     command = ["nice", "-n", "5", sys.executable, "-I", "-S", "-B", "-c", LOOP, str(HARNESS), str(site)]
@@ -62,7 +62,7 @@ def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
     ended = wire.get(f"/v1/simulations/{id}")
     wire.close()
     if ended["tasks"]["failed"]:
-        raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; a rate of failures says nothing")
+        raise RuntimeError(f"{ended['tasks']['failed']} scenarios failed; the rate would be meaningless")
     episodes = found["tasks"]["total"]
     return {
         "rate": episodes / seconds,

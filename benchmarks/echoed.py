@@ -1,7 +1,7 @@
 """Baseline model with an echo at each step: the minimum cost of a reply by another process on the same core.
 
-A model for the bare loop. The other process reads so many bytes and writes so many; it knows no model, protocol,
-deadline or sandbox. Most of the cost is not the two system calls but that each finds the other's caches.
+A model for the bare loop. The other process reads and writes as many bytes as a model server, without model, protocol,
+deadline or sandbox. Most of the cost is not the two system calls but the processor caches, which each process replaces.
 """
 
 import ctypes
@@ -39,10 +39,10 @@ class Model:
         made = runpy.run_path(str(IDM))["Model"]()
         self._act, self._reset = made.act, getattr(made, "reset", None)
 
-    def reset(self, told: Any) -> None:
+    def reset(self, request: Any) -> None:
         """Start a scenario."""
         if self._reset is not None:
-            self._reset(told)
+            self._reset(request)
 
     def act(self, observation: Any) -> Any:
         """Echo the observation through the other process, then act."""

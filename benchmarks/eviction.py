@@ -15,7 +15,7 @@ CAPACITIES = (10, 50, 100, 160, 200)
 def epochs(policy: str, capacity: int, seed: int, *, shuffled: bool = True) -> list[float]:
     """Read each unit once per epoch, in a new random order; return hit rates in percent from the second epoch on.
 
-    Only NR knows that somebody reads the dataset; the others are what they are elsewhere, and know no datasets.
+    Only NR (non-replacing) uses the pin of the dataset; the other policies do not know datasets.
     """
     order, pinned = random.Random(seed), policy == "nr"
     accounts, rates, now = CacheAccounts(capacity, policy), [], 0
@@ -81,13 +81,13 @@ def section(figures: dict[str, Any]) -> str:
     names = list(next(iter(figures["random"].values())))
     return "\n\n".join(
         [
-            f"Hit rate in percent when all {figures['units']} units of a dataset are read once an epoch, by capacity "
+            f"Hit rate in percent when all {figures['units']} units of a dataset are read once per epoch, by capacity "
             f"in units: mean (least and most epoch) of {figures['seeds']} seeds and epochs 2 to {figures['epochs']}, "
-            "in a new random order each epoch. It is the rule itself that is run, without files.",
+            "in a new random order each epoch. The benchmark runs the eviction rule itself, without files.",
             table(["capacity", *names], rows),
-            "In one order that never changes:",
+            "In the same order in every epoch:",
             table(["capacity", *names], fixed),
-            f"A decision on a full cache of 100,000 items in 100 datasets: {number(figures['decisions'])} a second, "
-            "each with a victim.",
+            f"A decision on a full cache of 100,000 items in 100 datasets: {number(figures['decisions'])} per "
+            "second, each with an eviction.",
         ]
     )

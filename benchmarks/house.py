@@ -44,7 +44,7 @@ class House:
                 [sys.executable, "-m", "server", "run"], env=environ, stdout=log, stderr=log, start_new_session=True
             )
         self._await_readiness()
-        #: Seconds from the start of the first process to the first answer that says it is ready.
+        #: Seconds from the start of the first process to the first answer of `/readyz` with 200.
         self.start_seconds = time.perf_counter() - began
 
     def _await_readiness(self) -> None:

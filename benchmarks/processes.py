@@ -38,7 +38,7 @@ def tree(root: int) -> list[int]:
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # it ended while we looked
+            continue  # it ended meanwhile
         parents.setdefault(parent, []).append(int(stat.parent.name))
     found, rest = [], [root]
     while rest:
@@ -61,7 +61,7 @@ def memory(root: int) -> dict[str, dict[str, float]]:
             held = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
             name = part(pid)
         except OSError:
-            continue  # it ended while we looked
+            continue  # it ended meanwhile
         found = parts.setdefault(name, {"processes": 0, "mib": 0.0})
         found["processes"] += 1
         found["mib"] += int(held[1]) / 1024 if held else 0.0
@@ -90,7 +90,7 @@ def metered(root: int) -> Iterator[dict[str, float]]:
             try:
                 seconds, name = used(pid), part(pid)
             except OSError:
-                continue  # it ended while we looked
+                continue  # it ended meanwhile
             known = last.get(pid)
             # a zombie has no command line
             last[pid] = (known[0] if known and name == "other" else name, seconds)

@@ -101,7 +101,7 @@ def one(kind: str, count: int, home: Path) -> dict[str, float]:
         reads, began = bucket.reads, time.perf_counter()
         made.dataset_registration.register(made.datasets.register("many", source)["id"])
         again = time.perf_counter() - began
-        assert bucket.reads == reads, "what had not changed was read again"
+        assert bucket.reads == reads, "unchanged objects were read again"
     before = resident()
     began = time.perf_counter()
     files, after, pages = 0, None, 0
@@ -140,7 +140,7 @@ def measure(count: int = COUNT) -> dict[str, Any]:
 def section(found: Figures) -> str:
     """Return the section: time and memory, for a tenth of the files and for all."""
     rows = []
-    for kind, title in (("tar", "a tar, packed"), ("bucket", "a bucket's listing, noted")):
+    for kind, title in (("tar", "a tar, packed"), ("bucket", "a bucket's listing, in place")):
         for count in (found["count"] // 10, found["count"]):
             each = found[f"{kind}-{count}"]
             rows.append(
@@ -156,12 +156,12 @@ def section(found: Figures) -> str:
     few, many = (found[f"bucket-{count}"]["grown"] for count in (found["count"] // 10, found["count"]))
     return "\n\n".join(
         [
-            f"One process, SQLite and a folder. The tar is made as it is read and really stored, {TAR_BYTES} bytes a "
-            f"file; the bucket's objects of {found['object'] >> 10} KiB are made as they are read, and hashed. *Again*:"
-            " the next version, nothing changed. *Grown*: by how much registering raised the process's memory. A page "
-            f"lists {PAGE}.",
+            f"One process, SQLite and a folder. The tar is generated while it is read, and stored, {TAR_BYTES} bytes "
+            f"per file; the bucket's objects of {found['object'] >> 10} KiB are generated while they are read, and "
+            "hashed. *Again*: the next version without changes. *Grown*: growth of the process's memory by the "
+            f"registration. A page lists {PAGE} files.",
             table(["files", "seconds", "again", "grown", "memory", "page"], rows),
-            aim("a million files in the memory that a hundred thousand take", many < few + (32 << 20)),
+            aim("a million files in the memory of a hundred thousand", many < few + (32 << 20)),
         ]
     )
 

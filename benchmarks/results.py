@@ -28,9 +28,9 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def spanned(found: Figures, unit: Callable[[float], str] = number) -> str:
+def spanned(values: Figures, unit: Callable[[float], str] = number) -> str:
     """Format a median with minimum and maximum."""
-    return f"{unit(found['median'])} ({unit(found['min'])} to {unit(found['max'])})"
+    return f"{unit(values['median'])} ({unit(values['min'])} to {unit(values['max'])})"
 
 
 def milliseconds(seconds: float) -> str:
@@ -38,15 +38,15 @@ def milliseconds(seconds: float) -> str:
     return f"{number(seconds * 1000)} ms"
 
 
-def aim(wanted: str, met: bool) -> str:
+def aim(goal: str, met: bool) -> str:
     """Return the aim and whether it is met here."""
-    return f"Aim: {wanted}: **{'met' if met else 'not met'}** here."
+    return f"Aim: {goal}: **{'met' if met else 'not met'}** here."
 
 
-def fanout(found: Figures) -> str:
+def fanout(figures: Figures) -> str:
     """Return the section: no-op tasks per second of the platform and of peers."""
-    batches = found["batches"]
-    named = {"1": "1 task a frame, two frames a task", "16": "16 tasks a frame"}
+    batches = figures["batches"]
+    named = {"1": "1 task per frame, two frames per task", "16": "16 tasks per frame"}
     own = [
         [
             f"**Windtunnel**, {named[batch]}",
@@ -58,27 +58,27 @@ def fanout(found: Figures) -> str:
     ]
     base = batches["1"]["done"]["median"]
     parts = [
-        f"{found['tasks']:,} tasks in one request, {found['workers']} workers (each a sandboxed evaluator and a "
+        f"{figures['tasks']:,} tasks in one request, {figures['workers']} workers (each a sandboxed evaluator and a "
         "sandboxed model server), every result durable. *Done*: from the POST until the API counts a result for every "
-        "task. *Succeeded*: until they are summed up as well. *Read back*: all lines fetched as NDJSON and checked "
+        "task. *Succeeded*: until the summary is written too. *Read back*: all lines fetched as NDJSON and checked "
         "for order and completeness.",
         table(["tasks/s", "done", "succeeded", "read back"], own),
         aim("50,000 tasks/s on two cores", base >= 50_000),
     ]
-    peers = found["peers"]
+    peers = figures["peers"]
     rows = [
         [f"{name} ({each['version']})", spanned(each), number(base / each["median"])] for name, each in peers.items()
     ]
     count = next(iter(peers.values()))["tasks"]
     costs = processor_time([each["cpu"] for each in batches.values()], 1e6)
     parts += [
-        f"Peers, two workers each, in turn with the platform: {count:,} tasks after a warm-up, from the first handed "
-        "in to the last result in the caller's hands. None of them sandboxes its tasks; multiprocessing.Pool and Dask "
-        "keep nothing, Ray keeps results in memory. The ratio is Windtunnel's *done* at one task a frame to the "
-        "peer's.",
+        f"Peers, two workers each, alternating with the platform: {count:,} tasks after a warm-up, from the "
+        "submission of the first task to the receipt of the last result. None of the peers sandboxes its tasks; "
+        "multiprocessing.Pool and Dask store no results, Ray keeps them in memory. The ratio is Windtunnel's *done* "
+        "at one task per frame to the peer's rate.",
         table(["peer", "tasks/s", "ratio"], rows),
-        "Processor time a task, to *succeeded* and read back (less sensitive to other load than a rate):",
-        table(["microseconds", *(f"{batch} a frame" for batch in batches)], costs),
+        "Processor time per task, to *succeeded* and read back (less sensitive to other load than a rate):",
+        table(["microseconds", *(f"{batch} per frame" for batch in batches)], costs),
     ]
     return "\n\n".join(parts)
 
@@ -90,84 +90,93 @@ def processor_time(runs: list[dict[str, float]], scale: float) -> list[list[str]
     return [*costs, ["**all**", *(f"**{number(sum(run.values()) * scale)}**" for run in runs)]]
 
 
-def latency(found: Figures) -> str:
+def latency(figures: Figures) -> str:
     """Return the section: latency of first results."""
     rows = []
-    for name, each in found["kinds"].items():
+    for name, each in figures["kinds"].items():
         for key, title in (("first", "first result"), ("whole", "last result"), ("back_to_back", "first, no pause")):
             tails = [milliseconds(each[key][share]) for share in ("p50", "p90", "p99", "max")]
             rows.append([f"{name}: {title}", *tails, str(each[key]["runs"])])
-    job = found["ray_job"]
+    job = figures["ray_job"]
     tails = [milliseconds(job[share]) for share in ("p50", "p90", "p99", "max")]
     rows.append([f"an empty job through Ray's job API ({job['version']})", *tails, str(job["runs"])])
-    firsts = [each["first"] for each in found["kinds"].values()]
+    firsts = [each["first"] for each in figures["kinds"].values()]
     met = max(first["p50"] for first in firsts) < 0.1 and max(first["p99"] for first in firsts) < 0.3
     return "\n\n".join(
         [
             "One POST with `Accept: application/x-ndjson` on a kept-alive connection, from sending it to the first "
-            f"line of results. Between the end of one and the next lie {found['pause']} s, in which the next warm "
-            "runner is made; *no pause* posts again at once, so that several in a row have to wait for processes.",
+            f"line of results. Between the end of a simulation and the next POST is a pause of {figures['pause']} s, "
+            "in which the next warm runner starts; *no pause* posts again at once, so that most POSTs wait for "
+            "processes.",
             table(["", "p50", "p90", "p99", "max", "posts"], rows),
             aim("p50 under 100 ms, p99 under 300 ms", met),
         ]
     )
 
 
-def driving(found: Figures) -> str:
+def driving(figures: Figures) -> str:
     """Return the section: car_street's episodes per second, against the plain loop."""
-    bare = found["bare"]["median"]
+    bare = figures["bare"]["median"]
     rows = [
-        ["plain libsumo loop, one process", spanned(found["bare"]), "1"],
-        ["the same, with an echo by another process at each step", "", spanned(found["echoed"], lambda x: f"{x:.2f}")],
+        ["plain libsumo loop, one process", spanned(figures["bare"]), "1"],
+        [
+            "the same, with an echo by another process at each step",
+            "",
+            spanned(figures["echoed"], lambda x: f"{x:.2f}"),
+        ],
     ]
-    for workers, each in found["platform"].items():
+    for workers, each in figures["platform"].items():
         rows.append(
             [f"platform, workers = {workers}", spanned(each["rate"]), spanned(each["ratio"], lambda x: f"{x:.2f}")]
         )
-    one, two = (found["platform"][workers]["rate"]["median"] for workers in ("1", "2"))
-    ratio = found["platform"]["1"]["ratio"]["median"]
-    costs = processor_time([*(each["cpu"] for each in found["platform"].values()), found["bare_cpu"]], 1e3)
+    one, two = (figures["platform"][workers]["rate"]["median"] for workers in ("1", "2"))
+    ratio = figures["platform"]["1"]["ratio"]["median"]
+    costs = processor_time([*(each["cpu"] for each in figures["platform"].values()), figures["bare_cpu"]], 1e3)
     return "\n\n".join(
         [
-            f"All {found['scenarios']} scenarios of `car_street`, {found['repeat']} times over, with the baseline "
-            f"`{found['model']}`: from the POST to the last durable result (sandboxed evaluator and model server, "
+            f"All {figures['scenarios']} scenarios of `car_street`, {figures['repeat']} times, with the baseline "
+            f"`{figures['model']}`: from the POST to the last durable result (sandboxed evaluator and model server, "
             "lock-step, deadlines, latencies measured), against one process that calls the same model as a function. "
-            "Taken in turn; a ratio is of neighbours in time. Task seeds differ between the two: "
-            f"{found['simulated']['platform']:.1f} simulated seconds an episode through the platform, "
-            f"{found['simulated']['bare']:.1f} in the loop.",
+            "The runs alternate; a ratio compares two consecutive runs. Task seeds differ between the two: "
+            f"{figures['simulated']['platform']:.1f} simulated seconds per episode on the platform, "
+            f"{figures['simulated']['bare']:.1f} in the loop.",
             table(["", "episodes/s", "ratio"], rows),
-            "Processor time an episode, to the summary (less sensitive to other load than a rate):",
-            table(["milliseconds", *(f"workers = {workers}" for workers in found["platform"]), "bare loop"], costs),
-            f"Two workers are {two / one:.2f} times one ({bare:.1f} episodes/s are {1000 / bare:.1f} ms an episode).",
-            aim("at least 0.90 of the bare loop with one worker, 0.95 wished for", ratio >= 0.9),
+            "Processor time per episode, to the summary (less sensitive to other load than a rate):",
+            table(["milliseconds", *(f"workers = {workers}" for workers in figures["platform"]), "plain loop"], costs),
+            f"Two workers have {two / one:.2f} times the rate of one ({bare:.1f} episodes/s are {1000 / bare:.1f} ms "
+            "per episode).",
+            aim("at least 0.90 of the plain loop with one worker, 0.95 desired", ratio >= 0.9),
         ]
     )
 
 
-def footprint(found: Figures) -> str:
+def footprint(figures: Figures) -> str:
     """Return the section: footprint of the platform."""
-    parts = sorted(found["idle"] | {name: {"processes": 0, "mib": 0} for name in found["cold"].keys() - found["idle"]})
+    parts = sorted(
+        figures["idle"] | {name: {"processes": 0, "mib": 0} for name in figures["cold"].keys() - figures["idle"]}
+    )
     rows = []
     for name in parts:
-        cells = [found[state].get(name, {"processes": 0, "mib": 0.0}) for state in ("cold", "idle")]
+        cells = [figures[state].get(name, {"processes": 0, "mib": 0.0}) for state in ("cold", "idle")]
         rows.append([name, *(f"{cell['mib']:.0f} ({cell['processes']})" for cell in cells)])
-    sums = [sum(each["mib"] for each in found[state].values()) for state in ("cold", "idle")]
+    sums = [sum(each["mib"] for each in figures[state].values()) for state in ("cold", "idle")]
     rows.append(["**all**", *(f"**{value:.0f}**" for value in sums)])
-    watched, runs = found["streams"], found["submissions"]
+    watched, runs = figures["streams"], figures["submissions"]
     rates = sorted(run["rate"] for run in runs)
     p99 = max(run["latency"]["p99"] for run in runs)
     return "\n\n".join(
         [
-            "**Start to ready** (`/readyz` answers 200), environments prepared: "
-            f"{spanned(found['start']['fresh'])} s in a fresh home, {spanned(found['start']['again'])} s in one that "
-            "exists.",
-            "**Idle memory** in MiB of PSS (shared pages counted once), processes in brackets; *fresh*: nothing asked "
-            "yet; *warm*: a simulation of each of two kinds has run, and their warm runners are kept.",
+            f"**Start to ready** (`/readyz` answers 200), environments prepared: {spanned(figures['start']['fresh'])} "
+            f"s in a new home folder, {spanned(figures['start']['again'])} s in an existing home folder.",
+            "**Idle memory** in MiB of PSS (shared pages counted once), number of processes in brackets; *fresh*: "
+            "before the first request; *warm*: a simulation of each of two kinds has run, and their warm runners are "
+            "kept.",
             table(["", "fresh", "warm"], rows),
-            f"**Submissions**: {number(rates[len(rates) // 2])} a second ({number(rates[0])} to {number(rates[-1])}), "
-            f"one-task simulations from {runs[0]['clients']} threads that wait for none, durable when answered, while "
-            f"the platform plays them; p99 of one at most {milliseconds(p99)}.",
-            f"**{watched['streams']:,} open event streams** of one simulation: the api role goes from "
+            f"**Submissions**: {number(rates[len(rates) // 2])} per second ({number(rates[0])} to "
+            f"{number(rates[-1])}), one-task simulations from {runs[0]['clients']} threads that do not wait for "
+            "results, durable when answered, while the platform runs them; p99 of a submission at most "
+            f"{milliseconds(p99)}.",
+            f"**{watched['streams']:,} open event streams** of one simulation: the memory of the api role rises from "
             f"{watched['mib_before']:.0f} to {watched['mib_during']:.0f} MiB; they open in "
             f"{watched['seconds_to_open']:.1f} s. Another GET meanwhile: p50 "
             f"{milliseconds(watched['get_during']['p50'])}, p99 {milliseconds(watched['get_during']['p99'])} (before: "
@@ -180,11 +189,11 @@ def write(sections: Iterable[tuple[str, str, Callable[[Figures], str]]]) -> None
     """Write the page from stored figures, by name, title and text; benchmarks without figures have no section."""
     page = [HEAD]
     for measure, title, section in sections:
-        if found := kept(measure):
-            machine = found["machine"]
+        if stored := kept(measure):
+            machine = stored["machine"]
             page.append(
-                f"## {title}\n\n{found['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
+                f"## {title}\n\n{stored['at'][:16].replace('T', ' ')} UTC, {machine['processor']}, "
                 f"{machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}, "
-                f"Python {machine['python']}, others {found['others']:.0%}.\n\n{section(found['figures'])}\n"
+                f"Python {machine['python']}, others {stored['others']:.0%}.\n\n{section(stored['figures'])}\n"
             )
     PAGE.write_text("\n".join(page))

@@ -47,7 +47,7 @@ def once(make: type[Maglev] | type[HashRing], size: int, keys: np.ndarray[Any, n
         times.append(time.perf_counter() - began)
     fewer = make(nodes[:LEAVER] + nodes[LEAVER + 1 :], size)
     before, after = owners(ring, keys), owners(fewer, keys)
-    # the numbers that are left name others: both are told by name, as positions in one list
+    # without the leaver, indexes refer to other nodes: compare positions of names in the full list
     place = {name: position for position, name in enumerate(nodes)}
     before = np.array([place[name] for name in ring.nodes], dtype=np.uint16)[before]
     after = np.array([place[name] for name in fewer.nodes], dtype=np.uint16)[after]
@@ -79,9 +79,9 @@ def measure(count: int = KEYS) -> dict[str, Any]:
     keys = np.random.default_rng(SEED).integers(0, 2**64, count, dtype=np.uint64)
     check = Maglev(names(NODES))
     if [check.nodes[place] for place in owners(check, real)] != [check.owner(f"{key:064x}") for key in range(1000)]:
-        raise RuntimeError("the quick lookup is not the real one")
+        raise RuntimeError("the vectorised lookup differs from the product's")
     found = {f"Maglev, {size:,} slots": once(Maglev, size, keys) for size in TABLES}
-    found |= {f"hash ring, {points:,} points a node": once(HashRing, points, keys) for points in POINTS}
+    found |= {f"hash ring, {points:,} points per node": once(HashRing, points, keys) for points in POINTS}
     return {"nodes": NODES, "keys": count, "ways": found, "lookup": lookups()}
 
 
@@ -100,8 +100,8 @@ def section(figures: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"{figures['nodes']} nodes and {figures['keys']:,} keys; fullest and emptiest node in percent of the mean "
-            f"(chance alone gives the keys a standard deviation of {floor:.2f} %), and percent of the keys that must "
-            "move and do move when one node leaves.",
+            f"(random keys have a standard deviation of {floor:.2f} %), and percent of the keys that must "
+            "move, and that move, when one node leaves.",
             table(["", "slots", "keys", "must move", "move", "to build"], rows),
             f"One lookup, key to node: {costs}.",
             aim("slots within 0.1 %, keys within 1.5 % with the table that is used (65,537)", even),

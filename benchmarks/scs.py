@@ -61,8 +61,8 @@ def free_port() -> int:
 @contextmanager
 def process(command: list[str], port: int) -> Iterator[int]:
     """Run a server while the block runs; yield its process once it listens."""
-    with tempfile.TemporaryFile() as said:
-        server = subprocess.Popen(command, stdout=said, stderr=said)
+    with tempfile.TemporaryFile() as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             deadline = time.monotonic() + 30
             while True:
@@ -71,8 +71,8 @@ def process(command: list[str], port: int) -> Iterator[int]:
                     break
                 except OSError:
                     if server.poll() is not None or time.monotonic() > deadline:
-                        said.seek(0)
-                        raise RuntimeError(f"{command[0]} does not start: {said.read()[-2000:]!r}") from None
+                        output.seek(0)
+                        raise RuntimeError(f"{command[0]} does not start: {output.read()[-2000:]!r}") from None
                     time.sleep(0.05)
             yield server.pid
         finally:
@@ -123,10 +123,10 @@ def wrk(prefix: str, size: int, files: int, connections: int, seconds: int, fold
     script.write_text(WRK.format(files=files, prefix=f"/{path}/{size}" if path else f"/{size}"))
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
     command += ["-H", f"Authorization: Bearer {TOKEN}", f"http://{host}/"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", said)
-    if rate is None or "Non-2xx" in said or "Socket errors" in said:
-        raise RuntimeError(said)
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
+    if rate is None or "Non-2xx" in output or "Socket errors" in output:
+        raise RuntimeError(output)
     return float(rate[1])
 
 
@@ -168,15 +168,15 @@ def section(found: dict[str, Any]) -> str:
         for name, each in found["rates"].items()
     ]
     met = all(each["ratio"]["median"] >= AIMS[each["size"]] for each in found["rates"].values() if each["hot"])
-    wanted = " / ".join(number(share) for share in AIMS.values())
+    goals = " / ".join(number(share) for share in AIMS.values())
     return "\n\n".join(
         [
-            f"`wrk -t1`, {found['files']} objects of each size, {found['seconds']} s a run, one worker each, in turn. "
-            "The cache service checks a token, the bucket's rule and the object's row, notes the use, sends an ETag "
-            "and counts; nginx sends files. It keeps the files of hot objects open, as nginx could be told to, and of "
-            f"{MANY:,} objects half.",
+            f"`wrk -t1`, {found['files']} objects of each size, {found['seconds']} s per run, one worker each, "
+            "alternating. The cache service checks the token, the bucket's rule and the object's row, records the "
+            "use, sends an ETag and counts the request; nginx sends files. The cache service keeps the files of "
+            f"recently used objects open (nginx could be configured to), half of them with {MANY:,} objects.",
             table(["GET, requests/s", "cache service", "nginx", "ratio", "its CPU, us/request", "nginx's"], rows),
-            "Processor time a request bears a busy machine better than a rate does.",
-            aim(f"{wanted} of nginx at {', '.join(AIMS)}", met),
+            "Processor time per request depends less on the load of the machine than the rate does.",
+            aim(f"{goals} of nginx at {', '.join(AIMS)}", met),
         ]
     )

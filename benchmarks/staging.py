@@ -60,7 +60,7 @@ def fill(connection: Connection, bucket: str, count: int, size: int) -> list[Man
 
 
 def stage(connection: Connection, entries: list[ManifestEntry], folder: Path) -> tuple[float, float, list[float]]:
-    """Time a cold staging and what it took of the processor, and then warm ones; each as a simulation asks for it."""
+    """Time a cold staging and its processor time, then warm stagings; each requested as by a simulation."""
     digest = digest_of(entries)
     cache = NodeCache(folder, FilesystemStore(folder / "objects"), {connection.name: connection})
     before = spent(resource.RUSAGE_SELF)
@@ -79,10 +79,12 @@ def stage(connection: Connection, entries: list[ManifestEntry], folder: Path) ->
 
 def rclone(connection: Connection, bucket: str, transfers: int, entries: list[ManifestEntry], folder: Path) -> float:
     """Time `rclone copy` with so many concurrent transfers; it also compares hashes where S3 has them."""
-    environ = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"}  # it gives up over it
-    told = {"TYPE": "s3", "PROVIDER": "Minio", "ENDPOINT": connection.endpoint, "REGION": connection.region}
-    told |= {"ACCESS_KEY_ID": connection.access_key, "SECRET_ACCESS_KEY": connection.secret_key}
-    environ |= {f"RCLONE_CONFIG_BENCH_{name}": value for name, value in told.items()}
+    environ = {
+        name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"
+    }  # rclone fails if it is set
+    config = {"TYPE": "s3", "PROVIDER": "Minio", "ENDPOINT": connection.endpoint, "REGION": connection.region}
+    config |= {"ACCESS_KEY_ID": connection.access_key, "SECRET_ACCESS_KEY": connection.secret_key}
+    environ |= {f"RCLONE_CONFIG_BENCH_{name}": value for name, value in config.items()}
     number = str(transfers)
     command = ["rclone", "copy", f"bench:{bucket}", str(folder), "--transfers", number, "--checkers", number]
     began = time.perf_counter()
@@ -99,13 +101,13 @@ def _expect(folder: Path, files: int) -> None:
 
 
 def _clear(folder: Path, files: int) -> None:
-    """Remove few files; many stay until the end, for ext4 searches long when so many were deleted a moment before."""
+    """Remove few files; many stay until the end, because ext4 is slow just after so many were deleted."""
     if files < 1000:
         shutil.rmtree(folder)
 
 
 def spent(who: int) -> float:
-    """Return processor seconds, of this process or of the children that have ended; MinIO has not."""
+    """Return processor seconds of this process, or of its ended children (MinIO still runs)."""
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
@@ -152,7 +154,7 @@ def measure() -> dict[str, Any]:
 
 
 def section(found: Figures) -> str:
-    """Return the section: both, and warm stagings."""
+    """Return the section: both programs, and warm stagings."""
     rows = []
     for name, each in found["sets"].items():
         ratio = each["rclone"]["median"] / each["cold"]["median"]
@@ -164,12 +166,12 @@ def section(found: Figures) -> str:
     quick = all(each["warm"]["median"] < 0.005 for each in found["sets"].values())
     return "\n\n".join(
         [
-            "From one MinIO on the same machine and disk, in turn, into an empty folder. Ours: small files by one "
-            "thread with up to 32 requests at once, large ones by eight; every file is checked against its sha256 "
-            f"before the tree is visible. rclone ({found['rclone']}): the best of "
-            f"{', '.join(map(str, TRANSFERS))} transfers at once. *Processor*: seconds of the one who stages. *Warm*: "
-            "the same version again for another simulation, a pin and a look at its marker.",
-            table(["seconds", "cold", "rclone copy", "rclone / ours", "processor", "rclone's", "warm"], rows),
+            "From one MinIO on the same machine and disk, alternating, into an empty folder. Windtunnel: one thread "
+            "with up to 32 concurrent requests for small files, eight threads for large files; every file is "
+            f"verified by its sha256 before the tree is visible. rclone ({found['rclone']}): the best of "
+            f"{', '.join(map(str, TRANSFERS))} concurrent transfers. *Processor*: seconds of the process that stages. "
+            "*Warm*: the same version again for another simulation: a pin, and a check of its completeness marker.",
+            table(["seconds", "cold", "rclone copy", "rclone / Windtunnel", "processor", "rclone's", "warm"], rows),
             aim("faster than rclone, verified; warm in milliseconds", faster and quick),
         ]
     )

@@ -1,6 +1,6 @@
-"""Uploads against tusd, the reference server: one large PATCH, several at once, many small; each server in turn.
+"""Uploads against tusd, the reference server: one large PATCH, several concurrent, many small; servers alternate.
 
-Both write to the same file system. We sync every part before its offset is told; tusd leaves that to the kernel.
+Both write to the same file system. The platform syncs every part before it reports its offset; tusd does not sync.
 """
 
 import subprocess
@@ -95,10 +95,10 @@ def beside(port: int) -> float:
     """Return the total MB/s of several concurrent uploads."""
     addresses: list[str] = []
 
-    def one() -> None:
+    def upload_share() -> None:
         addresses.append(upload(HTTPConnection("127.0.0.1", port, timeout=300), SHARE))
 
-    threads = [threading.Thread(target=one) for _ in range(BESIDE)]
+    threads = [threading.Thread(target=upload_share) for _ in range(BESIDE)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -145,8 +145,8 @@ def section(found: dict[str, Any]) -> str:
     """Return the section: both servers side by side."""
     titles = {
         "large": f"one upload of {LARGE >> 20} MiB, MB/s",
-        "beside": f"{BESIDE} uploads of {SHARE >> 20} MiB at once, MB/s",
-        "small": f"uploads of {FEW_BYTES} bytes one after the other, uploads/s",
+        "beside": f"{BESIDE} uploads of {SHARE >> 20} MiB concurrently, MB/s",
+        "small": f"uploads of {FEW_BYTES} bytes in sequence, uploads/s",
     }
     rows = [
         [titles[way], *(spanned(found[name][way]) for name in ("windtunnel", "tusd")), number(ratio)]
@@ -154,8 +154,8 @@ def section(found: dict[str, Any]) -> str:
         if (ratio := found["windtunnel"][way]["median"] / found["tusd"][way]["median"])
     ]
     return (
-        "By turns, on one machine: one API process with SQLite and a file store, every part synced before it is "
-        "acknowledged; tusd with its file store, which leaves that to the kernel.\n\n"
+        "Alternating, on one machine: one API process with SQLite and a file store, every part synced before it is "
+        "acknowledged; tusd with its file store, which does not sync.\n\n"
         + table(["", "Windtunnel", "tusd", "ratio"], rows)
         + "\n"
     )

@@ -15,7 +15,7 @@ task = app.task(noop, name="noop")
 
 
 def play(count: int) -> Sequence[int]:
-    """Send all, then gather all."""
+    """Submit all tasks, then gather all results."""
     results: list[int] = celery.group(task.s(number) for number in range(count)).apply_async().get()
     return results
 

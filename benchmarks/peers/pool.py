@@ -1,4 +1,4 @@
-"""multiprocessing.Pool, two workers: pipes between processes of one program; it keeps nothing."""
+"""multiprocessing.Pool, two workers: pipes between processes of one program; no results are stored."""
 
 import multiprocessing
 import platform
@@ -10,7 +10,7 @@ from benchmarks.peers.noop import noop
 
 
 def main() -> None:
-    """Measure; a second argument gives tasks a message."""
+    """Measure; a second argument is the number of tasks per message."""
     chunk = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     with multiprocessing.Pool(2) as pool:
 

@@ -1,4 +1,4 @@
-"""RQ, two SimpleWorkers (no fork a job, its fastest): Redis carries jobs and keeps results."""
+"""RQ, two SimpleWorkers (no fork per job, its fastest): Redis carries jobs and keeps results."""
 
 import os
 import subprocess
@@ -25,8 +25,8 @@ def main() -> None:
         while queue.finished_job_registry.count < count:
             time.sleep(0.005)
         ids = [job.id for job in jobs]
-        found = rq.job.Job.fetch_many(ids, connection)
-        results = [job.return_value() for job in found if job]
+        fetched = rq.job.Job.fetch_many(ids, connection)
+        results = [job.return_value() for job in fetched if job]
         connection.flushdb()
         return results
 
