@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import spread
-from benchmarks.house import free_port, house
+from benchmarks.platform_process import free_port, running_platform
 from benchmarks.processes import memory
 from benchmarks.results import Figures, aim, number, spanned, table
 from benchmarks.scs import process
@@ -91,7 +91,7 @@ def watched(root: int) -> Iterator[list[float]]:
 def measure(size: int = SIZE, runs: int = RUNS) -> dict[str, Any]:
     """Measure both in turn, from files in the page cache."""
     figures: dict[str, list[float]] = {"windtunnel": [], "nginx": []}
-    with house() as platform, tempfile.TemporaryDirectory(prefix="windtunnel-archive-") as name:
+    with running_platform() as platform, tempfile.TemporaryDirectory(prefix="windtunnel-archive-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # nginx serves as another user
         wire = platform.wire()

@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.cluster_first import service
 from benchmarks.driving import MODEL, SCENARIOS
 from benchmarks.figures import busy, spread
-from benchmarks.house import House, house
+from benchmarks.platform_process import PlatformProcess, running_platform
 from benchmarks.processes import tree
 from benchmarks.wire import Wire
 from tests.cluster import cgroups
@@ -43,7 +43,7 @@ def drive(wire: Wire, repeat: int) -> dict[str, float]:
     return {"rate": (total - some[1]) / (at - some[0]), "whole": at - began}
 
 
-def beside(laptop: House, cluster: Cluster) -> None:
+def beside(laptop: PlatformProcess, cluster: Cluster) -> None:
     """Put the local platform's processes into a cgroup with the CPU share of a cluster node, which counts as one group.
 
     Otherwise each process of the laptop would have the share of the whole cluster, and a busy machine would favour it.
@@ -60,7 +60,7 @@ def measure(cluster: Cluster, repeat: int = REPEAT, runs: int = RUNS) -> dict[st
     pods: list[dict[str, float]] = []
     laptops: list[dict[str, float]] = []
     others = busy(1.0)
-    with house(workers="1") as laptop:
+    with running_platform(workers="1") as laptop:
         beside(laptop, cluster)
         for wire in (laptop.wire(), service(cluster)):
             drive(wire, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import spread
-from benchmarks.house import ENVIRONMENTS, House, house
+from benchmarks.platform_process import ENVIRONMENTS, PlatformProcess, running_platform
 from benchmarks.processes import metered
 from runtimes.catalogue import simulators
 from runtimes.environments import prepare
@@ -49,7 +49,7 @@ def bare(repeat: int, model: Path = IDM) -> dict[str, Any]:
     }
 
 
-def through(platform: House, workers: int, repeat: int) -> dict[str, Any]:
+def through(platform: PlatformProcess, workers: int, repeat: int) -> dict[str, Any]:
     """Run with so many workers; the rate is from the POST to the last durable result."""
     wire = platform.wire()
     began = time.perf_counter()
@@ -76,7 +76,7 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
     alone: list[dict[str, Any]] = []
     echoed: list[float] = []
     owned: dict[int, list[dict[str, Any]]] = {workers: [] for workers in WORKERS}
-    with house(workers=str(max(WORKERS))) as platform:
+    with running_platform(workers=str(max(WORKERS))) as platform:
         through(platform, max(WORKERS), 1)
         for _ in range(runs):
             for workers in WORKERS:

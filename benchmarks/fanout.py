@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks import bystanders
 from benchmarks.figures import spread
-from benchmarks.house import House, house
+from benchmarks.platform_process import PlatformProcess, running_platform
 from benchmarks.processes import metered
 from benchmarks.wire import Wire
 
@@ -17,7 +17,7 @@ BATCHES = (1, 16)
 PAUSE = 4
 
 
-def once(platform: House, batch: int, tasks: int) -> dict[str, float]:
+def once(platform: PlatformProcess, batch: int, tasks: int) -> dict[str, float]:
     """Run one fan-out; rates cover the whole time, including submission and start."""
     wire = platform.wire()
     began = time.perf_counter()
@@ -59,7 +59,7 @@ def measure(tasks: int = TASKS, runs: int = RUNS) -> dict[str, Any]:
     found: dict[int, list[dict[str, float]]] = {batch: [] for batch in BATCHES}
     spent: dict[int, dict[str, float]] = {batch: {} for batch in BATCHES}
     peers: dict[str, dict[str, Any]] = {}
-    with house(workers="2") as platform:
+    with running_platform(workers="2") as platform:
         for batch in BATCHES:
             once(platform, batch, 1000)
         for _ in range(runs):

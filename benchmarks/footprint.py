@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from benchmarks.figures import spread, tail
-from benchmarks.house import House, fresh_home, house
+from benchmarks.platform_process import PlatformProcess, fresh_home, running_platform
 from benchmarks.processes import memory, total
 from benchmarks.wire import Wire
 
@@ -26,13 +26,13 @@ def starts() -> dict[str, Any]:
     for _ in range(STARTS):
         with fresh_home() as home:
             for seconds in (first, again):
-                started = House(home)
+                started = PlatformProcess(home)
                 seconds.append(started.start_seconds)
                 started.stop()
     return {"fresh": spread(first), "again": spread(again)}
 
 
-def submissions(platform: House, count: int = SUBMISSIONS) -> dict[str, Any]:
+def submissions(platform: PlatformProcess, count: int = SUBMISSIONS) -> dict[str, Any]:
     """Submit one-task simulations from several threads with a connection each, without waiting for results."""
     latencies: list[float] = []
 
@@ -76,7 +76,7 @@ def watch(port: int, path: str) -> tuple[http.client.HTTPConnection, http.client
     return connection, answer
 
 
-def streams(platform: House, count: int = STREAMS) -> dict[str, Any]:
+def streams(platform: PlatformProcess, count: int = STREAMS) -> dict[str, Any]:
     """Open many event streams of one long, quiet simulation, and time other requests meanwhile."""
     wire = platform.wire()
     # its few tasks sleep, so what is measured is the watchers
@@ -110,7 +110,7 @@ def measure() -> dict[str, Any]:
     """Measure each figure on a platform without history that could affect it."""
     figures: dict[str, Any] = {"start": starts()}
     print(f"start to ready: {figures['start']}", flush=True)
-    with house() as platform:
+    with running_platform() as platform:
         time.sleep(SETTLE)
         figures["cold"] = memory(platform.process.pid)
         print(f"idle, nothing asked yet: {total(figures['cold']):.0f} MiB {figures['cold']}", flush=True)
@@ -124,7 +124,7 @@ def measure() -> dict[str, Any]:
         print(f"streams: {figures['streams']}", flush=True)
     figures["submissions"] = []
     for _ in range(3):
-        with house() as platform:
+        with running_platform() as platform:
             platform.wire().submit(ONE_TASK)
             time.sleep(SETTLE)
             figures["submissions"].append(submissions(platform))

@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks import bystanders
 from benchmarks.figures import tail
-from benchmarks.house import house
+from benchmarks.platform_process import running_platform
 from benchmarks.wire import Wire
 
 POSTS = 100
@@ -37,7 +37,7 @@ def first_result(wire: Wire, asked: dict[str, Any]) -> tuple[float, float]:
 def measure(posts: int = POSTS, pause: float = PAUSE) -> dict[str, Any]:
     """Measure each kind with and without pauses, and Ray's job API."""
     figures: dict[str, Any] = {"pause": pause, "kinds": {}}
-    with house() as platform:
+    with running_platform() as platform:
         wire = platform.wire()
         for name, asked in ASKED.items():
             for _ in range(3):

@@ -13,7 +13,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 from benchmarks.figures import spread
-from benchmarks.house import free_port, house
+from benchmarks.platform_process import free_port, running_platform
 from benchmarks.results import number, spanned, table
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -50,7 +50,7 @@ def tusd() -> Iterator[int]:
 @contextmanager
 def ours() -> Iterator[int]:
     """Run the platform; yield its port."""
-    with house() as started:
+    with running_platform() as started:
         yield started.port
 
 

@@ -26,7 +26,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class House:
+class PlatformProcess:
     """A started platform."""
 
     def __init__(self, home: Path, **settings: str) -> None:
@@ -89,10 +89,10 @@ def fresh_home() -> Iterator[Path]:
 
 
 @contextmanager
-def house(**settings: str) -> Iterator[House]:
+def running_platform(**settings: str) -> Iterator[PlatformProcess]:
     """Run the platform in a new home folder."""
     with fresh_home() as home:
-        started = House(home, **settings)
+        started = PlatformProcess(home, **settings)
         try:
             yield started
         finally:
