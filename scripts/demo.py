@@ -16,7 +16,7 @@ from cli import report
 from cli.client import Client, RequestRefused
 
 URL = "http://localhost:5000"
-PROMISE = (
+CURL_COMMAND = (
     'curl -X POST "http://karrozzeria:5000/1.0/simluation/tests"'
     ' -d "{\\"runtimePath\\": \\"tensorflow\\", \\"model_data\\": \\"car_street\\"}"'
 )
@@ -62,10 +62,10 @@ def _wait_for(server: "subprocess.Popen[bytes]") -> bool:
 
 def _show(began: float) -> int:
     client = Client(URL)
-    console.print(f"\n[bold]$[/] {escape(PROMISE)}\n", soft_wrap=True)
+    console.print(f"\n[bold]$[/] {escape(CURL_COMMAND)}\n", soft_wrap=True)
     # --resolve replaces a DNS entry; the rest is the request, verbatim.
     sent = subprocess.run(
-        PROMISE.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1), shell=True, capture_output=True
+        CURL_COMMAND.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1), shell=True, capture_output=True
     )
     answer = json.loads(sent.stdout or b"{}")
     if "id" not in answer:
@@ -113,9 +113,9 @@ def _watch(client: Client, simulation: dict[str, Any], title: str) -> dict[str, 
                 progress.update(bar, note=escape(f"{event['name']}: {event['message']}"))
             elif event["type"] == "state":
                 progress.update(bar, note=event["state"])
-        found: dict[str, Any] = client.get(f"/v1/simulations/{simulation['id']}")
-        progress.update(bar, completed=found["tasks"]["done"], note=found["state"])
-    return found
+        ended: dict[str, Any] = client.get(f"/v1/simulations/{simulation['id']}")
+        progress.update(bar, completed=ended["tasks"]["done"], note=ended["state"])
+    return ended
 
 
 def _save(client: Client, model: dict[str, Any], worst: dict[str, Any]) -> None:
