@@ -65,7 +65,9 @@ def _show(began: float) -> int:
     console.print(f"\n[bold]$[/] {escape(CURL_COMMAND)}\n", soft_wrap=True)
     # --resolve replaces a DNS entry; the rest is the request, verbatim.
     sent = subprocess.run(
-        CURL_COMMAND.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1), shell=True, capture_output=True
+        CURL_COMMAND.replace("curl ", "curl -sS --resolve karrozzeria:5000:127.0.0.1 ", 1),
+        shell=True,
+        capture_output=True,
     )
     answer = json.loads(sent.stdout or b"{}")
     if "id" not in answer:
