@@ -24,9 +24,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runtimes.harness.evaluator.result_batch import Lines, Played
+from runtimes.harness.evaluator.result_batch import Played, ResultBatch
 from runtimes.harness.evaluator.tasks import Plan
-from runtimes.harness.gang.gang_transport import Line, Lost
+from runtimes.harness.gang.gang_transport import GangConnection, ReplicaLost
 from runtimes.harness.gang.replica import LATE, RESULT
 from runtimes.harness.runner.runner import DONE, INTERNAL_ERROR, LAST_REQUEST, STOPPED, TASK_PATIENCE, UNREACHABLE
 from runtimes.harness.runner.runner_api_client import (
@@ -51,14 +51,16 @@ FLUSH = 1.0
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Stopped(Exception):
+class GangStopped(Exception):
     """We were told to end."""
 
 
 class GangRunner:
     """One gang, its launch, and the lease it is at."""
 
-    def __init__(self, credentials: Credentials, described: Mapping[str, Any], leader: Line, name: str) -> None:
+    def __init__(
+        self, credentials: Credentials, described: Mapping[str, Any], leader: GangConnection, name: str
+    ) -> None:
         play = described["play"]
         self._play = play
         self._plan = Plan(play["tasks"])
@@ -72,7 +74,7 @@ class GangRunner:
         self._held: tuple[GrantedLease, int, int] | None = None  # the lease, the task it is at, and where it ends now
 
     def run(self) -> None:
-        """Lease, play, report, until there is nothing left. Raises LaunchOver, Lost with the gang, or Stopped."""
+        """Lease, play, report, until no work is left. Raises LaunchOver, ReplicaLost or GangStopped."""
         threading.Thread(target=self._heartbeat, name="heartbeat", daemon=True).start()
         following: LeaseAnswer | None = None
         while True:
@@ -86,7 +88,7 @@ class GangRunner:
                 time.sleep(answer.retry_after)
 
     def _work_off(self, lease: GrantedLease) -> LeaseAnswer | None:
-        lines = Lines(self._play.get("definition", {}), "none", None)
+        lines = ResultBatch(self._play.get("definition", {}), "none", None)
         cursor, stop = lease.cursor, lease.stop
         lines.begin(cursor)
         self._hold(lease, cursor, stop)
@@ -97,10 +99,10 @@ class GangRunner:
             self._hold(lease, task, stop)
             try:
                 played = self._perform(task)
-            except (Lost, Stopped) as error:
+            except (ReplicaLost, GangStopped) as error:
                 if len(lines):
                     self._report(lease, lines, following=False)
-                if isinstance(error, Lost):
+                if isinstance(error, ReplicaLost):
                     self._mourn(lease, task, str(error))
                 raise
             lines.add(self._plan.locate(task), {}, played)
@@ -126,13 +128,13 @@ class GangRunner:
         scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
         scenario["params"] = dict(located.params)
         began = time.monotonic()
-        self._leader.say(scenario=scenario, patience=self._patience)
-        heard = self._leader.hear()
+        self._leader.send(scenario=scenario, patience=self._patience)
+        heard = self._leader.receive()
         while not heard:
-            heard = self._leader.hear()
+            heard = self._leader.receive()
         return judged(heard[0], self._patience, time.monotonic() - began)
 
-    def _report(self, lease: GrantedLease, lines: Lines, *, following: bool = True) -> LeaseAnswer:
+    def _report(self, lease: GrantedLease, lines: ResultBatch, *, following: bool = True) -> LeaseAnswer:
         batch = lines.take()
         head = {
             "worker": self._name,
@@ -212,7 +214,7 @@ def fits(value: Any) -> bool:
     return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def receive(posts: Path, user: int) -> Line:
+def accept_leader(posts: Path, user: int) -> GangConnection:
     """Wait for the leader; nobody else is let in."""
     path = posts / SOCKET
     with socket.socket(socket.AF_UNIX) as listener:
@@ -224,10 +226,10 @@ def receive(posts: Path, user: int) -> Line:
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                raise Lost("its leader never came") from None
+                raise ReplicaLost("its leader never came") from None
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             if _CREDENTIALS.unpack(credentials)[1] == user:
-                return Line(connection)
+                return GangConnection(connection)
             connection.close()
 
 
@@ -235,8 +237,8 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
     """Conduct a gang through its launch; return the exit code and why it ended."""
     token = Path(document["token_file"])
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
-    leader = receive(posts, int((document.get("posts") or POSTS)["model_server"]))
-    while not leader.hear():
+    leader = accept_leader(posts, int((document.get("posts") or POSTS)["model_server"]))
+    while not leader.receive():
         pass  # it says that all replicas are there
     described = RunnerApiClient(credentials, threading.Event()).launch()
     files = described.get("files") or {}
@@ -246,11 +248,11 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
         # A gang's program is its own world: it is handed no dataset's folder.
         path, _ = Deliveries(credentials, threading.Event(), folder, cache).bring(files, model=None, dataset="none")
         name = "model.py" if document.get("format") == "python" else "model"
-        leader.say(model=path, name=name)
+        leader.send(model=path, name=name)
     conductor = GangRunner(credentials, described, leader, document.get("name") or socket.gethostname())
     try:
         conductor.run()
-    except Stopped:
+    except GangStopped:
         conductor.leave()
         raise
     return DONE, "there is no more work"
@@ -259,7 +261,7 @@ def serve(document: Mapping[str, Any], posts: Path) -> tuple[int, str]:
 def stop(*_: object) -> None:
     """End in good order, once: wherever we are, what the other side has taken down is true."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Stopped("it was told to stop")
+    raise GangStopped("it was told to stop")
 
 
 def main() -> None:
@@ -274,9 +276,9 @@ def main() -> None:
         code, reason = serve(json.loads(given.launch.read_bytes()), given.posts)
     except LaunchOver as error:
         code, reason = DONE, f"the launch is over ({error})"
-    except Stopped as error:
+    except GangStopped as error:
         code, reason = STOPPED, str(error)
-    except Lost as error:
+    except ReplicaLost as error:
         code, reason = LOST, f"the gang is lost: {error}"
     except (Unreachable, RequestRejected) as error:
         code, reason = UNREACHABLE, str(error)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.gang.gang_transport import Lost, lay_out
+from runtimes.harness.gang.gang_transport import ReplicaLost, lay_out
 from runtimes.harness.gang.replica import Leader, join
 from tests.ports import free_ports
 from tests.waiting import until
@@ -175,7 +175,7 @@ def test_who_does_not_know_the_key_has_no_place_in_the_gang(tmp_path):
     stranger = gang.start("follow", 0, [sys.executable, "-c", "pass"], WINDTUNNEL_GANG_KEY="guessed")
     try:
         said, _ = stranger.communicate(timeout=PATIENCE)
-        assert stranger.returncode != 0 and "Lost" in said
+        assert stranger.returncode != 0 and "ReplicaLost" in said
         friend = gang.start("follow", 0, [sys.executable, "-c", "pass"])
         assert leader.wait(PATIENCE) == 0
         assert friend.wait(PATIENCE) == 0
@@ -197,7 +197,7 @@ def test_who_looks_for_the_leader_does_not_take_itself_for_it(monkeypatch):
         return tried[-1]
 
     monkeypatch.setattr(socket, "create_connection", unlucky)
-    with pytest.raises(Lost, match="nobody answers"):
+    with pytest.raises(ReplicaLost, match="does not answer"):
         join(address, "key", (0, 0), 0.3)
     [itself] = tried
     assert itself.fileno() == -1, "or the leader could never listen there"
@@ -212,16 +212,16 @@ def test_nothing_new_begins_before_all_have_ended_what_failed(tmp_path):
         while True:
             for message in heard:
                 if "run" in message and index == 0:
-                    leader.say(run=message["run"], exit=3, result=None)
+                    leader.send(run=message["run"], exit=3, result=None)
                 elif "stop" in message:
                     asked.set()
                     assert may_stop.wait(PATIENCE)
                     slow.append("stopped")
-                    leader.say(run=1, stopped=True)
+                    leader.send(run=1, stopped=True)
                 elif "over" in message:
                     leader.connection.close()
                     return
-            heard = leader.hear()
+            heard = leader.receive()
 
     followers = [threading.Thread(target=follow, args=(index,)) for index in range(2)]
     with socket.create_server(("127.0.0.1", port)) as listener:

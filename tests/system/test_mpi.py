@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.harness.gang.gang_transport import Line
+from runtimes.harness.gang.gang_transport import GangConnection
 from tests import processes
 from tests.cached import tool
 from tests.ports import free_ports
@@ -43,7 +43,7 @@ sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Line]:
+def runner(tmp_path: Path) -> Iterator[GangConnection]:
     """A gang of two replicas with two ranks each, as its runner sees it."""
     python = tool("mpich")
     program = tmp_path / "program.py"
@@ -77,9 +77,9 @@ def runner(tmp_path: Path) -> Iterator[Line]:
             arguments = [python, "-c", BOOT, str(tmp_path / name), *map(moved, command)]
             running.append(subprocess.Popen(arguments, env=told | environ | own, stdin=subprocess.DEVNULL))
         try:
-            line = Line(listener.accept()[0])
+            line = GangConnection(listener.accept()[0])
             line.connection.settimeout(PATIENCE)
-            assert line.hear() == [{"ready": True}]
+            assert line.receive() == [{"ready": True}]
             yield line
             line.connection.close()
             assert [one.wait(PATIENCE) for one in running] == [0, 0, 0]
@@ -92,10 +92,10 @@ def runner(tmp_path: Path) -> Iterator[Line]:
             processes.sweep("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
 
 
-def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(runner: Line) -> None:
+def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(runner: GangConnection) -> None:
     said = []
     for task in range(5):
-        runner.say(scenario={"index": task}, patience=PATIENCE / 2)
-        said += runner.hear()
+        runner.send(scenario={"index": task}, patience=PATIENCE / 2)
+        said += runner.receive()
     assert [one["exit"] == 0 for one in said] == [True, False, False, True, True], said
     assert [one["result"] for one in said[3:]] == [f'{{"sum": 6, "size": 4, "task": {task}}}' for task in (3, 4)]

@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from runtimes.harness.evaluator.result_batch import Lines, Played, inference, sketch, unworldly
+from runtimes.harness.evaluator.result_batch import Played, ResultBatch, inference, sketch, unworldly
 from runtimes.harness.evaluator.tasks import Located
 
 WHERE = Located(3, 0, 99, {"a": 1, "b": 2}, {"b": 2})
 
 
 def written(*results: Played, record: str = "none", definition: dict[str, object] | None = None) -> dict[str, object]:
-    lines = Lines(definition or {}, record, None)
+    lines = ResultBatch(definition or {}, record, None)
     lines.begin(10)
     for result in results:
         lines.add(WHERE, {"name": "here"}, result)

@@ -4,7 +4,7 @@ from core.domain.ranges import Ended, Later
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import TaskReport
 from errors import Gone
-from runtimes.harness.evaluator.result_batch import Lines, Played
+from runtimes.harness.evaluator.result_batch import Played, ResultBatch
 from runtimes.harness.evaluator.tasks import Plan
 
 #: Worker name under which the dispatcher leases.
@@ -37,7 +37,7 @@ class Programs:
         ):  # reported already, or leased by a dispatcher that died: then the lease expires
             return
         play = self._leases.describe(launch)["play"]
-        plan, lines = Plan(play["tasks"]), Lines(play["definition"], "none", None)
+        plan, lines = Plan(play["tasks"]), ResultBatch(play["definition"], "none", None)
         lines.begin(lease.cursor)
         status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"the program exited with status {exit}")
         for task in range(lease.cursor, lease.stop):

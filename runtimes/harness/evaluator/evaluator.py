@@ -21,7 +21,7 @@ from ..model_server.model_faults import ModelFault
 from ..simulators.base import Scenario, World, WorldBroken
 from . import episodes
 from .episodes import Rules, blame, play, play_together
-from .result_batch import Lines, unworldly
+from .result_batch import ResultBatch, unworldly
 from .tasks import Located, Plan
 
 #: The code with which an evaluator ends whose simulator cannot be trusted any more.
@@ -179,7 +179,7 @@ class Evaluator:
         self._play: Play
         self._plan: Plan
         self._rules = Rules()
-        self._lines: Lines
+        self._lines: ResultBatch
         self._worlds: list[World] = []
         self._specs: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any]] = []
@@ -219,7 +219,7 @@ class Evaluator:
         self._play = play
         shown = ("name", *definition.get("group_by", ()))
         self._extras = [{key: spec[key] for key in shown if key in spec} for spec in self._specs]
-        self._lines = Lines(definition, play.record, definition.get("dt"))
+        self._lines = ResultBatch(definition, play.record, definition.get("dt"))
         self._rules = Rules(
             latency_steps=int(play.params.get("latency_steps", 0)),
             one_step=play.dry_run,

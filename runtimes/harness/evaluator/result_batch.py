@@ -40,7 +40,7 @@ class Timing(msgspec.Struct):
     inference: Inference | None
 
 
-class Line(msgspec.Struct):
+class ResultLine(msgspec.Struct):
     """One result, as it is written."""
 
     task: int
@@ -74,7 +74,7 @@ def plain(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=plain)
 
 
-class Lines:
+class ResultBatch:
     """The results of consecutive tasks, until they are taken."""
 
     def __init__(self, definition: Mapping[str, Any], record: str, step: float | None) -> None:
@@ -123,7 +123,7 @@ class Lines:
             self._bytes += len(trace)
             artifacts = ({"name": TRACE, "bytes": len(trace)},)
         timing = Timing(round(played.seconds, 6), inference(played.latencies, self._step))
-        line = Line(task, played.status, scenario, played.metrics, played.error, artifacts, timing)
+        line = ResultLine(task, played.status, scenario, played.metrics, played.error, artifacts, timing)
         _encoder.encode_into(line, self._text, -1)
         self._text += b"\n"
         self.to += 1

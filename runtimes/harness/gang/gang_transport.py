@@ -1,4 +1,4 @@
-"""What the pods of a gang have in common: lines of JSON between them, and the programs that they run."""
+"""Gang transport: connections that carry lines of JSON between the replicas of a gang, and the programs they run."""
 
 import contextlib
 import ctypes
@@ -16,18 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: The longest line, a result included.
+#: Limit in bytes of a received line; a result is part of one.
 LONGEST = 16 << 20
 
 Message = Mapping[str, Any]
 
 
-class Lost(Exception):
-    """The other side is gone, or is not who it should be."""
+class ReplicaLost(Exception):
+    """A replica, the leader or the runner is gone, or is not the peer that it should be."""
 
 
-class Line:
-    """A connection that carries lines of JSON."""
+class GangConnection:
+    """A connection that carries messages: one JSON object per line."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -35,36 +35,38 @@ class Line:
         if connection.family == socket.AF_UNIX:
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A peer whose machine is gone says nothing any more: have the kernel ask.
+        # A machine that is gone closes no connection: keep-alive probes detect it.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
             connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
-    def say(self, **message: Any) -> None:
-        """Send one; whoever does not take it is lost."""
+    def send(self, **message: Any) -> None:
+        """Send one message; raises ReplicaLost if the peer is gone."""
         try:
             self.connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise Lost(str(error)) from None
+            raise ReplicaLost(str(error)) from None
 
-    def hear(self) -> list[Message]:
-        """Return what has come, once something has."""
+    def receive(self) -> list[Message]:
+        """Wait for data; return the messages that are complete, possibly none."""
         try:
             piece = self.connection.recv(1 << 16)
         except OSError as error:
-            raise Lost(str(error)) from None
+            raise ReplicaLost(str(error)) from None
         self._read += piece
         if not piece or len(self._read) > LONGEST:
-            raise Lost("it hung up" if not piece else "it said too much")
+            raise ReplicaLost(
+                "it closed the connection" if not piece else f"it sent a line longer than {LONGEST >> 20} MiB"
+            )
         *whole, rest = bytes(self._read).split(b"\n")
         self._read = bytearray(rest)
         try:
-            heard = [json.loads(line) for line in whole]
+            messages = [json.loads(line) for line in whole]
         except ValueError:
-            raise Lost("it does not speak our language") from None
-        if not all(isinstance(one, dict) for one in heard):
-            raise Lost("it does not speak our language")
-        return heard
+            raise ReplicaLost("it sent a line that is not JSON") from None
+        if not all(isinstance(message, dict) for message in messages):
+            raise ReplicaLost("it sent a line that is not a JSON object")
+        return messages
 
 
 _libc = ctypes.CDLL(None)
@@ -72,7 +74,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def _dying_with(parent: int) -> Callable[[], None]:
-    """Return what a child does first: ask to die with its parent, and die at once if that is gone already."""
+    """Return a ``preexec_fn``: the child is killed when its parent exits, and exits at once if it is gone already."""
 
     def ask() -> None:
         _libc.prctl(1, signal.SIGKILL)
@@ -83,13 +85,13 @@ def _dying_with(parent: int) -> Callable[[], None]:
 
 
 def adopt_orphans() -> None:
-    """Be the parent of whatever programs of ours leave behind, so that it can be found and ended."""
+    """Become the subreaper of all descendants, so that processes that a program leaves behind can be killed."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    Program.adopting = True
+    GangProgram.adopting = True
 
 
 def _sweep() -> None:
-    """End all our children, and those who become ours thereby: MPI's ranks have sessions of their own, and spin."""
+    """Kill all children, and descendants that become children thereby: MPI ranks have sessions of their own."""
     while children := _children():
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
@@ -100,17 +102,17 @@ def _sweep() -> None:
 
 
 def _children() -> list[int]:
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just gone
-            # The name before these fields may hold anything, parentheses too.
+        with contextlib.suppress(OSError):  # the process has just exited
+            # The process name before these fields may contain parentheses.
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
-class Program:
-    """A command that runs, with all it starts. ``adopting``: what it leaves behind is ours, and ended with it."""
+class GangProgram:
+    """A running command with its descendants. ``adopting``: this process is their subreaper, and kills those left."""
 
     adopting = False
 
@@ -127,7 +129,7 @@ class Program:
         self.pidfd = os.pidfd_open(self._process.pid)
 
     def end(self) -> int:
-        """End it, if it has not ended yet, and what it left behind; return its exit, as a shell would say it."""
+        """Kill the command, if it still runs, and its descendants; return its exit status as a shell has it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         os.close(self.pidfd)
@@ -137,31 +139,33 @@ class Program:
         return code if code >= 0 else 128 - code
 
     def exit(self) -> int:
-        """Return how it ended, now that it has."""
+        """Wait for the command to end; return its exit status as a shell has it."""
         self._process.wait()
         return self.end()
 
 
 def unstarted(error: OSError) -> int:
-    """Say why a command could not be started; return its exit, as a shell would say it."""
+    """Print why a command could not be started; return the exit status that a shell has for it."""
     print(f"the program cannot be started: {error}", file=sys.stderr)
     return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def proof(key: str, *words: object) -> str:
-    """Return what only one who knows the key can say."""
+    """Return the HMAC of the words: only a holder of the key can compute it."""
     return hmac.new(key.encode(), json.dumps(words).encode(), hashlib.sha256).hexdigest()
 
 
 def lay_out(packed: Path, folder: Path, name: str) -> None:
-    """Put a model where its program runs: unpacked if it is a zip, programs as such, else under its name."""
+    """Place a model in its folder: a zip is unpacked, with its executable bits; any other file keeps its name."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(packed, "rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
     if not zipped:
         packed.rename(folder / Path(name).name)
         return
-    from ..models.unpacking import unpack  # what is not sent needs no unpacking
+    from ..models.unpacking import (
+        unpack,  # imported on demand: it imports numpy, and a model that is not a zip does not need it
+    )
 
     unpack(packed.read_bytes(), folder)
     with zipfile.ZipFile(packed) as archive:
@@ -172,7 +176,7 @@ def lay_out(packed: Path, folder: Path, name: str) -> None:
 
 
 def environ(folder: Path) -> dict[str, str]:
-    """Return what a program is told: what its pod was, less the key."""
-    told = {name: value for name, value in os.environ.items() if name != "WINDTUNNEL_GANG_KEY"}
+    """Return a program's environment: its pod's without the key, and the paths of scenario and result."""
+    inherited = {name: value for name, value in os.environ.items() if name != "WINDTUNNEL_GANG_KEY"}
     files = {"WINDTUNNEL_SCENARIO": folder / "scenario.json", "WINDTUNNEL_RESULT": folder / "result.json"}
-    return told | {name: str(path) for name, path in files.items()}
+    return inherited | {name: str(path) for name, path in files.items()}
