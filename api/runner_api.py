@@ -6,7 +6,6 @@ its description like other runners. Status 410 means that the launch is over: th
 
 import logging
 import re
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from itertools import chain
@@ -20,6 +19,13 @@ from core.domain.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
 from core.services.scheduling.reports import TaskReport
 from errors import BadRequest, NotFound, PlatformError, TooLarge
+from runtimes.harness.runner.runner_api_messages import (
+    DeathReport,
+    LeaseEntries,
+    LeaseRequest,
+    ModelRefusal,
+    unpack_report,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -28,59 +34,14 @@ LARGEST = 64 << 20
 _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
 _FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play)")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
-_LENGTH = struct.Struct("<I")
 #: Seconds that a runner waits for its launch within one request; less than its timeout for responses.
 WAIT = 20.0
 #: Seconds until a presigned URL expires.
 URL_LIFETIME = 600
 
 
-class _Lease(msgspec.Struct):
-    worker: str
-    rate: float | None = None
-
-
-class _Report(msgspec.Struct, rename={"since": "from"}):
-    worker: str
-    stage: str
-    start: int
-    fencing_token: str
-    since: int
-    to: int
-    lines: int
-    artifacts: list[tuple[int, str, str, int]] = []
-    sketch: dict[str, Any] = {}
-    rate: float | None = None
-    next: bool = False
-
-
-class _LeasePosition(msgspec.Struct):
-    stage: str
-    start: int
-    fencing_token: str
-    task: int = -1
-
-
-class _Heartbeat(msgspec.Struct):
-    leases: list[_LeasePosition]
-
-
-class _Death(msgspec.Struct):
-    worker: str
-    stage: str
-    start: int
-    fencing_token: str
-    task: int = -1
-    reason: str = "its process ended"
-
-
-class _Refusal(msgspec.Struct):
-    reason: str
-    status: str = "failed"
-
-
 _decode: Mapping[Any, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (_Lease, _Report, _Heartbeat, _Death, _Refusal)
+    kind: msgspec.json.Decoder(kind) for kind in (LeaseRequest, LeaseEntries, DeathReport, ModelRefusal)
 }
 
 Environ = dict[str, Any]
@@ -196,29 +157,15 @@ def _next_lease(outcome: Lease | Later | Ended | None) -> dict[str, Any]:
 
 
 def _lease(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    lease = _parsed(_Lease, body)
-    return 200, _next_lease(leases.lease(launch, lease.worker, lease.rate))
+    request = _parsed(LeaseRequest, body)
+    return 200, _next_lease(leases.lease(launch, request.worker, request.rate))
 
 
 def _report(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    if len(body) < _LENGTH.size:
-        raise BadRequest("The report has no header.")
-    edge = _LENGTH.size + _LENGTH.unpack_from(body)[0]
-    head = _parsed(_Report, body[_LENGTH.size : edge])
-    report = TaskReport(
-        worker=head.worker,
-        stage=head.stage,
-        start=head.start,
-        fencing_token=head.fencing_token,
-        since=head.since,
-        to=head.to,
-        lines=body[edge : edge + head.lines],
-        blobs=body[edge + head.lines :],
-        artifacts=head.artifacts,
-        sketch=head.sketch,
-        rate=head.rate,
-        next=head.next,
-    )
+    try:
+        report = TaskReport(*unpack_report(body))
+    except msgspec.MsgspecError as error:
+        raise BadRequest(str(error)) from None
     outcome: ReportOutcome = leases.report(launch, report)
     if outcome.position is None:
         return 409, {"lost": True}
@@ -227,7 +174,7 @@ def _report(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ)
 
 
 def _positions(body: bytes) -> list[tuple[str, int, str, int]]:
-    return [(held.stage, held.start, held.fencing_token, held.task) for held in _parsed(_Heartbeat, body).leases]
+    return [(held.stage, held.start, held.fencing_token, held.task) for held in _parsed(LeaseEntries, body).leases]
 
 
 def _heartbeat(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
@@ -249,13 +196,12 @@ def _leave(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) 
 
 
 def _death(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    death = _parsed(_Death, body)
-    leases.death(launch, death.stage, death.start, death.fencing_token, death.task, death.reason)
+    leases.record_death(launch, _parsed(DeathReport, body))
     return 200, {}
 
 
 def _refused(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    leases.refused(launch, _parsed(_Refusal, body).reason)
+    leases.fail(launch, _parsed(ModelRefusal, body).reason)
     return 200, {}
 
 

@@ -16,13 +16,13 @@ from core.domain.states import State
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.leases import CachedLaunch
-from core.services.scheduling.reports import TaskReport
 from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
 from tests.local_notifier import LocalNotifier
 from tests.places import HERE
+from tests.reports import report_of
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ class LeasingWorker:
     def report(self, launch: CachedLaunch, lease: Lease, since: int, to: int, **extra: Any) -> None:
         """Report made-up results of the tasks [since, to); every seventh fails."""
         lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
-        report = TaskReport("d", lease.stage, lease.start, lease.fencing_token, since, to, lines, **extra)
+        report = report_of(lease, since, to, lines, **extra)
         assert self.platform.leases.report(launch, report).accepted
 
     def lease(self, launch: CachedLaunch) -> Lease:

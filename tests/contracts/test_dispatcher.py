@@ -17,7 +17,6 @@ from core.domain.records import Submission
 from core.domain.states import State
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.scheduling.dispatch import MAX_BARREN_ATTEMPTS, Dispatch
-from core.services.scheduling.reports import TaskReport
 from datasets.objectstore.filesystem import FilesystemStore
 from errors import Gone, NotGranted, PlatformError, Unsupported
 from tests.api.answers import MODEL, line
@@ -25,6 +24,7 @@ from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.fake_executor import FakeExecutor
 from tests.local_notifier import LocalNotifier
+from tests.reports import report_of
 from tests.waiting import until
 from workers.dispatcher import Dispatcher
 from workers.managed_executor import ManagedExecutor
@@ -159,7 +159,7 @@ class House:
                 return
             stop = lease.stop if tasks is None else min(lease.stop, lease.cursor + tasks - played)
             lines = b"".join(line(task) for task in range(lease.cursor, stop))
-            report = TaskReport("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, stop, lines)
+            report = report_of(lease, lease.cursor, stop, lines)
             assert leases.report(known, report).accepted
             played += stop - lease.cursor
 
@@ -265,7 +265,7 @@ def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_no
     place.away = False
     house.until(lambda: beaten(site.healthy))
     lines = b"".join(line(task) for task in range(lease.cursor, lease.stop))
-    report = TaskReport("d", lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, lines)
+    report = report_of(lease, lease.cursor, lease.stop, lines)
     assert house.platform.leases.report(known, report).accepted
     house.play(launch)
     house.end(id)

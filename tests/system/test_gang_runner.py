@@ -153,7 +153,7 @@ def test_a_gang_plays_every_task_once_and_what_fails_fails_alone(begin: Begin) -
     bad = {3: "crashed", 4: "invalid", 5: "invalid"}  # no result; one that is none, and longer than may be said
     assert [one["status"] for one in results] == [bad.get(task, "ok") for task in range(8)], first.said
     assert results[7]["metrics"] == {"square": 49, "size": "2"}
-    assert "ended with 9" in results[3]["error"]
+    assert "exited with status 9" in results[3]["error"]
 
 
 def test_a_program_that_takes_too_long_is_ended_and_the_gang_goes_on(begin: Begin) -> None:

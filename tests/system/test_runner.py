@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from runtimes.harness.runner.framed_socket import Batch
+from runtimes.harness.runner.lease_client import LeaseClient
 from runtimes.harness.runner.processes import ChildProcess, WorkerSpec
-from runtimes.harness.runner.runner_api_client import Credentials, LaunchOver, RunnerApiClient
+from runtimes.harness.runner.runner_api_client import Credentials, LaunchOver
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
+from workers.gang_runner import GangPage
 
 ROOT = Path(__file__).parents[2]
 UNDERSTUDY = Path(__file__).parent / "understudy" / "harness"
@@ -191,13 +194,15 @@ def test_a_runner_that_stops_reports_nothing_any_more_and_bears_witness_of_no_de
 ) -> None:
     one = runner_api()
     stop = threading.Event()
-    surface = RunnerApiClient(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop)
-    assert surface.lease("0", None).lease is not None
+    holder = LeaseClient(Credentials(url=one.url, launch=LAUNCH, token=TOKEN), stop).holder("0")
+    held = holder.next(GangPage())
+    assert held is not None
     stop.set()  # what dies from here on was ended by the runner itself
+    results = Batch(since=held.cursor, to=held.stop, lines=memoryview(b""))
     with pytest.raises(LaunchOver):
-        surface.report({}, memoryview(b""), memoryview(b""))
+        holder.report(held, results)
     with pytest.raises(LaunchOver):
-        surface.death({})
+        holder.report_death(held, held.cursor, "killed by SIGKILL")
     assert one.asked == ["lease"]
 
 

@@ -22,6 +22,7 @@ from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
 from datasets.objectstore.base import ObjectStore
 from errors import Gone, NotFound, Unauthorized
+from runtimes.harness.runner.runner_api_messages import DeathReport
 
 #: Seconds for which a process caches a launch's row.
 CACHE_TTL = 1.0
@@ -91,7 +92,7 @@ class Leases:
         return self._launch_waiters.wait(launch_id, timeout)
 
     def stop_waiting(self) -> None:
-        """Answer all requests that wait for a launch with 503, before this process ends."""
+        """End all requests that wait for a launch with TooManyWaits (429), before this process ends."""
         self._launch_waiters.close()
 
     def authenticate(self, launch_id: str, token: str) -> CachedLaunch:
@@ -213,7 +214,7 @@ class Leases:
     def report(self, launch: CachedLaunch, report: TaskReport) -> ReportOutcome:
         """Accept results that begin at the cursor; the object is durable before its row, the row before the answer."""
         failures = failed_tasks(report)
-        key = f"results/{launch.simulation}/{report.since:012d}-{secrets.token_hex(6)}"
+        key = f"results/{launch.simulation}/{report.header.since:012d}-{secrets.token_hex(6)}"
         self._store.put(key, (report.lines, report.blobs) if report.blobs else (report.lines,))
         outcome = self._database.write(lambda c: self._accept(c, launch, report, key, failures), durable=False)
         if outcome.accepted:
@@ -228,30 +229,31 @@ class Leases:
         self, c: Connection, launch: CachedLaunch, report: TaskReport, key: str, failures: list[int]
     ) -> ReportOutcome:
         now = self._database.now(c)
-        claim = ReportedRange(report.stage, report.start, report.fencing_token, report.since, report.to)
-        decision = leases.advance(c, claim, report.rate, now)
+        header = report.header
+        claim = ReportedRange(header.stage, header.start, header.fencing_token, header.since, header.to)
+        decision = leases.advance(c, claim, header.rate, now)
         to, position = decision.end, decision.position
         if to is None or position is None:
             return ReportOutcome(position, False)
-        lines = report.lines if to == report.to else first_lines(report.lines, to - report.since)
-        failed = sum(1 for task in failures if task < to)
+        lines = report.lines if to == header.to else first_lines(report.lines, to - header.since)
         # After a split the sketch still covers the tasks cut off; live metrics are documented as approximate.
-        sketch = json.dumps(report.sketch) if report.sketch else None
-        leases.record(
-            c,
-            report.stage,
-            Segment(report.since, to, key, 0, len(lines), zlib.crc32(lines), failed, sketch),
+        segment = Segment(
+            start=header.since,
+            stop=to,
+            object=key,
+            offset=0,
+            bytes=len(lines),
+            crc32=zlib.crc32(lines),
+            failed=sum(1 for task in failures if task < to),
+            sketch=json.dumps(header.sketch) if header.sketch else None,
         )
-        offset = len(report.lines)
-        for task, name, media_type, size in report.artifacts:
-            if task < to:
-                blob = report.blobs[offset - len(report.lines) : offset - len(report.lines) + size]
-                artifact = results.Artifact(task, name, media_type, key, offset, size, zlib.crc32(blob))
+        leases.record(c, header.stage, segment)
+        for artifact in stored_artifacts(report, key):
+            if artifact.task < to:
                 results.add_artifact(c, launch.simulation, artifact)
-            offset += size
         following = None
-        if report.next and position.cursor == position.stop:
-            following = self._lend(c, launch, report.worker, report.rate)
+        if header.next and position.cursor == position.stop:
+            following = self._lend(c, launch, header.worker, header.rate)
         return ReportOutcome(position, True, following)
 
     def heartbeat(self, launch: CachedLaunch, held: Sequence[tuple[str, int, str, int]]) -> list[RangePosition | None]:
@@ -275,15 +277,16 @@ class Leases:
 
         self._database.write(take, durable=False)
 
-    def death(self, launch: CachedLaunch, stage: str, start: int, fencing_token: str, task: int, reason: str) -> None:
+    def record_death(self, launch: CachedLaunch, death: DeathReport) -> None:
         """Release the lease of a worker that a runner saw die by itself; the third strike makes the task `crashed`."""
         remainder = self._database.write(
-            lambda c: leases.release(c, stage, start, fencing_token, task=task, witness=True), durable=False
+            lambda c: leases.release(c, death.stage, death.start, death.fencing_token, task=death.task, witness=True),
+            durable=False,
         )
         if remainder is not None and remainder.strikes >= STRIKES:
-            self.settle(reason)
+            self.settle(death.reason)
 
-    def refused(self, launch: CachedLaunch, reason: str) -> None:
+    def fail(self, launch: CachedLaunch, reason: str) -> None:
         """Fail the simulation at once, with the reason: its model does not load or does not fit."""
 
         def fail(c: Connection) -> None:
@@ -339,6 +342,15 @@ class Leases:
             return hopeless
 
         return self._database.write(release_expired, durable=False)
+
+
+def stored_artifacts(report: TaskReport, key: str) -> Iterator[results.Artifact]:
+    """Yield a report's artifacts with their location in the object ``key``: they follow the result lines."""
+    offset = len(report.lines)
+    for task, name, media_type, size in report.header.artifacts:
+        blob = report.blobs[offset - len(report.lines) : offset - len(report.lines) + size]
+        yield results.Artifact(task, name, media_type, key, offset, size, zlib.crc32(blob))
+        offset += size
 
 
 def _known(row: Any) -> CachedLaunch:

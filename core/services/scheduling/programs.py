@@ -6,6 +6,7 @@ from core.services.scheduling.reports import TaskReport
 from errors import Gone
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch
 from runtimes.harness.evaluator.tasks import Plan
+from runtimes.harness.runner.runner_api_messages import ReportHeader
 
 #: Worker name under which the dispatcher leases.
 WORKER = "dispatch"
@@ -32,17 +33,22 @@ class Programs:
             lease = self._leases.lease(launch, WORKER, None)
         except Gone:
             return
-        if isinstance(
-            lease, Ended | Later
-        ):  # reported already, or leased by a dispatcher that died: then the lease expires
-            return
+        if isinstance(lease, Ended | Later):
+            return  # reported already, or leased by a dispatcher that died: then the lease expires
         play = self._leases.describe(launch)["play"]
-        plan, lines = Plan(play["tasks"]), ResultBatch(play["definition"], "none", None)
-        lines.begin(lease.cursor)
+        plan, batch = Plan(play["tasks"]), ResultBatch(play["definition"], "none", None)
+        batch.begin(lease.cursor)
         status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"the program exited with status {exit}")
         for task in range(lease.cursor, lease.stop):
-            lines.add(plan.locate(task), {}, Played(status, {}, error=error, seconds=seconds))
-        text = bytes(lines.take()["lines"])
-        self._leases.report(
-            launch, TaskReport(WORKER, lease.stage, lease.start, lease.fencing_token, lease.cursor, lease.stop, text)
+            batch.add(plan.locate(task), {}, Played(status, {}, error=error, seconds=seconds))
+        lines = bytes(batch.take()["lines"])
+        header = ReportHeader(
+            worker=WORKER,
+            stage=lease.stage,
+            start=lease.start,
+            fencing_token=lease.fencing_token,
+            since=lease.cursor,
+            to=lease.stop,
+            lines=len(lines),
         )
+        self._leases.report(launch, TaskReport(header, lines))

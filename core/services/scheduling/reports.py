@@ -1,7 +1,7 @@
 """Reports of runners: result lines (NDJSON, one per task) and the artifact bytes that they refer to."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from core.domain.ranges import STRIKES
 from errors import BadRequest
 from runtimes.harness.evaluator.tasks import locate
+from runtimes.harness.runner.runner_api_messages import ReportHeader
 
 
 class _ResultHead(msgspec.Struct):
@@ -23,39 +24,31 @@ STATUSES = frozenset({"ok", "failed", "crashed", "timed_out", "invalid"})
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """Result lines of tasks [since, to) in task order; ``artifacts``: (task, name, media type, bytes) of ``blobs``."""
+    """Results of the tasks [header.since, header.to): their lines in task order, and the bytes of their artifacts."""
 
-    worker: str
-    stage: str
-    start: int
-    fencing_token: str
-    since: int
-    to: int
+    header: ReportHeader
     lines: bytes
     blobs: bytes = b""
-    artifacts: Sequence[tuple[int, str, str, int]] = ()
-    sketch: Mapping[str, Any] = field(default_factory=dict)
-    rate: float | None = None
-    next: bool = False
 
 
 def failed_tasks(report: TaskReport) -> list[int]:
     """Return the tasks whose status is not `ok`; raise BadRequest unless the lines are exactly those of [since, to)."""
     failures = []
+    since, to = report.header.since, report.header.to
     try:
         heads = _decoder.decode_lines(report.lines)
     except msgspec.MsgspecError as error:
         raise BadRequest(f"A result line cannot be read: {error}") from None
-    if len(heads) != report.to - report.since or report.to <= report.since:
-        raise BadRequest(f"{len(heads)} lines for the tasks [{report.since}, {report.to}).")
-    for task, head in enumerate(heads, report.since):
+    if len(heads) != to - since or to <= since:
+        raise BadRequest(f"{len(heads)} lines for the tasks [{since}, {to}).")
+    for task, head in enumerate(heads, since):
         if head.task != task:
-            raise BadRequest(f"Line {task - report.since} is of task {head.task}, not {task}.")
+            raise BadRequest(f"Line {task - since} is of task {head.task}, not {task}.")
         if head.status != "ok":
             if head.status not in STATUSES:
                 raise BadRequest(f"Task {task} has an unknown status.")
             failures.append(task)
-    if sum(size for *_, size in report.artifacts) != len(report.blobs):
+    if sum(size for *_, size in report.header.artifacts) != len(report.blobs):
         raise BadRequest("The artifacts' sizes do not add up to the bytes sent.")
     return failures
 

@@ -240,7 +240,7 @@ class Leader:
     def run(
         self, scenario: Any, command: Sequence[str], folder: Path, patience: float | None
     ) -> tuple[int, str | None]:
-        """Run a task on all replicas; return the first exit status other than 0 (or 0) and the first replica's result."""
+        """Run a task on all replicas; return the first exit status that is not 0 (else 0), and replica 0's result."""
         self._runs += 1
         try:
             own = GangProgram(command, folder) if command else None

@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from .captured_output import CapturedOutput
 from .cpu_pinning import ROUND, CpuMeter, choose
 from .framed_socket import receive_with_rights
+from .lease_client import LeaseClient
 from .processes import (
     EvaluatorProcess,
     LocalSpawner,
@@ -157,6 +158,7 @@ class Runner(ProcessSupplier):
             lambda name: spawn_model_server(spec, name, spawner), "model-server", workers + reserve, self._wake
         )
         self._credentials: Credentials | None = None
+        self._leases: LeaseClient | None = None
         self._workers: list[tuple[Worker, threading.Thread]] = []
         self._under_way = False
         self._interrupted = False
@@ -333,8 +335,9 @@ class Runner(ProcessSupplier):
             cores=document.cores,
             name=document.name,
         )
+        self._leases = leases = LeaseClient(credentials, self._stop)
         for number in range(document.workers):
-            worker = Worker(number, self, RunnerApiClient(credentials, self._stop), context)
+            worker = Worker(number, self, leases, context)
             thread = threading.Thread(target=self._guarded, args=(self._worker, worker), name=worker.name, daemon=True)
             self._workers.append((worker, thread))
             thread.start()
@@ -344,8 +347,10 @@ class Runner(ProcessSupplier):
         # From now on an evaluator is started only on demand. One model server is kept in reserve, but not before work
         # is under way.
         self._evaluators.spare = 0
-        while not self._stop.wait(heartbeat([worker for worker, _ in self._workers], client)):
+        while not self._stop.wait(leases.renew()):
             self._model_servers.spare, self._under_way = 1, True
+            for worker, _ in self._workers:
+                worker.check_patience(time.monotonic())
 
     def _balance_cores(self) -> None:
         """Pin each worker's evaluator and model server to one core, and move them when another core is less busy."""
@@ -361,15 +366,14 @@ class Runner(ProcessSupplier):
     def _shut_down(self) -> None:
         """Stop in order: evaluators report finished tasks, then unfinished leases are released without blame."""
         until = time.monotonic() + LAST_TASK
-        workers = list(self._workers)
-        for worker, _ in workers:
-            worker.leave()
-        for _, thread in workers:
+        leases = self._leases
+        for holder in leases.holders if leases is not None else ():
+            holder.stop()
+        for _, thread in list(self._workers):
             thread.join(max(0.0, until - time.monotonic()))
         try:
-            leases = [entry for worker, _ in workers if (entry := worker.unfinished_lease()) is not None]
-            if leases and self._credentials is not None:
-                RunnerApiClient(self._credentials, self._stop, patience=0.0, time_out=LAST_REQUEST).leave(leases)
+            if leases is not None:
+                leases.release(LAST_REQUEST)
         finally:
             self.finish(STOPPED, "the runner was stopped by a signal")
 
@@ -392,17 +396,6 @@ def deliver(outputs: CapturedOutput, client: RunnerApiClient) -> None:
     """Send the output captured since the last delivery."""
     for name, data in outputs.take():
         client.log(name, data)
-
-
-def heartbeat(workers: list[Worker], client: RunnerApiClient) -> float:
-    """Renew every lease and apply how each stands; return the seconds until the next heartbeat."""
-    now = time.monotonic()
-    entries = [(worker, entry) for worker in workers if (entry := worker.heartbeat(now)) is not None]
-    if entries:
-        for (worker, entry), standing in zip(entries, client.heartbeat([entry for _, entry in entries]), strict=True):
-            worker.apply_standing(entry, standing)
-    lives = [life for worker in workers if (life := worker.time_to_live) is not None]
-    return min(lives, default=3.0) / 3
 
 
 def main() -> None:

@@ -3,22 +3,32 @@
 import http.client
 import random
 import socket
-import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
+from .runner_api_messages import (
+    DeathReport,
+    LeaseAnswer,
+    LeaseEntries,
+    LeaseEntry,
+    LeaseRequest,
+    LeaseStanding,
+    LeaseStandings,
+    ModelRefusal,
+    ReportHeader,
+    pack_report,
+)
+
 #: Seconds of retries before a runner gives its launch up; a restart of the service takes a few.
 PATIENCE = 600.0
 #: Seconds a request may take before it is sent again: every request is idempotent.
 TIMEOUT = 30.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-_LENGTH = struct.Struct("<I")
 
 
 class LaunchOver(Exception):
@@ -31,42 +41,6 @@ class Unreachable(Exception):
 
 class RequestRejected(Exception):
     """Permanent rejection (4xx): must not be retried."""
-
-
-class GrantedLease(msgspec.Struct, frozen=True):
-    """A leased range: run tasks [cursor, stop). Up to the task ``careful``, report every result separately."""
-
-    stage: str
-    start: int
-    cursor: int
-    stop: int
-    fencing_token: str
-    ttl: float
-    careful: int = -1
-
-
-class LeaseAnswer(msgspec.Struct, frozen=True):
-    """Answer to a request for a lease or to a report. ``cursor`` and ``stop`` None: no statement about the range."""
-
-    cursor: int | None = None
-    stop: int | None = None
-    lost: bool = False
-    lease: GrantedLease | None = None
-    retry_after: float | None = None
-    ended: bool = False
-
-
-class LeaseStanding(msgspec.Struct, frozen=True):
-    """State of a lease that a heartbeat named."""
-
-    start: int
-    cursor: int = 0
-    stop: int = 0
-    lost: bool = False
-
-
-class _Heartbeats(msgspec.Struct, frozen=True):
-    leases: list[LeaseStanding]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,38 +85,37 @@ class RunnerApiClient:
 
     def lease(self, worker: str, rate: float | None) -> LeaseAnswer:
         """Request a lease."""
-        return self._answer("lease", {"worker": worker, "rate": rate})
+        return msgspec.json.decode(self._post("lease", LeaseRequest(worker, rate)), type=LeaseAnswer)
 
-    def report(self, head: Mapping[str, Any], lines: memoryview, blobs: memoryview) -> tuple[bool, LeaseAnswer]:
+    def report(
+        self, header: ReportHeader, lines: memoryview | bytes, blobs: memoryview | bytes
+    ) -> tuple[bool, LeaseAnswer]:
         """Report results; return whether they were accepted, and the answer with the new cursor."""
-        header = msgspec.json.encode(head)
-        body = b"".join((_LENGTH.pack(len(header)), header, lines, blobs))
-        status, answer = self._ask("POST", "/report", body)
+        status, answer = self._ask("POST", "/report", pack_report(header, lines, blobs))
         return status == 200, msgspec.json.decode(answer, type=LeaseAnswer)
 
-    def heartbeat(self, leases: Sequence[Mapping[str, Any]]) -> list[LeaseStanding]:
+    def heartbeat(self, leases: list[LeaseEntry]) -> list[LeaseStanding]:
         """Renew these leases and report their current tasks; return each lease's state."""
-        body = msgspec.json.encode({"leases": leases})
-        return msgspec.json.decode(self._ask("POST", "/heartbeat", body)[1], type=_Heartbeats).leases
+        return msgspec.json.decode(self._post("heartbeat", LeaseEntries(leases)), type=LeaseStandings).leases
 
-    def leave(self, leases: Sequence[Mapping[str, Any]]) -> None:
+    def leave(self, leases: list[LeaseEntry]) -> None:
         """Release leases; the tasks are not blamed."""
-        self._ask("POST", "/leave", msgspec.json.encode({"leases": leases}))
+        self._post("leave", LeaseEntries(leases))
 
-    def death(self, said: Mapping[str, Any]) -> None:
+    def report_death(self, death: DeathReport) -> None:
         """Report that an evaluator died by itself."""
-        self._answer("death", said)
+        self._post("death", death)
 
-    def refused(self, reason: str, status: str) -> None:
+    def refuse_model(self, reason: str, status: str) -> None:
         """Report that the model does not load or does not fit."""
-        self._answer("refused", {"reason": reason, "status": status})
+        self._post("refused", ModelRefusal(reason, status))
 
     def log(self, name: str, data: bytes) -> None:
         """Send a piece of captured output."""
         self._ask("POST", f"/logs?name={quote(name)}", data)
 
-    def _answer(self, verb: str, body: Mapping[str, Any]) -> LeaseAnswer:
-        return msgspec.json.decode(self._ask("POST", f"/{verb}", msgspec.json.encode(body))[1], type=LeaseAnswer)
+    def _post(self, verb: str, message: msgspec.Struct) -> bytes:
+        return self._ask("POST", f"/{verb}", msgspec.json.encode(message))[1]
 
     def _ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """Send until there is a conclusive answer. Raises LaunchOver, RequestRejected or Unreachable."""

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from .captured_output import CapturedOutput
 from .framed_socket import Batch, Broken, Idle, Message, ModelLoaded, ModelRefused, NeedModelServer, PeerClosed, Ready
+from .lease_client import HeldLease, LeaseClient
 from .processes import EvaluatorProcess, ModelServerProcess
-from .runner_api_client import GrantedLease, LeaseAnswer, LeaseStanding, RequestRejected, RunnerApiClient
+from .runner_api_client import RequestRejected
 
 #: Seconds an evaluator may take to be set up, and a model server to load its model.
 SETUP = 180.0
@@ -62,34 +63,23 @@ class LaunchContext:
     name: str = ""  # prefix of worker names; unique among the launch's runners
 
 
-@dataclass(slots=True, eq=False)
-class HeldLease:
-    """A lease in progress: the cursor of its reported results, and its current end."""
-
-    lease: GrantedLease
-    cursor: int
-    stop: int
-    lost: bool = False
-
-
 class Worker:
     """An evaluator, its model server, and the lease they work on."""
 
-    def __init__(self, number: int, supplier: ProcessSupplier, client: RunnerApiClient, context: LaunchContext) -> None:
+    def __init__(self, number: int, supplier: ProcessSupplier, leases: LeaseClient, context: LaunchContext) -> None:
         self.name = f"{context.name}{number}"
         self._core = context.cores[number] if number < len(context.cores) else None
         self._supplier = supplier
-        self._client = client
+        self._leases = leases.holder(self.name)
+        self._client = self._leases.client
         self._context = context
-        self._lock = threading.Lock()  # guards the evaluator and the lease against the heartbeat thread
+        self._lock = threading.Lock()  # guards the evaluator against the heartbeat thread
         self._evaluator: EvaluatorProcess | None = None
-        self._leased: HeldLease | None = None
         self._at: tuple[int, float] = (-1, 0.0)  # the task observed last, and since when
         self._model_server: ModelServerProcess | None = None
         self._rate: float | None = None
         self._unloaded = 0  # consecutive model servers that ended before the model was loaded
         self._loaded = False
-        self._leaving = False
 
     # -- the worker's own thread
 
@@ -184,74 +174,38 @@ class Worker:
 
     def _work(self) -> None:
         """Lease, run, report, until no work is left."""
-        following: LeaseAnswer | None = None
-        while not self._leaving:
-            answer = following or self._client.lease(self.name, self._rate)
-            if answer.ended:
-                return
-            following = None
-            if answer.lease is not None:
-                following = self._play(answer.lease)
-            elif answer.retry_after is not None:
-                time.sleep(answer.retry_after)  # short, and no event could wake the worker earlier
+        while (held := self._leases.next(self._require_evaluator().page, self._rate)) is not None:
+            self._run_lease(held)
 
-    def _play(self, lease: GrantedLease) -> LeaseAnswer | None:
-        """Run a lease to its end, or until it is lost; return the offered next lease, if any."""
+    def _run_lease(self, held: HeldLease) -> None:
+        """Run a lease to its end, until it is lost, or until the worker is to stop."""
         evaluator = self._require_evaluator()
-        leased = HeldLease(lease, lease.cursor, lease.stop)
-        with self._lock:
-            self._leased = leased
-        following: LeaseAnswer | None = None
-        while leased.cursor < leased.stop and not leased.lost:
-            before = (leased.cursor, leased.stop)
-            with self._lock:
-                if self._leaving:
-                    return None
-                evaluator.page.stop = leased.stop
+        while (tasks := self._leases.resume(held)) is not None:
             flush = flush_after(time.monotonic() - self._context.began)
-            order = {"start": leased.cursor, "stop": leased.stop, "flush": flush, "careful_until": lease.careful}
+            order = {"start": tasks.start, "stop": tasks.stop, "flush": flush, "careful_until": held.granted.careful}
             evaluator.channel.send({"type": "play"} | order)
             since = time.monotonic()
             while not isinstance(message := evaluator.channel.receive(), Idle):
                 if isinstance(message, Batch):
                     self._rate = blend(self._rate, (message.to - message.since) / max(1e-6, time.monotonic() - since))
-                    following = self._report(evaluator, leased, message) or following
+                    self._report(held, message)
                     since = time.monotonic()
                 else:
                     self._handle_message(evaluator, message)
-            if (leased.cursor, leased.stop) == before and not leased.lost and not self._leaving:
+            if range(held.cursor, held.stop) == tasks and not held.lost and not self._leases.stopping:
                 raise PeerClosed("the evaluator produced no result")
-        with self._lock:
-            self._leased = None
-        return following
 
-    def _report(self, evaluator: EvaluatorProcess, leased: HeldLease, batch: Batch) -> LeaseAnswer | None:
-        """Report results and update cursor and stop; return the offer of further work, if there is one."""
-        if leased.lost or batch.since != leased.cursor:
-            return None  # computed before the cursor moved or the lease was lost
+    def _report(self, held: HeldLease, batch: Batch) -> None:
+        """Report results; results that do not continue the lease are dropped."""
+        if not held.continues_with(batch):
+            return
         if batch.to <= batch.since:
             raise PeerClosed("the evaluator sent an empty batch")
         if batch.failed and CRASHED in bytes(batch.lines):
             self._await_model_server_exit()
-        if batch.to >= leased.stop:
+        if batch.to >= held.stop:
             self.send_output()  # captured output must not arrive after the end of the range
-        lease = leased.lease
-        head = {"worker": self.name, "stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token}
-        head["next"] = not self._leaving
-        head |= {"from": batch.since, "to": batch.to, "lines": len(batch.lines), "rate": self._rate}
-        head |= {"artifacts": batch.artifacts, "sketch": batch.sketch}
-        taken, answer = self._client.report(head, batch.lines, batch.blobs)
-        with self._lock:
-            if answer.lost or answer.cursor is None or answer.stop is None:
-                leased.lost = True
-                evaluator.page.stop = 0
-                return None
-            leased.cursor, leased.stop = answer.cursor, answer.stop
-            # A repeated report finds its own cursor; any other cursor means that the range continues elsewhere.
-            astray = not taken and leased.cursor != batch.to
-            evaluator.page.stop = 0 if astray else min(evaluator.page.stop, leased.stop)
-        offered = answer.lease is not None or answer.retry_after is not None or answer.ended
-        return answer if offered else None
+        self._leases.report(held, batch, self._rate)
 
     def _await_model_server_exit(self) -> None:
         """Wait for the model server's exit status: if all processes end with it, the runner stops without reporting."""
@@ -266,7 +220,7 @@ class Worker:
     def refuse(self, refusal: ModelRejected) -> None:
         """Report that the model cannot be used for this launch."""
         self.send_output()
-        self._client.refused(refusal.reason, refusal.status)
+        self._client.refuse_model(refusal.reason, refusal.status)
 
     def _require_evaluator(self) -> EvaluatorProcess:
         if self._evaluator is None:
@@ -277,7 +231,7 @@ class Worker:
         """Report that the evaluator died, which releases the lease, and reset the worker."""
         with self._lock:
             evaluator, self._evaluator = self._evaluator, None
-            leased, self._leased = self._leased, None
+        held = self._leases.drop()  # before the evaluator's page is closed
         how = str(error)
         task = -1
         if evaluator is not None:
@@ -289,37 +243,9 @@ class Worker:
             self._model_server.dismiss()
             self._model_server = None
         self.send_output()
-        if leased is not None and not leased.lost:
-            lease = leased.lease
-            entry = {
-                "worker": self.name,
-                "stage": lease.stage,
-                "start": lease.start,
-                "fencing_token": lease.fencing_token,
-            }
-            self._client.death(entry | {"task": task, "witness": True, "reason": how})
+        if held is not None:
+            self._leases.report_death(held, task, how)
         return how
-
-    # -- when the runner is to stop
-
-    def leave(self) -> None:
-        """Make the evaluator stop after its current task and report its results; ``run`` returns then."""
-        with self._lock:
-            self._leaving = True
-            if self._evaluator is not None:
-                self._evaluator.page.stop = 0
-
-    def unfinished_lease(self) -> dict[str, Any] | None:
-        """Return the lease to release, or None."""
-        with self._lock:
-            leased = self._leased
-            if leased is None or leased.lost or leased.cursor >= leased.stop:
-                return None
-            return {
-                "stage": leased.lease.stage,
-                "start": leased.lease.start,
-                "fencing_token": leased.lease.fencing_token,
-            }
 
     # -- the thread that balances cores
 
@@ -339,43 +265,17 @@ class Worker:
 
     # -- the heartbeat thread
 
-    def heartbeat(self, now: float) -> dict[str, Any] | None:
-        """Return the heartbeat entry of the lease, or None; kill an evaluator that exceeds the limit for one task."""
+    def check_patience(self, now: float) -> None:
+        """Kill an evaluator that exceeds the limit for one task."""
         with self._lock:
-            if self._leased is None or self._evaluator is None or self._leased.lost:
-                return None
+            if self._evaluator is None or not self._leases.at_work:
+                return
             task = self._evaluator.page.task
             if self._at[0] != task:
                 self._at = (task, now)
             elif now - self._at[1] > self._context.patience:
                 self._evaluator.process.kill()
                 self._at = (task, now)
-            lease = self._leased.lease
-            return {"stage": lease.stage, "start": lease.start, "fencing_token": lease.fencing_token, "task": task}
-
-    def apply_standing(self, entry: Mapping[str, Any], standing: LeaseStanding) -> None:
-        """Apply the standing that the runner API returned for this heartbeat entry."""
-        with self._lock:
-            leased, evaluator = self._leased, self._evaluator
-            if (
-                leased is None
-                or evaluator is None
-                or leased.lease.fencing_token != entry["fencing_token"]
-                or leased.lease.start != entry["start"]
-            ):
-                return
-            if standing.lost:
-                leased.lost = True
-                evaluator.page.stop = 0
-            else:
-                leased.stop = min(leased.stop, standing.stop)
-                evaluator.page.stop = min(evaluator.page.stop, leased.stop)
-
-    @property
-    def time_to_live(self) -> float | None:
-        """Seconds the lease lives without a heartbeat."""
-        with self._lock:
-            return self._leased.lease.ttl if self._leased is not None else None
 
 
 def flush_after(elapsed: float) -> float:

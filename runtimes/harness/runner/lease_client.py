@@ -1,0 +1,247 @@
+"""Lease client: takes ranges of tasks, renews them by heartbeat, reports their results, releases what is left.
+
+A runner has one lease client, and a lease holder for each of its workers; a gang counts as one worker. Each holder has
+a connection of its own, and heartbeats have another, so that a long report delays no heartbeat.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .runner_api_client import Credentials, RunnerApiClient
+from .runner_api_messages import DeathReport, GrantedLease, LeaseAnswer, LeaseEntry, LeaseStanding, ReportHeader
+
+#: Seconds between two heartbeats while no lease is held.
+IDLE_PAUSE = 1.0
+
+
+class TaskPage(Protocol):
+    """Shared with whatever runs the tasks of a lease: its current task, and the task to stop before."""
+
+    stop: int
+
+    @property
+    def task(self) -> int:
+        """The current task, -1 before the first."""
+
+
+class TaskResults(Protocol):
+    """Results of the tasks [since, to): lines in task order, then the artifacts' bytes."""
+
+    @property
+    def since(self) -> int: ...
+    @property
+    def to(self) -> int: ...
+    @property
+    def lines(self) -> "memoryview | bytes": ...
+    @property
+    def artifacts(self) -> list[tuple[int, str, str, int]]: ...
+    @property
+    def blobs(self) -> "memoryview | bytes": ...
+    @property
+    def sketch(self) -> dict[str, Any]: ...
+
+
+@dataclass(slots=True, eq=False)
+class HeldLease:
+    """A lease in progress: the cursor of its reported results, its current end, and the page of its tasks."""
+
+    granted: GrantedLease
+    page: TaskPage
+    cursor: int
+    stop: int
+    lost: bool = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether tasks are left to report."""
+        return not self.lost and self.cursor < self.stop
+
+    def continues_with(self, results: TaskResults) -> bool:
+        """Whether these results begin at the cursor; others were computed before it moved, or the lease was lost."""
+        return not self.lost and results.since == self.cursor
+
+
+class LeaseHolder:
+    """The leases of one worker, one after the other. The heartbeat thread narrows the lease under the worker's work."""
+
+    def __init__(self, name: str, client: RunnerApiClient) -> None:
+        self.name = name
+        self.client = client
+        self._lock = threading.Lock()  # guards the lease and its page against the heartbeat thread
+        self._held: HeldLease | None = None
+        self._offer: LeaseAnswer | None = None  # the answer to the last report, if it says how to go on
+        self._stopping = False
+
+    # -- the worker's own thread
+
+    def next(self, page: TaskPage, rate: float | None = None) -> HeldLease | None:
+        """Take the next lease; None if no work is left, or the worker is to stop."""
+        while not self._stopping:
+            answer, self._offer = self._offer or self.client.lease(self.name, rate), None
+            if answer.ended:
+                return None
+            if answer.lease is not None:
+                held = HeldLease(answer.lease, page, answer.lease.cursor, answer.lease.stop)
+                with self._lock:
+                    self._held = held
+                return held
+            if answer.retry_after is not None:
+                time.sleep(answer.retry_after)  # short, and no event could wake the worker earlier
+        return None
+
+    def resume(self, held: HeldLease) -> range | None:
+        """Return the tasks still to run, with the page's stop set; None if none are left, or the worker is to stop."""
+        with self._lock:
+            if not held.unfinished:
+                self._held = None
+                return None
+            if self._stopping:
+                return None  # still held, so that it will be released
+            held.page.stop = held.stop
+            return range(held.cursor, held.stop)
+
+    def report(self, held: HeldLease, results: TaskResults, rate: float | None = None, *, last: bool = False) -> None:
+        """Report results; afterwards ``held`` has its new cursor and stop, or is lost. ``last``: no next lease."""
+        lease = held.granted
+        header = ReportHeader(
+            worker=self.name,
+            stage=lease.stage,
+            start=lease.start,
+            fencing_token=lease.fencing_token,
+            since=results.since,
+            to=results.to,
+            lines=len(results.lines),
+            artifacts=results.artifacts,
+            sketch=results.sketch,
+            rate=rate,
+            next=not (last or self._stopping),
+        )
+        accepted, answer = self.client.report(header, results.lines, results.blobs)
+        with self._lock:
+            if answer.lost or answer.cursor is None or answer.stop is None:
+                held.lost = True
+                held.page.stop = 0
+                return
+            held.cursor, held.stop = answer.cursor, answer.stop
+            # A repeated report finds its own cursor; any other cursor means that the range continues elsewhere.
+            astray = not accepted and held.cursor != results.to
+            held.page.stop = 0 if astray else min(held.page.stop, held.stop)
+            if answer.lease is not None or answer.retry_after is not None or answer.ended:
+                self._offer = answer
+
+    def drop(self) -> HeldLease | None:
+        """Give up the lease whose tasks can no longer be run; return it for ``report_death``, None if none is held."""
+        with self._lock:
+            held, self._held = self._held, None
+            return held if held is not None and not held.lost else None
+
+    def report_death(self, held: HeldLease, task: int, reason: str) -> None:
+        """Report that whatever ran the lease's tasks died by itself at ``task``; the runner API releases the lease."""
+        lease = held.granted
+        self.client.report_death(
+            DeathReport(
+                worker=self.name,
+                stage=lease.stage,
+                start=lease.start,
+                fencing_token=lease.fencing_token,
+                task=task,
+                reason=reason,
+            )
+        )
+
+    # -- other threads
+
+    def stop(self) -> None:
+        """Make the worker stop after its current task: ``resume`` and ``next`` return None from now on."""
+        with self._lock:
+            self._stopping = True
+            if self._held is not None:
+                self._held.page.stop = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is to stop."""
+        return self._stopping
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a lease is held that is not lost."""
+        with self._lock:
+            return self._held is not None and not self._held.lost
+
+    @property
+    def time_to_live(self) -> float | None:
+        """Seconds the lease lives without a heartbeat; None if no lease is held."""
+        with self._lock:
+            return self._held.granted.ttl if self._held is not None else None
+
+    def heartbeat(self) -> LeaseEntry | None:
+        """Return the lease's entry for a heartbeat; None if no lease is held."""
+        with self._lock:
+            held = self._held
+            return _entry(held.granted, held.page.task) if held is not None and not held.lost else None
+
+    def apply(self, entry: LeaseEntry, standing: LeaseStanding) -> None:
+        """Narrow the lease, or mark it as lost, as the runner API answered to this entry."""
+        with self._lock:
+            held = self._held
+            if held is None or (held.granted.fencing_token, held.granted.start) != (entry.fencing_token, entry.start):
+                return
+            if standing.lost:
+                held.lost = True
+                held.page.stop = 0
+            else:
+                held.stop = min(held.stop, standing.stop)
+                held.page.stop = min(held.page.stop, held.stop)
+
+    def unfinished(self) -> list[LeaseEntry]:
+        """Return the leases to release: the one at work, and one that was granted with the last report's answer."""
+        with self._lock:
+            held, offer = self._held, self._offer
+            leases = [held.granted] if held is not None and held.unfinished else []
+            leases += [offer.lease] if offer is not None and offer.lease is not None else []
+            return [_entry(lease) for lease in leases]
+
+
+class LeaseClient:
+    """The leases of a runner's workers. ``stop``: set when the runner ends; requests then raise LaunchOver."""
+
+    def __init__(self, credentials: Credentials, stop: threading.Event) -> None:
+        self._credentials = credentials
+        self._stop = stop
+        self._client = RunnerApiClient(credentials, stop)
+        self._holders: list[LeaseHolder] = []
+
+    @property
+    def holders(self) -> Sequence[LeaseHolder]:
+        """The workers' lease holders, in the order in which they were made."""
+        return self._holders
+
+    def holder(self, name: str) -> LeaseHolder:
+        """Make the lease holder of a worker; the name is unique among the launch's workers."""
+        holder = LeaseHolder(name, RunnerApiClient(self._credentials, self._stop))
+        self._holders.append(holder)
+        return holder
+
+    def renew(self) -> float:
+        """Renew every lease and apply how each stands; return the seconds until the next heartbeat."""
+        entries = [(holder, entry) for holder in list(self._holders) if (entry := holder.heartbeat()) is not None]
+        if entries:
+            standings = self._client.heartbeat([entry for _, entry in entries])
+            for (holder, entry), standing in zip(entries, standings, strict=True):
+                holder.apply(entry, standing)
+        lives = [life for holder in list(self._holders) if (life := holder.time_to_live) is not None]
+        return min(lives) / 3 if lives else IDLE_PAUSE
+
+    def release(self, time_out: float) -> None:
+        """Release all unfinished leases without blame, in one request of at most ``time_out`` seconds."""
+        entries = [entry for holder in list(self._holders) for entry in holder.unfinished()]
+        if entries:
+            RunnerApiClient(self._credentials, self._stop, patience=0.0, time_out=time_out).leave(entries)
+
+
+def _entry(lease: GrantedLease, task: int = -1) -> LeaseEntry:
+    return LeaseEntry(lease.stage, lease.start, lease.fencing_token, task)

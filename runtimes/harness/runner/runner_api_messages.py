@@ -1,0 +1,125 @@
+"""Messages of the runner API, shared by its client and its server: JSON, and reports with bytes after a JSON header."""
+
+import struct
+from typing import Any
+
+import msgspec
+
+_LENGTH = struct.Struct("<I")
+
+
+class LeaseRequest(msgspec.Struct, frozen=True):
+    """A worker asks for a lease. ``rate``: its tasks per second, None before the first report."""
+
+    worker: str
+    rate: float | None = None
+
+
+class GrantedLease(msgspec.Struct, frozen=True):
+    """A leased range: run tasks [cursor, stop). Up to the task ``careful``, report every result separately."""
+
+    stage: str
+    start: int
+    cursor: int
+    stop: int
+    fencing_token: str
+    ttl: float
+    careful: int = -1
+
+
+class LeaseAnswer(msgspec.Struct, frozen=True):
+    """Answer to a request for a lease or to a report. ``cursor`` and ``stop`` None: no statement about the range."""
+
+    cursor: int | None = None
+    stop: int | None = None
+    lost: bool = False
+    lease: GrantedLease | None = None
+    retry_after: float | None = None
+    ended: bool = False
+
+
+class LeaseEntry(msgspec.Struct, frozen=True):
+    """A held lease in a heartbeat or a release. ``task``: the task at work, -1 if unknown."""
+
+    stage: str
+    start: int
+    fencing_token: str
+    task: int = -1
+
+
+class LeaseEntries(msgspec.Struct, frozen=True):
+    """The held leases that a heartbeat renews, or that a runner releases."""
+
+    leases: list[LeaseEntry]
+
+
+class LeaseStanding(msgspec.Struct, frozen=True):
+    """State of a lease that a heartbeat named."""
+
+    start: int
+    cursor: int = 0
+    stop: int = 0
+    lost: bool = False
+
+
+class LeaseStandings(msgspec.Struct, frozen=True):
+    """Answer to a heartbeat: one entry per lease, in order."""
+
+    leases: list[LeaseStanding]
+
+
+class ReportHeader(msgspec.Struct, frozen=True, rename={"since": "from"}):
+    """Header of a report: the result lines of tasks [since, to), ``lines`` bytes of them, then the artifacts' bytes.
+
+    ``artifacts``: (task, name, media type, bytes) of each artifact, in the order of their bytes. ``sketch``: count,
+    sum, sum of squares, minimum and maximum by metric. ``rate``: tasks per second of the worker. ``next``: the answer
+    may have the next lease.
+    """
+
+    worker: str
+    stage: str
+    start: int
+    fencing_token: str
+    since: int
+    to: int
+    lines: int
+    artifacts: list[tuple[int, str, str, int]] = []
+    sketch: dict[str, Any] = {}
+    rate: float | None = None
+    next: bool = False
+
+
+class DeathReport(msgspec.Struct, frozen=True):
+    """A worker's evaluator, or a gang, died by itself while it held a lease. ``task``: the task at work, or -1."""
+
+    worker: str
+    stage: str
+    start: int
+    fencing_token: str
+    task: int = -1
+    reason: str = "its process ended"
+
+
+class ModelRefusal(msgspec.Struct, frozen=True):
+    """The model does not load, or does not fit the dataset."""
+
+    reason: str
+    status: str = "failed"
+
+
+_header = msgspec.json.Decoder(ReportHeader)
+
+
+def pack_report(header: ReportHeader, lines: "memoryview | bytes", blobs: "memoryview | bytes") -> bytes:
+    """Return the body of a report: the header's length, the header, the result lines, the artifacts' bytes."""
+    encoded = msgspec.json.encode(header)
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, lines, blobs))
+
+
+def unpack_report(body: bytes) -> tuple[ReportHeader, bytes, bytes]:
+    """Return a report's header, result lines and artifacts' bytes; raise msgspec.DecodeError if it has no header."""
+    if len(body) < _LENGTH.size:
+        raise msgspec.DecodeError("The report has no header.")
+    edge = _LENGTH.size + _LENGTH.unpack_from(body)[0]
+    header = _header.decode(body[_LENGTH.size : edge])
+    return header, body[edge : edge + header.lines], body[edge + header.lines :]

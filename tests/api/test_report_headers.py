@@ -1,0 +1,110 @@
+"""A report's header is one message for runner and server; a body that has none is refused, and nothing is stored."""
+
+import io
+import json
+import struct
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api import runner_api
+from core.domain.ranges import Lease
+from core.services.scheduling.leases import CachedLaunch
+from runtimes.harness.runner.runner_api_messages import ReportHeader, pack_report, unpack_report
+from tests.api.answers import line
+from tests.api.conftest import LeasingWorker, Submit
+from tests.places import HERE
+from tests.reports import report_of
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+HEADERS = st.builds(
+    ReportHeader,
+    worker=st.text(),
+    stage=st.text(),
+    start=st.integers(0, 2**40),
+    fencing_token=st.text(),
+    since=st.integers(0, 2**40),
+    to=st.integers(0, 2**40),
+    lines=st.just(0),
+    artifacts=st.lists(st.tuples(st.integers(-1, 9), st.text(), st.text(), st.integers(0, 2**40))),
+    sketch=st.dictionaries(st.text(), st.lists(FLOATS)),
+    rate=st.none() | FLOATS,
+    next=st.booleans(),
+)
+
+
+@given(HEADERS, st.binary(), st.binary())
+def test_a_report_is_unpacked_as_it_was_packed(header: ReportHeader, lines: bytes, blobs: bytes) -> None:
+    header = msgspec.structs.replace(header, lines=len(lines))
+    assert unpack_report(pack_report(header, lines, blobs)) == (header, lines, blobs)
+
+
+class Reporter:
+    """A runner with a lease of a real simulation, which sends bodies of its own to the runner API."""
+
+    def __init__(self, driver: LeasingWorker, launch: CachedLaunch, token: str) -> None:
+        self.lease: Lease = driver.lease(launch)
+        self._application = runner_api.create(driver.platform.leases)
+        self._path, self._token = f"/v1/launches/{launch.id}/report", token
+
+    def body(self, **changes: Any) -> bytes:
+        """Return the body of a report of the whole lease; its header has these members (``...``: it lacks them)."""
+        since, to = self.lease.cursor, self.lease.stop
+        lines = b"".join(line(task) for task in range(since, to))
+        header = json.loads(msgspec.json.encode(report_of(self.lease, since, to, lines).header)) | changes
+        encoded = json.dumps({name: value for name, value in header.items() if value is not ...}).encode()
+        return struct.pack("<I", len(encoded)) + encoded + lines
+
+    def send(self, body: bytes) -> tuple[int, Any]:
+        status: list[str] = []
+        environ = {"PATH_INFO": self._path, "REQUEST_METHOD": "POST", "HTTP_AUTHORIZATION": f"Bearer {self._token}"}
+        about = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
+        answer = b"".join(self._application(environ | about, lambda line, _: status.append(line)))
+        return int(status[0].split()[0]), json.loads(answer)
+
+
+@pytest.fixture
+def reporter(driver: LeasingWorker, submit: Submit) -> Reporter:
+    submit()
+    dispatch = driver.dispatch
+    (busy,) = dispatch.snapshot().busy
+    assert dispatch.admit(busy, HERE.name, ready=True)
+    (busy,) = dispatch.snapshot().busy
+    launch = dispatch.launch(busy)
+    assert launch is not None
+    return Reporter(driver, driver.platform.leases.authenticate(launch.id, launch.token), launch.token)
+
+
+def test_a_member_that_the_server_does_not_know_is_ignored(reporter: Reporter) -> None:
+    status, answer = reporter.send(reporter.body(unknown="member"))
+    assert (status, answer["cursor"]) == (200, reporter.lease.stop)
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"stage": ...}, "Object missing required field `stage`"),
+        ({"from": "0"}, "Expected `int`, got `str` - at `$.from`"),
+        ({"artifacts": [[0, "x"]]}, "Expected `array` of length 4 - at `$.artifacts[0]`"),
+    ],
+)
+def test_a_header_that_is_wrong_is_refused_with_its_position(
+    reporter: Reporter, changes: dict[str, Any], detail: str
+) -> None:
+    assert reporter.send(reporter.body(**changes)) == (400, {"status": 400, "detail": detail})
+    assert reporter.send(reporter.body())[0] == 200, "the same results with a correct header still count"
+
+
+def test_a_body_without_a_whole_header_is_refused(reporter: Reporter) -> None:
+    assert reporter.send(b"abc") == (400, {"status": 400, "detail": "The report has no header."})
+    status, answer = reporter.send(reporter.body()[:40])
+    assert status == 400 and "truncated" in answer["detail"]
+
+
+def test_a_body_with_fewer_lines_than_announced_is_refused(reporter: Reporter) -> None:
+    body = reporter.body()
+    status, answer = reporter.send(body[: body.rindex(b'{"task"')])
+    assert status == 400 and f"lines for the tasks [{reporter.lease.cursor}, {reporter.lease.stop})" in answer["detail"]
