@@ -5,8 +5,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .base import Assignment, LoadedModel, Misfit, check_batched, select_node
-from .saved import FunctionModel, tf
-from .saved import preload as preload
+from .tensorflow_function import FunctionModel, tf
+from .tensorflow_function import preload as preload
 
 
 def load(assignment: Assignment) -> LoadedModel:

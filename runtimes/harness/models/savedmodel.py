@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from . import unpacking
 from .base import Assignment, LoadedModel, Misfit, check_batched, select_node
-from .saved import FunctionModel, tf
-from .saved import preload as preload
+from .tensorflow_function import FunctionModel, tf
+from .tensorflow_function import preload as preload
 
 
 def load(assignment: Assignment) -> LoadedModel:

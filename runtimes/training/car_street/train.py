@@ -2,7 +2,7 @@
 
 Ross, Gordon, Bagnell, AISTATS 2011. Run by hand, in an environment of its own: see docs/car-street.md.
 
-    python -m runtimes.baselines.car_street.train
+    python -m runtimes.training.car_street.train
 """
 
 import argparse
@@ -19,7 +19,9 @@ import numpy as np
 
 # libsumo first: after TensorFlow it would find that one's libraries instead of its own.
 from runtimes.harness.simulators.sumo.world import World  # isort: skip
-from runtimes.baselines.car_street.network import (
+from runtimes.harness.simulators.base import Metric, Scenario
+from runtimes.harness.simulators.sumo.standalone import scenarios
+from runtimes.training.car_street.network import (
     HIDDEN,
     Array,
     PolicyNetwork,
@@ -28,11 +30,11 @@ from runtimes.baselines.car_street.network import (
     write_onnx,
     write_tflite,
 )
-from runtimes.harness.simulators.base import Metric, Scenario
-from runtimes.harness.simulators.sumo.standalone import scenarios
 
-HERE = Path(__file__).parent
-DATASET = HERE.parents[2] / "datasets/catalogue/car_street"
+ROOT = Path(__file__).parents[3]
+DATASET = ROOT / "datasets/catalogue/car_street"
+#: Where the teacher lies, and where the trained models go.
+BASELINES = ROOT / "runtimes/baselines/car_street"
 TEACHER = "idm_mobil"
 #: The simulation seeds of the training traffic; the data set's own default is 0.
 SEEDS = range(1001, 1100)
@@ -57,7 +59,7 @@ class Lessons:
 
 def teacher() -> Any:
     """Return the yardstick without its memory, which a network could not see."""
-    made = runpy.run_path(str(HERE / f"{TEACHER}.py"))["Model"]()
+    made = runpy.run_path(str(BASELINES / f"{TEACHER}.py"))["Model"]()
 
     class Reflex:
         def act(self, observation: Array) -> tuple[float, float]:
@@ -173,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--into", type=Path, default=HERE)
+    parser.add_argument("--into", type=Path, default=BASELINES)
     given = parser.parse_args()
     world = World(DATASET, json.loads((DATASET / "dataset.json").read_text()))
     world.reset(next(iter(scenarios(DATASET, 1, 0, {}))))
