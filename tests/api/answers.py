@@ -1,4 +1,4 @@
-"""What tests of the API send and expect."""
+"""Values that tests of the API send, and assertions about responses."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0]\n"
 
 
 def line(task: int, status: str = "ok", **metrics: Any) -> bytes:
-    """A result line as evaluators write them: ``timing`` last."""
+    """Return a result line as an evaluator writes it, with ``timing`` last."""
     result = {
         "task": task,
         "status": status,
@@ -23,7 +23,7 @@ def line(task: int, status: str = "ok", **metrics: Any) -> bytes:
 
 
 def problem(response: TestResponse, status: int, slug: str) -> dict[str, Any]:
-    """Assert that an answer is a complete problem, and return it."""
+    """Assert that a response is a complete problem document, and return it."""
     assert response.status_code == status, response.data
     assert response.content_type == "application/problem+json"
     body: dict[str, Any] = response.json

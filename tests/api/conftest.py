@@ -1,4 +1,4 @@
-"""A real platform on SQLite and a folder, its application, and a driver that plays simulations to their end."""
+"""Fixtures: a platform on SQLite and a folder, its application, and a worker that runs simulations to their end."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def client(application: Flask) -> FlaskClient:
 
 @dataclass(frozen=True)
 class LeasingWorker:
-    """Plays simulations as a runner would, through the services that runners reach."""
+    """Runs simulations as a runner does, through the services behind the runner API."""
 
     platform: Platform
 
@@ -67,48 +67,48 @@ class LeasingWorker:
         )
 
     def launch(self, id: str) -> CachedLaunch:
-        """Bring a queued simulation to where runner_api may lease."""
+        """Admit and launch a queued simulation; return the launch, whose tasks can be leased."""
         dispatch = self.dispatch
-        busy = next(one for one in dispatch.snapshot().busy if one.id == id)
+        busy = next(simulation for simulation in dispatch.snapshot().busy if simulation.id == id)
         assert dispatch.admit(busy, HERE.name, ready=True)
-        launch = dispatch.launch(next(one for one in dispatch.snapshot().busy if one.id == id))
+        launch = dispatch.launch(next(simulation for simulation in dispatch.snapshot().busy if simulation.id == id))
         assert launch is not None
         return self.platform.leases.authenticate(launch.id, launch.token)
 
     def report(self, launch: CachedLaunch, lease: Lease, since: int, to: int, **extra: Any) -> None:
-        """Report made-up results of the tasks [since, to); every seventh fails."""
+        """Report invented results of the tasks [since, to); every seventh task fails."""
         lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
         report = report_of(lease, since, to, lines, **extra)
         assert self.platform.leases.report(launch, report).accepted
 
     def lease(self, launch: CachedLaunch) -> Lease:
-        """Take whatever is there to lease."""
-        found = self.platform.leases.lease(launch, "d", None)
-        assert isinstance(found, Lease)
-        return found
+        """Lease the next tasks."""
+        lease = self.platform.leases.lease(launch, "d", None)
+        assert isinstance(lease, Lease)
+        return lease
 
     def play(self, id: str, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
-        """Play a simulation to its end."""
+        """Launch a simulation and run it to its end."""
         self.finish(self.launch(id), artifacts=artifacts)
 
     def finish(self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
-        """Play the rest of a launch's simulation to its end, and see that it succeeded."""
+        """Run the remaining tasks of a launch; assert that the simulation succeeds."""
         self.finish_unseen(launch, artifacts=artifacts)
         assert self.platform.simulations.get(launch.simulation).state is State.SUCCEEDED
 
     def finish_unseen(
         self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None
     ) -> None:
-        """Play the rest of a launch's simulation; the artifacts come with the first report.
+        """Run the remaining tasks of a launch; the first report has the artifacts.
 
         A dry run is deleted as soon as it has ended, so its state cannot be read afterwards.
         """
         id = launch.simulation
         first = True
         while isinstance(lease := self.platform.leases.lease(launch, "d", None), Lease):
-            given = artifacts if first and artifacts else {}
-            blobs = b"".join(given.values())
-            described = [(*key, len(blob)) for key, blob in given.items()]
+            first_artifacts = artifacts if first and artifacts else {}
+            blobs = b"".join(first_artifacts.values())
+            described = [(*key, len(blob)) for key, blob in first_artifacts.items()]
             self.report(launch, lease, lease.cursor, lease.stop, artifacts=described, blobs=blobs)
             first = False
             if self.dispatch.close(id):
@@ -117,13 +117,13 @@ class LeasingWorker:
 
 
 @pytest.fixture
-def driver(platform: Platform) -> LeasingWorker:
+def worker(platform: Platform) -> LeasingWorker:
     return LeasingWorker(platform)
 
 
 @pytest.fixture
 def model(client: FlaskClient) -> str:
-    """The name of a registered model."""
+    """Name of a stored model."""
     put = client.put(
         "/v1/models/mine?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"}
     )
@@ -136,20 +136,20 @@ Submit = Callable[..., TestResponse]
 
 @pytest.fixture
 def submit(client: FlaskClient, model: str) -> Submit:
-    """Submit so many no-op tasks."""
+    """Function that submits a simulation of ``tasks`` scenarios of the dataset noop."""
 
     def send(tasks: int = 20, headers: Mapping[str, str] | None = None, **fields: Any) -> TestResponse:
-        asked = {"dataset": "noop", "runtime": "python", "model": model, "scenarios": {"range": [0, tasks]}}
-        return client.post("/v1/simulations", json=asked | fields, headers=headers)
+        document = {"dataset": "noop", "runtime": "python", "model": model, "scenarios": {"range": [0, tasks]}}
+        return client.post("/v1/simulations", json=document | fields, headers=headers)
 
     return send
 
 
 @pytest.fixture
-def finished(submit: Submit, driver: LeasingWorker) -> str:
-    """The id of a simulation of 20 tasks that has ended; two of them failed."""
+def finished(submit: Submit, worker: LeasingWorker) -> str:
+    """Id of a simulation of 20 tasks that has ended; two tasks failed."""
     id: str = submit().json["id"]
-    driver.play(
+    worker.play(
         id, artifacts={(0, "note.txt", "text/plain"): b"0123456789", (3, "deep/x.bin", "text/html"): b"<script>"}
     )
     return id

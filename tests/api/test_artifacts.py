@@ -1,4 +1,4 @@
-"""Files to take away: artifacts, the archive, replays, logs; whole or in part, and harmless in a browser."""
+"""Downloads of a simulation: artifacts, archive, replays and logs, with byte ranges, safe in browsers and terminals."""
 
 import io
 import zipfile
@@ -21,7 +21,7 @@ from tests.api.answers import problem
 from tests.api.conftest import LeasingWorker, Submit
 
 
-def test_artifacts_are_listed_by_pages(client: FlaskClient, finished: str) -> None:
+def test_artifacts_are_listed_in_pages(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/artifacts"
     items = client.get(path).json["items"]
     assert items == [
@@ -35,7 +35,7 @@ def test_artifacts_are_listed_by_pages(client: FlaskClient, finished: str) -> No
     problem(client.get(f"{path}?after=x"), 422, "invalid")
 
 
-def test_an_artifact_is_a_harmless_attachment(client: FlaskClient, finished: str) -> None:
+def test_an_artifact_is_an_attachment_that_runs_no_scripts(client: FlaskClient, finished: str) -> None:
     answer = client.get(f"/v1/simulations/{finished}/artifacts/3/deep/x.bin")
     assert answer.data == b"<script>" and answer.mimetype == "text/html"
     assert answer.headers["Content-Disposition"] == "attachment; filename=\"x.bin\"; filename*=UTF-8''x.bin"
@@ -43,7 +43,7 @@ def test_an_artifact_is_a_harmless_attachment(client: FlaskClient, finished: str
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_part_of_an_artifact(client: FlaskClient, finished: str) -> None:
+def test_a_range_of_an_artifact_is_served(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/artifacts/0/note.txt"
     part = client.get(path, headers={"Range": "bytes=2-4"})
     assert part.status_code == 206 and part.data == b"234"
@@ -51,23 +51,25 @@ def test_a_part_of_an_artifact(client: FlaskClient, finished: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["0/other", "1/note.txt", "-1/note.txt", "999999999/x", "0/..%2f..%2fx", "0/a%00b"])
-def test_an_artifact_that_is_not_there(client: FlaskClient, finished: str, name: str) -> None:
+def test_an_unknown_artifact_is_a_404(client: FlaskClient, finished: str, name: str) -> None:
     assert client.get(f"/v1/simulations/{finished}/artifacts/{name}").status_code == 404
 
 
 # -- the archive
 
 
-def test_an_archive_is_there_only_at_the_end(client: FlaskClient, submit: Submit) -> None:
+def test_an_archive_exists_only_after_the_end(client: FlaskClient, submit: Submit) -> None:
     problem(client.get(f"/v1/simulations/{submit().json['id']}/archive"), 409, "not-finished")
 
 
-def test_an_archive_tells_its_length_before_it_is_sent(client: FlaskClient, finished: str) -> None:
+def test_the_length_of_an_archive_is_known_before_it_is_sent(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/archive"
-    head, whole = client.head(path), client.get(path)
-    assert head.headers["Content-Length"] == str(len(whole.data)) and head.headers["ETag"] == whole.headers["ETag"]
-    assert head.data == b"" and whole.mimetype == "application/zip"
-    with zipfile.ZipFile(io.BytesIO(whole.data)) as archive:
+    head, response = client.head(path), client.get(path)
+    assert (
+        head.headers["Content-Length"] == str(len(response.data)) and head.headers["ETag"] == response.headers["ETag"]
+    )
+    assert head.data == b"" and response.mimetype == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(response.data)) as archive:
         assert archive.testzip() is None
         assert archive.read("results.ndjson") == client.get(f"/v1/simulations/{finished}/results").data
         assert archive.read("artifacts/0/note.txt") == b"0123456789"
@@ -75,110 +77,108 @@ def test_an_archive_tells_its_length_before_it_is_sent(client: FlaskClient, fini
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(data=st.data())
-def test_every_range_of_an_archive_is_what_a_slice_would_be(
-    client: FlaskClient, finished: str, data: st.DataObject
-) -> None:
+def test_every_range_of_an_archive_equals_a_slice(client: FlaskClient, finished: str, data: st.DataObject) -> None:
     path = f"/v1/simulations/{finished}/archive"
-    whole = client.get(path)
-    first = data.draw(st.integers(0, len(whole.data) - 1))
-    last = data.draw(st.integers(first, len(whole.data) + 3))
-    part = client.get(path, headers={"Range": f"bytes={first}-{last}", "If-Range": whole.headers["ETag"]})
+    response = client.get(path)
+    first = data.draw(st.integers(0, len(response.data) - 1))
+    last = data.draw(st.integers(first, len(response.data) + 3))
+    part = client.get(path, headers={"Range": f"bytes={first}-{last}", "If-Range": response.headers["ETag"]})
     assert part.status_code == 206
-    assert part.data == whole.data[first : last + 1]
+    assert part.data == response.data[first : last + 1]
 
 
 @pytest.mark.parametrize("played", [0, 3])
-def test_the_archive_of_a_simulation_that_ended_early_is_whole(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform, played: int
+def test_the_archive_of_a_simulation_that_ended_early_is_complete(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, played: int
 ) -> None:
     id = submit(tasks=288).json["id"]
-    launch = driver.launch(id)
-    lease = driver.lease(launch)
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
     if played:
-        driver.report(launch, lease, 0, played)
+        worker.report(launch, lease, 0, played)
     assert client.post(f"/v1/simulations/{id}/cancel").json["state"] == "cancelling"
-    dispatch = driver.dispatch
+    dispatch = worker.dispatch
     (busy,) = dispatch.snapshot().busy
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
     platform.finalization.collect(id)
-    told = client.get(f"/v1/simulations/{id}").json
-    assert told["state"] == "cancelled" and told["tasks"] == {"total": 288, "done": played, "failed": 0}
-    whole = client.get(f"/v1/simulations/{id}/archive")
-    assert whole.headers["Content-Length"] == str(len(whole.data))
-    with zipfile.ZipFile(io.BytesIO(whole.data)) as archive:
+    simulation = client.get(f"/v1/simulations/{id}").json
+    assert simulation["state"] == "cancelled" and simulation["tasks"] == {"total": 288, "done": played, "failed": 0}
+    response = client.get(f"/v1/simulations/{id}/archive")
+    assert response.headers["Content-Length"] == str(len(response.data))
+    with zipfile.ZipFile(io.BytesIO(response.data)) as archive:
         assert archive.testzip() is None
         assert archive.read("results.ndjson").count(b"\n") == played
-        assert msgspec.json.decode(archive.read("summary.json"))["tasks"] == told["tasks"]
+        assert msgspec.json.decode(archive.read("summary.json"))["tasks"] == simulation["tasks"]
 
 
-def test_an_archive_is_whole_though_the_width_changed_while_it_was_measured(
+def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile(
     client: FlaskClient, submit: Submit, platform: Platform
 ) -> None:
     id = submit(workers=1).json["id"]
 
-    class Widened(Results):
-        """Measures an archive; the width changes at the end of the first time."""
+    class ResizingResults(Results):
+        """Results that change the number of workers after the first measurement of an archive."""
 
-        widened = False
+        resized = False
 
         def describe_archive(self, *arguments: Any) -> dict[str, Any]:
-            found = super().describe_archive(*arguments)
-            if not self.widened:
-                self.widened = True
+            measurement = super().describe_archive(*arguments)
+            if not self.resized:
+                self.resized = True
                 assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
-            return found
+            return measurement
 
-    read = Widened(platform.database, platform.store, platform.changes)
-    finalization = Finalization(platform.database, platform.store, platform.notifier, read)
+    resizing_results = ResizingResults(platform.database, platform.store, platform.changes)
+    finalization = Finalization(platform.database, platform.store, platform.notifier, resizing_results)
     LeasingWorker(replace(platform, finalization=finalization)).play(id)
-    assert read.widened
-    whole = client.get(f"/v1/simulations/{id}/archive")
-    assert whole.headers["Content-Length"] == str(len(whole.data))
-    with zipfile.ZipFile(io.BytesIO(whole.data)) as archive:
+    assert resizing_results.resized
+    response = client.get(f"/v1/simulations/{id}/archive")
+    assert response.headers["Content-Length"] == str(len(response.data))
+    with zipfile.ZipFile(io.BytesIO(response.data)) as archive:
         assert archive.testzip() is None
         assert msgspec.json.decode(archive.read("simulation.json"))["spec"]["workers"] == 12
     refused = problem(client.patch(f"/v1/simulations/{id}", json={"workers": 3}), 409, "illegal-transition")
     assert "succeeded" in refused["detail"]
-    again = client.get(f"/v1/simulations/{id}/archive")
-    assert again.data == whole.data and again.headers["ETag"] == whole.headers["ETag"]
+    second_response = client.get(f"/v1/simulations/{id}/archive")
+    assert second_response.data == response.data and second_response.headers["ETag"] == response.headers["ETag"]
 
 
-def test_a_name_that_is_not_plain_is_told_in_both_forms() -> None:
-    told = attachment('na\u00efve "x".txt')
-    assert told == "attachment; filename=\"na_ve _x_.txt\"; filename*=UTF-8''na%C3%AFve%20%22x%22.txt"
+def test_a_file_name_that_is_not_ascii_is_sent_in_both_forms() -> None:
+    disposition = attachment('na\u00efve "x".txt')
+    assert disposition == "attachment; filename=\"na_ve _x_.txt\"; filename*=UTF-8''na%C3%AFve%20%22x%22.txt"
 
 
 # -- replays
 
 
-def test_a_replay_without_a_trace_is_not_there(client: FlaskClient, finished: str) -> None:
+def test_a_task_without_a_trace_has_no_replay(client: FlaskClient, finished: str) -> None:
     problem(client.get(f"/v1/simulations/{finished}/tasks/0/replay"), 404, "unknown-artifact")
 
 
-def test_a_replay_is_made_when_it_is_asked_for(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
+def test_a_replay_is_computed_on_request(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
-    driver.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    worker.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     wait = client.get(path)
     assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
     assert list(platform.notifier.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
     platform.replays.keep(id, 0, {"dt": 0.1, "frames": []})
-    made = client.get(path)
-    assert made.status_code == 200 and made.mimetype == "application/json"
-    assert msgspec.json.decode(made.data)["result"]["task"] == 0
-    assert client.get(path, headers={"If-None-Match": made.headers["ETag"]}).status_code == 304
+    replay = client.get(path)
+    assert replay.status_code == 200 and replay.mimetype == "application/json"
+    assert msgspec.json.decode(replay.data)["result"]["task"] == 0
+    assert client.get(path, headers={"If-None-Match": replay.headers["ETag"]}).status_code == 304
     problem(client.get(path, headers={"Accept": "image/png"}), 406, "not-acceptable")
     refused = problem(client.get(f"{path}?format=svg"), 406, "not-acceptable")  # it has no scene
     assert "application/json" in refused["detail"]
 
 
-def test_what_cannot_be_shown_is_said_and_not_promised_again(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
+def test_a_replay_that_fails_is_reported_and_not_computed_again(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
-    driver.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    worker.play(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     path = f"/v1/simulations/{id}/tasks/0/replay"
     assert client.get(path).status_code == 202
     platform.notifier.jobs.clear()  # type: ignore[attr-defined]
@@ -190,18 +190,18 @@ def test_what_cannot_be_shown_is_said_and_not_promised_again(
 # -- logs
 
 
-def log(platform: Platform, driver: LeasingWorker, id: str, *pieces: bytes) -> None:
-    launch = driver.launch(id)
+def log(platform: Platform, worker: LeasingWorker, id: str, *pieces: bytes) -> None:
+    launch = worker.launch(id)
     for piece in pieces:
         platform.leases.log(launch, "host-0", piece)
-    driver.finish(launch)
+    worker.finish(launch)
 
 
-def test_logs_are_shown_and_never_obeyed(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
+def test_control_characters_in_logs_are_escaped(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(tasks=3).json["id"]
-    log(platform, driver, id, b"hello\n", b"\x1b[2Jred\xe2\x80\xaetxet\xff\n")
+    log(platform, worker, id, b"hello\n", b"\x1b[2Jred\xe2\x80\xaetxet\xff\n")
     answer = client.get(f"/v1/simulations/{id}/logs")
     assert answer.content_type == "text/plain; charset=utf-8"
     assert answer.data.decode() == "host-0 | hello\nhost-0 | \\x1b[2Jred\\u202etxet\\xff\n"
@@ -212,12 +212,12 @@ def test_logs_are_shown_and_never_obeyed(
 
 
 @given(st.binary())
-def test_nothing_a_terminal_obeys_is_left(data: bytes) -> None:
+def test_escaped_logs_have_no_terminal_control_characters(data: bytes) -> None:
     text = b"".join(escaped([data])).decode()
     assert not [char for char in text if not char.isprintable() and char not in "\n\t" and ord(char) < 0xA0]
     assert not set(text) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
 
 
-def test_words_of_any_language_are_left_alone() -> None:
+def test_text_of_any_language_is_not_escaped() -> None:
     words = "日本語 ÄÖÜ 😀\tok\n".encode()
     assert b"".join(escaped([words])) == words

@@ -1,4 +1,4 @@
-"""The oldest promise: it works verbatim, wherever curl puts the JSON."""
+"""API 1.0: the request of the README works verbatim, however curl encodes the JSON."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def body(model: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", [FORM, {"Content-Type": "application/json"}, {}])
-def test_the_promise_makes_a_simulation(
+def test_the_request_of_the_readme_creates_a_simulation(
     client: FlaskClient, body: dict[str, Any], path: str, headers: dict[str, str]
 ) -> None:
     host = {"Host": "karrozzeria:5000"}
@@ -30,13 +30,13 @@ def test_the_promise_makes_a_simulation(
     assert client.get(answer.headers["Location"]).json["state"] == "queued"
 
 
-def test_signs_that_a_form_would_swallow_survive(client: FlaskClient, body: dict[str, Any]) -> None:
+def test_characters_that_a_form_parser_changes_are_kept(client: FlaskClient, body: dict[str, Any]) -> None:
     labels = {"note": "a=b&c=d+e%20f;g"}
     answer = client.post(PATHS[0], data=json.dumps(body | {"labels": labels}), headers=FORM)
     assert answer.json["labels"] == labels
 
 
-def test_an_encoded_body_is_understood(client: FlaskClient, body: dict[str, Any]) -> None:
+def test_a_url_encoded_body_is_decoded(client: FlaskClient, body: dict[str, Any]) -> None:
     from urllib.parse import quote, quote_plus
 
     for encode in (quote, quote_plus):
@@ -45,14 +45,14 @@ def test_an_encoded_body_is_understood(client: FlaskClient, body: dict[str, Any]
         assert answer.status_code == 201 and answer.json["labels"] == {"note": "1+1 = 2"}
 
 
-def test_the_words_of_v1_are_let_through(client: FlaskClient, model: str) -> None:
+def test_field_names_of_v1_are_accepted(client: FlaskClient, model: str) -> None:
     answer = client.post(PATHS[0], data=json.dumps({"runtime": "python", "dataset": "noop", "model": model}))
     assert answer.status_code == 201
 
 
-def test_what_the_promise_cannot_be_kept_for_is_said_in_words(client: FlaskClient) -> None:
-    wrong = client.post(PATHS[0], data='{"runtimePath": "tensorflwo", "model_data": "noop"}', headers=FORM)
-    assert problem(wrong, 422, "unknown-runtime")["nearest"] == ["tensorflow"]
+def test_an_invalid_1_0_request_is_a_problem(client: FlaskClient) -> None:
+    refused = client.post(PATHS[0], data='{"runtimePath": "tensorflwo", "model_data": "noop"}', headers=FORM)
+    assert problem(refused, 422, "unknown-runtime")["nearest"] == ["tensorflow"]
     problem(client.post(PATHS[0], data="runtimePath=tensorflow&model_data=noop", headers=FORM), 400, "bad-request")
     problem(
         client.post(PATHS[0], data={"model_data": "noop"}, content_type="multipart/form-data"),

@@ -1,4 +1,4 @@
-"""Registering datasets, looking at them, comparing, tagging and deleting them, over HTTP."""
+"""Routes of datasets: registration, files, scenarios, differences, tags, prefetch and deletion."""
 
 import json
 from collections.abc import Callable
@@ -17,20 +17,20 @@ from tests.packed import LINES, MINE, Files, tar, zipped
 
 @pytest.fixture
 def upload(platform: Platform) -> Callable[[bytes], str]:
-    """Bring bytes as an upload that is finished; returns its id."""
+    """Function that creates a finished upload and returns its id."""
 
     def bring(body: bytes) -> str:
-        made = platform.uploads.create(len(body))
+        record = platform.uploads.create(len(body))
         if body:
-            platform.uploads.append(made.id, 0, iter([body]))
-        return made.id
+            platform.uploads.append(record.id, 0, iter([body]))
+        return record.id
 
     return bring
 
 
 @pytest.fixture
 def work(platform: Platform) -> Callable[[], None]:
-    """Do the jobs that were rung for."""
+    """Function that runs the enqueued jobs."""
 
     def do() -> None:
         notifier = platform.notifier
@@ -49,16 +49,16 @@ def work(platform: Platform) -> Callable[[], None]:
 def register(
     client: FlaskClient, upload: Callable[[bytes], str], work: Callable[[], None]
 ) -> Callable[..., dict[str, Any]]:
-    """Register files under a name, to the end; returns the version."""
+    """Function that registers files under a name, waits for the end and returns the version."""
 
     def go(name: str, files: Files | bytes, **extra: Any) -> dict[str, Any]:
         body = files if isinstance(files, bytes) else tar(files)
-        asked = {"name": name, "source": {"upload": upload(body)}, **extra}
-        answer = client.post("/v1/datasets", json=asked)
+        document = {"name": name, "source": {"upload": upload(body)}, **extra}
+        answer = client.post("/v1/datasets", json=document)
         assert answer.status_code == 202, answer.data
         work()
-        found: dict[str, Any] = client.get(answer.headers["Location"]).json
-        return found
+        version: dict[str, Any] = client.get(answer.headers["Location"]).json
+        return version
 
     return go
 
@@ -67,36 +67,36 @@ Register = Callable[..., dict[str, Any]]
 PLAIN = {"a.txt": b"alpha", "b/c.bin": b"0123456789", "empty": b""}
 
 
-def test_a_tar_becomes_a_version_that_can_be_looked_at(client: FlaskClient, register: Register) -> None:
-    made = register("drives", PLAIN)
-    assert (made["state"], made["version"], made["file_count"], made["bytes"]) == ("ready", "1", 3, 15)
+def test_a_tar_becomes_a_version_with_files_and_scenarios(client: FlaskClient, register: Register) -> None:
+    version = register("drives", PLAIN)
+    assert (version["state"], version["version"], version["file_count"], version["bytes"]) == ("ready", "1", 3, 15)
     listed = client.get("/v1/datasets/drives/files?limit=2").json
-    assert [one["path"] for one in listed["items"]] == ["a.txt", "b/c.bin"] and listed["next"] == "b/c.bin"
+    assert [item["path"] for item in listed["items"]] == ["a.txt", "b/c.bin"] and listed["next"] == "b/c.bin"
     rest = client.get("/v1/datasets/drives/files?limit=2&after=b/c.bin").json
-    assert [one["path"] for one in rest["items"]] == ["empty"] and rest["next"] is None
+    assert [item["path"] for item in rest["items"]] == ["empty"] and rest["next"] is None
     part = client.get("/v1/datasets/drives/files/b/c.bin", headers={"Range": "bytes=2-4"})
     assert (part.status_code, part.data) == (206, b"234")
     assert client.get("/v1/datasets/drives/files/empty").data == b""
     problem(client.get("/v1/datasets/drives/files/nowhere"), 404, "unknown-file")
-    assert "drives" in [one["name"] for one in client.get("/v1/datasets").json["items"]]
+    assert "drives" in [item["name"] for item in client.get("/v1/datasets").json["items"]]
 
 
 def test_a_zip_and_a_tar_of_the_same_files_are_the_same_version(client: FlaskClient, register: Register) -> None:
     first = register("drives", PLAIN)
-    again = register("drives", zipped(PLAIN))
-    assert again["id"] == first["id"] and again["version"] == "1"
+    second = register("drives", zipped(PLAIN))
+    assert second["id"] == first["id"] and second["version"] == "1"
     other = register("drives", PLAIN | {"a.txt": b"omega"})
     assert other["version"] == "2"
     versions = client.get("/v1/datasets/drives/versions").json["items"]
-    assert [one["version"] for one in versions] == ["2", "1"]
+    assert [item["version"] for item in versions] == ["2", "1"]
 
 
 def test_single_uploads_become_files(client: FlaskClient, upload: Callable[[bytes], str], work: Any) -> None:
     files = [{"path": path, "upload": upload(body)} for path, body in PLAIN.items()]
     answer = client.post("/v1/datasets", json={"name": "loose", "source": {"uploads": files}})
     work()
-    made = client.get(answer.headers["Location"]).json
-    assert made["state"] == "ready" and made["file_count"] == 3
+    version = client.get(answer.headers["Location"]).json
+    assert version["state"] == "ready" and version["file_count"] == 3
     assert client.get("/v1/datasets/loose/files/a.txt").data == b"alpha"
 
 
@@ -104,8 +104,8 @@ def test_an_upload_is_named_by_its_id_or_its_address(
     client: FlaskClient, upload: Callable[[bytes], str], work: Any
 ) -> None:
     for name, address in (("one", "/v1/uploads/{}"), ("two", "http://localhost:5000/v1/uploads/{}")):
-        whole = {"upload": address.format(upload(tar(PLAIN)))}
-        answer = client.post("/v1/datasets", json={"name": name, "source": whole})
+        source = {"upload": address.format(upload(tar(PLAIN)))}
+        answer = client.post("/v1/datasets", json={"name": name, "source": source})
         assert answer.status_code == 202, answer.data
         work()
         assert client.get(answer.headers["Location"]).json["file_count"] == 3
@@ -114,7 +114,7 @@ def test_an_upload_is_named_by_its_id_or_its_address(
     problem(client.post("/v1/datasets", json={"name": "x", "source": {"upload": "http://elsewhere/"}}), 422, "invalid")
 
 
-def test_an_upload_stays_while_something_is_to_be_made_of_it(
+def test_an_upload_is_kept_while_a_registration_needs_it(
     client: FlaskClient, upload: Callable[[bytes], str], work: Any
 ) -> None:
     speaks = {"Tus-Resumable": "1.0.0"}
@@ -132,35 +132,35 @@ def test_an_upload_stays_while_something_is_to_be_made_of_it(
     work()
 
 
-def test_a_name_is_found_however_its_letters_are_put_together(client: FlaskClient, register: Register) -> None:
-    kept, typed = "caf\u00e9/\u00fc.csv.gz", "cafe\u0301/u\u0308.csv.gz"
-    register("accents", {typed: b"1,2", "z": b""})
-    assert [one["path"] for one in client.get("/v1/datasets/accents/files").json["items"]] == [kept, "z"]
-    for path in (kept, typed):
-        found = client.get(f"/v1/datasets/accents/files/{path}")
-        assert (found.data, found.mimetype) == (b"1,2", "application/octet-stream")
-        assert [one["path"] for one in client.get(f"/v1/datasets/accents/files?after={path}").json["items"]] == ["z"]
+def test_file_names_are_found_in_any_unicode_normalization(client: FlaskClient, register: Register) -> None:
+    composed, decomposed = "caf\u00e9/\u00fc.csv.gz", "cafe\u0301/u\u0308.csv.gz"
+    register("accents", {decomposed: b"1,2", "z": b""})
+    assert [item["path"] for item in client.get("/v1/datasets/accents/files").json["items"]] == [composed, "z"]
+    for path in (composed, decomposed):
+        response = client.get(f"/v1/datasets/accents/files/{path}")
+        assert (response.data, response.mimetype) == (b"1,2", "application/octet-stream")
+        assert [item["path"] for item in client.get(f"/v1/datasets/accents/files?after={path}").json["items"]] == ["z"]
 
 
 @pytest.mark.parametrize("size", [100, 3 << 20])
-def test_a_file_that_was_damaged_in_the_store_is_never_given_whole(
+def test_a_file_that_is_corrupt_in_the_object_store_is_never_served_completely(
     client: FlaskClient, platform: Platform, register: Register, size: int
 ) -> None:
     register("drives", {"a": bytes(size), "b": b"sound"})
     (key,) = platform.store.list("packs/")
-    whole = bytearray(b"".join(platform.store.get(key)))
-    whole[whole.index(bytes(100)) + 50] ^= 1
-    platform.store.put(key, [bytes(whole)])
-    given = client.get("/v1/datasets/drives/files/a")
-    if size == 100:  # it was all read before the answer began
-        problem(given, 500, "corrupt-object")
+    content = bytearray(b"".join(platform.store.get(key)))
+    content[content.index(bytes(100)) + 50] ^= 1
+    platform.store.put(key, [bytes(content)])
+    response = client.get("/v1/datasets/drives/files/a")
+    if size == 100:  # the whole content was read before the head of the response was sent
+        problem(response, 500, "corrupt-object")
     else:
         with pytest.raises(Corrupt):
-            _ = given.data  # a server cuts the line here, before the end that was announced
+            _ = response.data  # a server closes the connection here, before the announced length
     assert client.get("/v1/datasets/drives/files/b").data == b"sound"
 
 
-def test_a_file_that_the_store_lost_is_not_said_to_be_none(
+def test_a_file_that_the_object_store_lost_is_an_error_and_not_a_404(
     client: FlaskClient, platform: Platform, register: Register
 ) -> None:
     register("drives", {"a": b"1"})
@@ -174,14 +174,14 @@ def test_versions_are_compared_line_by_line(client: FlaskClient, register: Regis
     register("drives", PLAIN)
     register("drives", {"a.txt": b"omega", "b/c.bin": b"0123456789", "new": b"!"})
     lines = client.get("/v1/datasets/drives/diff?from=1&to=latest").data.splitlines()
-    assert [(one["path"], one["change"]) for one in map(json.loads, lines)] == [
+    assert [(item["path"], item["change"]) for item in map(json.loads, lines)] == [
         ("a.txt", "changed"),
         ("empty", "removed"),
         ("new", "added"),
     ]
 
 
-def test_tags_move_and_latest_tells_itself(client: FlaskClient, register: Register) -> None:
+def test_tags_can_be_moved_and_latest_is_automatic(client: FlaskClient, register: Register) -> None:
     register("drives", PLAIN, tags=["gold"])
     register("drives", {"only": b"this"})
     assert client.get("/v1/datasets/drives@gold").json["version"] == "1"
@@ -197,12 +197,12 @@ def test_tags_move_and_latest_tells_itself(client: FlaskClient, register: Regist
     problem(client.post("/v1/datasets/nowhere/prefetch"), 404, "unknown-dataset")
 
 
-def test_a_manifest_takes_what_is_here_already(
+def test_a_manifest_refers_to_stored_content(
     client: FlaskClient, register: Register, upload: Callable[[bytes], str], work: Any
 ) -> None:
     register("drives", PLAIN)
-    known = {one["path"]: one for one in client.get("/v1/datasets/drives/files").json["items"]}
-    lines = [{"path": f"copy/{path}", "digest": one["digest"], "size": one["size"]} for path, one in known.items()]
+    known = {item["path"]: item for item in client.get("/v1/datasets/drives/files").json["items"]}
+    lines = [{"path": f"copy/{path}", "digest": item["digest"], "size": item["size"]} for path, item in known.items()]
     answer = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": lines}})
     work()
     assert client.get(answer.headers["Location"]).json["state"] == "ready"
@@ -214,14 +214,14 @@ def test_a_manifest_takes_what_is_here_already(
     assert client.get(answer.headers["Location"]).json["digest"] == client.get("/v1/datasets/other").json["digest"]
 
 
-def test_a_manifest_of_what_is_not_here_is_refused(client: FlaskClient, work: Any) -> None:
+def test_a_manifest_of_missing_content_is_refused(client: FlaskClient, work: Any) -> None:
     line = {"path": "x", "digest": "sha256:" + "0" * 64, "size": 1}
     answer = client.post("/v1/datasets", json={"name": "other", "source": {"manifest": [line]}})
     work()
-    made = client.get(answer.headers["Location"]).json
-    assert made["state"] == "failed" and "0000" in made["reason"]
+    version = client.get(answer.headers["Location"]).json
+    assert version["state"] == "failed" and "0000" in version["reason"]
     problem(client.get("/v1/datasets/other"), 404, "unknown-dataset")
-    problem(client.get(f"/v1/datasets/{made['id']}/files"), 409, "not-ready")
+    problem(client.get(f"/v1/datasets/{version['id']}/files"), 409, "not-ready")
 
 
 @pytest.mark.parametrize(
@@ -239,18 +239,20 @@ def test_a_manifest_of_what_is_not_here_is_refused(client: FlaskClient, work: An
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_kept_is_refused_with_the_reason(register: Register, body: bytes, words: str) -> None:
-    made = register("drives", body)
-    assert made["state"] == "failed" and words in made["reason"], made
+def test_an_archive_that_cannot_be_stored_is_refused_with_the_reason(
+    register: Register, body: bytes, words: str
+) -> None:
+    version = register("drives", body)
+    assert version["state"] == "failed" and words in version["reason"], version
 
 
-def test_nothing_is_left_of_a_registration_that_failed(platform: Platform, register: Register) -> None:
+def test_a_failed_registration_leaves_no_objects(platform: Platform, register: Register) -> None:
     register("drives", tar({"fine": b"x" * 1000, "../x": b""}))
     assert [*platform.store.list("packs/"), *platform.store.list("manifests/")] == []
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "document",
     [
         {"name": "noop", "source": {"upload": "0" * 26}},
         {"name": "x", "source": {}},
@@ -266,8 +268,8 @@ def test_nothing_is_left_of_a_registration_that_failed(platform: Platform, regis
         {"name": "x", "source": {"upload": "0" * 26}, "tags": ["latest"]},
     ],
 )
-def test_what_makes_no_sense_is_refused_at_once(client: FlaskClient, asked: dict[str, Any]) -> None:
-    answer = client.post("/v1/datasets", json=asked)
+def test_an_invalid_registration_is_refused_immediately(client: FlaskClient, document: dict[str, Any]) -> None:
+    answer = client.post("/v1/datasets", json=document)
     assert answer.status_code == 422, answer.data
 
 
@@ -275,61 +277,65 @@ PLAYED = {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}
 
 
 def test_a_dataset_that_extends_a_built_in_one_is_simulated(
-    client: FlaskClient, platform: Platform, register: Register, driver: LeasingWorker
+    client: FlaskClient, platform: Platform, register: Register, worker: LeasingWorker
 ) -> None:
-    made = register("mine", PLAYED)
-    assert (made["simulator"], made["extends"], made["tasks"], made["title"]) == ("noop", "noop", 5, "Mine")
+    version = register("mine", PLAYED)
+    assert (version["simulator"], version["extends"], version["tasks"], version["title"]) == ("noop", "noop", 5, "Mine")
     scenarios = client.get("/v1/datasets/mine/scenarios?limit=2").json
-    assert [one["name"] for one in scenarios["items"]] == ["case-0", "case-1"] and scenarios["next"] == 2
+    assert [item["name"] for item in scenarios["items"]] == ["case-0", "case-1"] and scenarios["next"] == 2
     put = client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})
     assert put.status_code == 201
     sent = client.post("/v1/simulations", json={"dataset": "mine", "runtime": "python", "model": "m"})
     assert sent.status_code == 201, sent.data
     frozen = sent.json["provenance"]["dataset"]
-    assert (frozen["name"], frozen["version"], frozen["digest"]) == ("mine", "1", made["digest"])
+    assert (frozen["name"], frozen["version"], frozen["digest"]) == ("mine", "1", version["digest"])
     problem(client.delete("/v1/datasets/mine@1"), 409, "in-use")
-    launch = driver.launch(sent.json["id"])
-    told = platform.leases.describe(launch)["play"]["definition"]
-    assert told["simulator"] == "noop" and told["tasks"] == 5 and told["scenarios"] == "scenarios.ndjson"
+    launch = worker.launch(sent.json["id"])
+    definition = platform.leases.describe(launch)["play"]["definition"]
+    assert (
+        definition["simulator"] == "noop" and definition["tasks"] == 5 and definition["scenarios"] == "scenarios.ndjson"
+    )
     folder = platform.staging.folder(frozen, sent.json["id"])
     assert [json.loads(line)["name"] for line in (folder / "scenarios.ndjson").read_text().splitlines()][-1] == "case-4"
-    driver.finish(launch)
+    worker.finish(launch)
     assert client.delete("/v1/datasets/mine").status_code == 204
     assert client.get(f"/v1/simulations/{sent.json['id']}/summary").json["tasks"]["total"] == 5
 
 
-def test_blank_lines_are_no_scenarios(client: FlaskClient, register: Register) -> None:
-    said = {"dataset.json": json.dumps(MINE | {"scenarios": "./lines.ndjson"}).encode()}
-    made = register("gaps", said | {"lines.ndjson": b'\n{"name": "a"}\r\n\n  \n{"name": "b"}\n\n'})
-    assert (made["state"], made["tasks"]) == ("ready", 2), made
+def test_blank_lines_are_not_scenarios(client: FlaskClient, register: Register) -> None:
+    files = {"dataset.json": json.dumps(MINE | {"scenarios": "./lines.ndjson"}).encode()}
+    version = register("gaps", files | {"lines.ndjson": b'\n{"name": "a"}\r\n\n  \n{"name": "b"}\n\n'})
+    assert (version["state"], version["tasks"]) == ("ready", 2), version
     listed = client.get("/v1/datasets/gaps/scenarios").json["items"]
     assert listed == [{"index": 0, "name": "a"}, {"index": 1, "name": "b"}]
 
 
-def test_an_archive_is_played_again_on_what_it_was_played_on(
-    client: FlaskClient, platform: Platform, register: Register, driver: LeasingWorker
+def test_a_rerun_uses_the_version_of_the_first_run(
+    client: FlaskClient, platform: Platform, register: Register, worker: LeasingWorker
 ) -> None:
     register("mine", PLAYED)
     client.put("/v1/models/m?filename=model.py", data=MODEL, headers={"Content-Type": "application/octet-stream"})
     sent = client.post("/v1/simulations", json={"dataset": "mine", "runtime": "python", "model": "m"}).json
-    driver.play(sent["id"], artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
+    worker.play(sent["id"], artifacts={(0, "trace.f32.zz", "application/octet-stream"): b"trace"})
     replay = f"/v1/simulations/{sent['id']}/tasks/0/replay"
     assert client.get(replay).status_code == 202
     archived = {"spec": sent["spec"], "provenance": sent["provenance"]}
     assert client.delete("/v1/datasets/mine").status_code == 204
     register("mine", PLAYED | {"more.txt": b"the same name, something else"})
-    gone = client.post("/v1/simulations", json=archived)
-    problem(gone, 422, "unknown-dataset")
-    assert sent["dataset"]["digest"] in gone.json["detail"]
+    refused = client.post("/v1/simulations", json=archived)
+    problem(refused, 422, "unknown-dataset")
+    assert sent["dataset"]["digest"] in refused.json["detail"]
     problem(client.get(replay), 404, "unknown-dataset")
     register("again", PLAYED)
-    again = client.post("/v1/simulations", json=archived)
-    assert again.status_code == 201, again.data
-    assert again.json["dataset"]["digest"] == sent["dataset"]["digest"]
+    rerun = client.post("/v1/simulations", json=archived)
+    assert rerun.status_code == 201, rerun.data
+    assert rerun.json["dataset"]["digest"] == sent["dataset"]["digest"]
     assert client.get(replay).status_code == 202
 
 
-def test_files_without_a_description_are_not_played(client: FlaskClient, register: Register, model: str) -> None:
+def test_a_dataset_without_a_description_cannot_be_simulated(
+    client: FlaskClient, register: Register, model: str
+) -> None:
     register("plain", PLAIN)
     refused = client.post("/v1/simulations", json={"dataset": "plain", "runtime": "python", "model": model})
     problem(refused, 422, "not-playable")
@@ -351,25 +357,25 @@ def test_files_without_a_description_are_not_played(client: FlaskClient, registe
         (MINE | {"extends": "car_street"}, b'{"street": "moon"}\n', "street"),
     ],
 )
-def test_scenarios_say_only_what_they_may(
+def test_scenarios_with_forbidden_members_are_refused(
     register: Register, description: dict[str, Any], lines: bytes, words: str
 ) -> None:
-    made = register("mine", {"dataset.json": json.dumps(description).encode(), "lines.ndjson": lines})
-    assert made["state"] == "failed" and words in made["reason"], made
+    version = register("mine", {"dataset.json": json.dumps(description).encode(), "lines.ndjson": lines})
+    assert version["state"] == "failed" and words in version["reason"], version
 
 
-def test_a_version_is_brought_near_and_says_how_far_it_is(
+def test_a_prefetch_reports_its_progress(
     client: FlaskClient, platform: Platform, register: Register, work: Any
 ) -> None:
     register("drives", PLAIN)
     problem(client.get("/v1/datasets/drives/prefetch"), 404, "not-found")
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
     work()
-    found = client.get("/v1/datasets/drives/prefetch").json
-    assert found["state"] == "ready" and found["total_bytes"] == 15
+    prefetch = client.get("/v1/datasets/drives/prefetch").json
+    assert prefetch["state"] == "ready" and prefetch["total_bytes"] == 15
     assert client.post("/v1/datasets/noop/prefetch").json["state"] == "ready"
 
 
-def test_a_built_in_dataset_stays(client: FlaskClient) -> None:
+def test_a_built_in_dataset_cannot_be_deleted(client: FlaskClient) -> None:
     problem(client.delete("/v1/datasets/noop"), 422, "invalid")
-    assert [one["version"] for one in client.get("/v1/datasets/noop/versions").json["items"]] == ["1"]
+    assert [item["version"] for item in client.get("/v1/datasets/noop/versions").json["items"]] == ["1"]

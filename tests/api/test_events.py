@@ -1,4 +1,4 @@
-"""Events: told as they happen, resumed by their number, over when they are over."""
+"""Streams of events: live, resumed by number, ended with the simulation."""
 
 import json
 from typing import Any
@@ -15,34 +15,34 @@ from tests.api.conftest import LeasingWorker, Submit
 
 
 def events_of(data: bytes) -> list[tuple[int, str, dict[str, Any]]]:
-    found = []
+    events = []
     for block in data.decode().split("\n\n"):
         fields = dict(row.split(": ", 1) for row in block.split("\n") if row and not row.startswith(":"))
         if "data" in fields:
-            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
-    return found
+            events.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+    return events
 
 
-def test_events_are_told_until_the_last(client: FlaskClient, finished: str) -> None:
+def test_events_are_streamed_until_the_last(client: FlaskClient, finished: str) -> None:
     answer = client.get(f"/v1/simulations/{finished}/events")
     assert answer.status_code == 200 and answer.content_type == "text/event-stream"
     assert answer.data.startswith(b"retry: 2000\n\n")
-    found = events_of(answer.data)
-    assert [number for number, _, _ in found] == list(range(1, len(found) + 1))
-    states = [body["state"] for _, kind, body in found if kind == "state"]
+    events = events_of(answer.data)
+    assert [number for number, _, _ in events] == list(range(1, len(events) + 1))
+    states = [body["state"] for _, kind, body in events if kind == "state"]
     assert states == ["queued", "staging", "launching", "running", "succeeded"]
-    assert all(body["at"].endswith(("Z", "+00:00")) for _, _, body in found)
+    assert all(body["at"].endswith(("Z", "+00:00")) for _, _, body in events)
 
 
-def test_a_browser_that_comes_back_goes_on_where_it_was(client: FlaskClient, finished: str) -> None:
+def test_a_reconnecting_browser_continues_after_its_last_event(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/events"
-    whole = events_of(client.get(path).data)
-    assert events_of(client.get(path, headers={"Last-Event-ID": "2"}).data) == whole[2:]
-    assert events_of(client.get(f"{path}?after=2").data) == whole[2:]
-    assert events_of(client.get(f"{path}?after=1", headers={"Last-Event-ID": "3"}).data) == whole[3:]
+    events = events_of(client.get(path).data)
+    assert events_of(client.get(path, headers={"Last-Event-ID": "2"}).data) == events[2:]
+    assert events_of(client.get(f"{path}?after=2").data) == events[2:]
+    assert events_of(client.get(f"{path}?after=1", headers={"Last-Event-ID": "3"}).data) == events[3:]
 
 
-def test_a_browser_that_has_it_all_is_sent_away(client: FlaskClient, finished: str) -> None:
+def test_a_browser_with_all_events_gets_a_204(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/events"
     last = events_of(client.get(path).data)[-1][0]
     for number in (last, last + 5):
@@ -50,7 +50,7 @@ def test_a_browser_that_has_it_all_is_sent_away(client: FlaskClient, finished: s
         assert answer.status_code == 204 and answer.data == b""
 
 
-def test_a_browser_of_a_simulation_that_goes_on_may_stay(client: FlaskClient, submit: Submit) -> None:
+def test_a_browser_with_all_events_of_a_running_simulation_gets_a_stream(client: FlaskClient, submit: Submit) -> None:
     id = submit().json["id"]
     answer = client.get(f"/v1/simulations/{id}/events?after=1", buffered=False)
     assert answer.status_code == 200
@@ -58,14 +58,14 @@ def test_a_browser_of_a_simulation_that_goes_on_may_stay(client: FlaskClient, su
 
 
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", "٣", "9" * 30])
-def test_a_number_that_is_none_is_refused(client: FlaskClient, finished: str, number: str) -> None:
+def test_an_invalid_event_number_is_refused(client: FlaskClient, finished: str, number: str) -> None:
     path = f"/v1/simulations/{finished}/events"
     problem(client.get(f"{path}?after={number}"), 422, "invalid")
     if number.isascii():
         problem(client.get(path, headers={"Last-Event-ID": number}), 422, "invalid")
 
 
-def test_heartbeats_keep_the_line_open(platform: Platform, settings: Settings, submit: Submit) -> None:
+def test_heartbeats_keep_the_connection_open(platform: Platform, settings: Settings, submit: Submit) -> None:
     from dataclasses import replace
 
     application: Flask = root.create_flask(platform, settings)
@@ -83,6 +83,8 @@ def test_heartbeats_keep_the_line_open(platform: Platform, settings: Settings, s
     assert platform.changes.streams == 0
 
 
-def test_head_opens_no_stream(client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform) -> None:
+def test_head_does_not_open_a_stream(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
     answer = client.head(f"/v1/simulations/{submit().json['id']}/events")
     assert answer.status_code == 200 and answer.data == b"" and platform.changes.streams == 0

@@ -1,4 +1,4 @@
-"""Where simulations run: told, asked for, and changed on the way."""
+"""Executors: list and health, placement of submissions, and changes of the number of workers."""
 
 from flask.testing import FlaskClient
 
@@ -8,58 +8,58 @@ from core.services.scheduling.snapshots import ActiveSimulation
 from tests.api.conftest import LeasingWorker, Submit
 
 
-def busy(driver: LeasingWorker, id: str) -> ActiveSimulation:
-    return next(one for one in driver.dispatch.snapshot().busy if one.id == id)
+def busy(worker: LeasingWorker, id: str) -> ActiveSimulation:
+    return next(simulation for simulation in worker.dispatch.snapshot().busy if simulation.id == id)
 
 
-def test_places_are_listed_with_how_they_fare(client: FlaskClient, driver: LeasingWorker) -> None:
+def test_executors_are_listed_with_their_health(client: FlaskClient, worker: LeasingWorker) -> None:
     before = client.get("/v1/executors").json["items"]
     assert before == [
         {"name": "local", "kind": "fake", "workers": 2, "in_use": 0, "healthy": None, "reason": None, "since": None}
     ]
-    told = {"kind": "fake", "workers": 2, "in_use": 1, "healthy": 0, "last_error": "no route to host"}
-    driver.dispatch.report_health({"local": told})
-    (ill,) = client.get("/v1/executors").json["items"]
-    assert (ill["in_use"], ill["healthy"], ill["reason"]) == (1, False, "no route to host")
-    driver.dispatch.report_health({"local": told | {"in_use": 2}})
-    (still,) = client.get("/v1/executors").json["items"]
-    assert still["since"] == ill["since"]  # since when it is ill, not since when we looked
+    health = {"kind": "fake", "workers": 2, "in_use": 1, "healthy": 0, "last_error": "no route to host"}
+    worker.dispatch.report_health({"local": health})
+    (unhealthy,) = client.get("/v1/executors").json["items"]
+    assert (unhealthy["in_use"], unhealthy["healthy"], unhealthy["reason"]) == (1, False, "no route to host")
+    worker.dispatch.report_health({"local": health | {"in_use": 2}})
+    (later,) = client.get("/v1/executors").json["items"]
+    assert later["since"] == unhealthy["since"]  # the time of the change, not of the last poll
 
 
-def test_what_it_asks_of_its_place_reaches_the_launch(submit: Submit, driver: LeasingWorker) -> None:
-    asked = {"cpu": 2.5, "resources": {"nvidia.com/gpu": "1"}, "queue": "team-a", "executor": "local"}
-    id = submit(placement=asked).json["id"]
-    assert driver.dispatch.admit(busy(driver, id), "local", ready=True)
-    launch = driver.dispatch.launch(busy(driver, id))
+def test_the_placement_of_a_submission_reaches_the_launch(submit: Submit, worker: LeasingWorker) -> None:
+    placement = {"cpu": 2.5, "resources": {"nvidia.com/gpu": "1"}, "queue": "team-a", "executor": "local"}
+    id = submit(placement=placement).json["id"]
+    assert worker.dispatch.admit(busy(worker, id), "local", ready=True)
+    launch = worker.dispatch.launch(busy(worker, id))
     assert launch is not None
     assert launch.placement == Placement(executor="local", cpu=2.5, resources={"nvidia.com/gpu": "1"}, queue="team-a")
-    assert driver.dispatch.launch(busy(driver, id)) is None  # there is one already
+    assert worker.dispatch.launch(busy(worker, id)) is None  # the simulation has a launch already
 
 
-def test_a_place_that_is_not_there_is_refused_with_those_that_are(submit: Submit) -> None:
+def test_an_unknown_executor_is_refused_with_the_known_names(submit: Submit) -> None:
     refused = submit(placement={"executor": "mars"})
     assert refused.status_code == 422 and "there are local" in refused.json["detail"]
 
 
-def test_a_placement_that_no_cluster_would_take_is_refused(submit: Submit) -> None:
-    for wrong in ({"resources": {"gpu": "many"}}, {"queue": "Team A"}, {"memory": 1}, {"colour": "red"}):
-        assert submit(placement=wrong).status_code == 422, wrong
+def test_an_invalid_placement_is_refused(submit: Submit) -> None:
+    for placement in ({"resources": {"gpu": "many"}}, {"queue": "Team A"}, {"memory": 1}, {"colour": "red"}):
+        assert submit(placement=placement).status_code == 422, placement
 
 
-def test_a_simulation_that_waits_or_runs_can_be_given_another_width(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
+def test_the_number_of_workers_can_be_changed_until_the_end(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit(workers=1).json["id"]
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 2}).json["workers"] == 2
-    launch = driver.launch(id)
+    launch = worker.launch(id)
     assert launch.workers == 2
-    driver.lease(launch)
+    worker.lease(launch)
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 1}).json["workers"] == 1
-    (one,), (lent,) = driver.dispatch.snapshot().busy, driver.dispatch.snapshot().launches
-    assert (one.workers, lent.workers) == (1, 2)  # what is requested, and what is
+    (simulation,), (launch,) = worker.dispatch.snapshot().busy, worker.dispatch.snapshot().launches
+    assert (simulation.workers, launch.workers) == (1, 2)  # the requested number, and the present one
     assert client.patch(f"/v1/simulations/{id}", json={}).status_code == 422
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 0}).status_code == 422
 
 
-def test_what_has_ended_has_no_width(client: FlaskClient, finished: str) -> None:
+def test_the_number_of_workers_of_an_ended_simulation_cannot_be_changed(client: FlaskClient, finished: str) -> None:
     assert client.patch(f"/v1/simulations/{finished}", json={"workers": 2}).status_code == 409

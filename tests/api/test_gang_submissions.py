@@ -1,4 +1,4 @@
-"""Gangs: asked for where they are played, refused in words where they could not be."""
+"""Submissions of gangs: launched on executors that support gangs, otherwise refused with the reason."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64)
 
 @pytest.fixture
 def platform(settings: Settings) -> Iterator[Platform]:
-    """One with two places, of which one starts gangs."""
+    """A platform with two executors, one of which supports gangs."""
     settings.home.mkdir()
     database = sqlite_database(settings.home / "windtunnel.db")
     yield build(
@@ -49,11 +49,11 @@ def client(platform: Platform, settings: Settings) -> FlaskClient:
 
 def ask(client: FlaskClient, **changes: Any) -> Any:
     gang = {"size": 2, "command": ["python", "model.py"], "communication": "torch"}
-    asked = {"dataset": "program", "model": "mine", "scenarios": {"range": [0, 3]}, "gang": gang}
-    return client.post("/v1/simulations", json=asked | changes)
+    document = {"dataset": "program", "model": "mine", "scenarios": {"range": [0, 3]}, "gang": gang}
+    return client.post("/v1/simulations", json=document | changes)
 
 
-def test_a_gang_is_started_where_gangs_can_be_and_nowhere_else(client: FlaskClient, platform: Platform) -> None:
+def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskClient, platform: Platform) -> None:
     answer = ask(client, params={"steps": 5, "mesh": "fine"}, sweep={"dt": [0.1, 0.2]})
     assert answer.status_code == 201, answer.json
     assert (answer.json["tasks"]["total"], answer.json["workers"]) == (6, 2)
@@ -88,7 +88,9 @@ def test_a_gang_is_started_where_gangs_can_be_and_nowhere_else(client: FlaskClie
         ({"params": {"mesh": [1, 2]}}, "takes a value of type any"),
     ],
 )
-def test_what_no_gang_could_play_is_refused_in_words(client: FlaskClient, changes: dict[str, Any], words: str) -> None:
+def test_a_submission_that_a_gang_cannot_run_is_refused_with_the_reason(
+    client: FlaskClient, changes: dict[str, Any], words: str
+) -> None:
     refused = ask(client, **changes)
     assert refused.status_code == 422 and words in refused.json["detail"], refused.json
 
@@ -102,11 +104,11 @@ def test_what_no_gang_could_play_is_refused_in_words(client: FlaskClient, change
         {"size": 2, "command": ["x"], "colour": 1},
     ],
 )
-def test_a_gang_that_is_none_is_refused(client: FlaskClient, gang: dict[str, Any]) -> None:
+def test_an_invalid_gang_is_refused(client: FlaskClient, gang: dict[str, Any]) -> None:
     assert ask(client, gang=gang).status_code == 422
 
 
-def test_a_gang_keeps_its_size(client: FlaskClient) -> None:
+def test_the_size_of_a_gang_cannot_be_changed(client: FlaskClient) -> None:
     id = ask(client).json["id"]
     refused = client.patch(f"/v1/simulations/{id}", json={"workers": 3})
     assert (refused.status_code, refused.json["type"]) == (409, "/problems/unsupported")

@@ -1,4 +1,4 @@
-"""Models: brought as a form or as bytes, whole or not at all; looked at, and deleted."""
+"""Routes of models: creation from forms and bodies, list, content and deletion."""
 
 import hashlib
 import io
@@ -29,21 +29,21 @@ def multipart(data: bytes) -> bytes:
 
 
 def announced(length: int) -> dict[str, Any]:
-    """What a server sees whose client announced another length than it sent."""
+    """Return the WSGI environment of a client that announces another length than it sends."""
     return {"CONTENT_LENGTH": str(length), "wsgi.input_terminated": True}
 
 
-def test_a_form_brings_a_model(client: FlaskClient) -> None:
+def test_a_form_creates_a_model(client: FlaskClient) -> None:
     sent = client.post("/v1/models", data={"file": (io.BytesIO(MODEL), "my policy.py"), "runtime": "python"})
     assert sent.status_code == 201, sent.data
-    made = sent.json
-    assert made["name"] == "my-policy" and made["version"] == 1 and made["format"] == "python"
-    assert made["digest"] == digest(MODEL) and made["size"] == len(MODEL)
-    assert made["created_at"].endswith("+00:00")
-    assert client.get(sent.headers["Location"]).json == made
+    model = sent.json
+    assert model["name"] == "my-policy" and model["version"] == 1 and model["format"] == "python"
+    assert model["digest"] == digest(MODEL) and model["size"] == len(MODEL)
+    assert model["created_at"].endswith("+00:00")
+    assert client.get(sent.headers["Location"]).json == model
 
 
-def test_a_put_brings_the_next_version_of_a_name(client: FlaskClient) -> None:
+def test_a_put_creates_the_next_version_of_a_name(client: FlaskClient) -> None:
     for version, data in enumerate((MODEL, MODEL + b"#", MODEL + b"##"), 1):
         sent = client.put("/v1/models/idm2?filename=model.py", data=data, headers=BYTES)
         assert sent.status_code == 201 and sent.json["version"] == version
@@ -52,18 +52,18 @@ def test_a_put_brings_the_next_version_of_a_name(client: FlaskClient) -> None:
     assert client.get(f"/v1/models/{digest(MODEL + b'#')}").json["version"] == 2
 
 
-def test_a_model_that_has_the_name_of_a_baseline_does_not_take_its_place(client: FlaskClient) -> None:
-    def driven_by(**asked: str) -> str:
-        made = client.post("/v1/simulations", json={"dataset": "noop", "runtime": "python", **asked})
-        return str(made.json["model"]["digest"])
+def test_a_model_with_the_name_of_a_baseline_does_not_replace_it(client: FlaskClient) -> None:
+    def model_digest(**fields: str) -> str:
+        response = client.post("/v1/simulations", json={"dataset": "noop", "runtime": "python", **fields})
+        return str(response.json["model"]["digest"])
 
-    baseline = driven_by()
+    baseline = model_digest()
     own = client.put("/v1/models/zero?filename=model.py", data=MODEL, headers=BYTES).json["digest"]
-    assert driven_by() == baseline != own
-    assert driven_by(model="zero") == own
+    assert model_digest() == baseline != own
+    assert model_digest(model="zero") == own
 
 
-def test_a_truncated_upload_leaves_nothing(client: FlaskClient, settings: Settings) -> None:
+def test_a_truncated_upload_leaves_no_file(client: FlaskClient, settings: Settings) -> None:
     for path, headers in (
         ("/v1/models/cut?filename=model.py", BYTES),
         ("/v1/models/cut", BYTES | {"Content-Type": "text/plain"}),
@@ -74,22 +74,20 @@ def test_a_truncated_upload_leaves_nothing(client: FlaskClient, settings: Settin
     assert [path for path in settings.home.rglob("*") if path.is_file() and path.parent.name == "scratch"] == []
 
 
-def test_a_form_that_is_cut_off_is_refused(client: FlaskClient) -> None:
-    whole = multipart(MODEL)
-    assert client.post("/v1/models", data=whole, headers=FORM).status_code == 201
-    cut = client.post("/v1/models", data=whole[:-9], headers=FORM)
+def test_a_truncated_form_is_refused(client: FlaskClient) -> None:
+    body = multipart(MODEL)
+    assert client.post("/v1/models", data=body, headers=FORM).status_code == 201
+    cut = client.post("/v1/models", data=body[:-9], headers=FORM)
     problem(cut, 400, "bad-request")
-    cut = client.post("/v1/models", data=whole[:-9], headers=FORM, environ_overrides=announced(len(whole)))
+    cut = client.post("/v1/models", data=body[:-9], headers=FORM, environ_overrides=announced(len(body)))
     problem(cut, 400, "truncated-upload")
-    problem(client.post("/v1/models", data=whole, headers={"Content-Type": "multipart/form-data"}), 400, "bad-request")
+    problem(client.post("/v1/models", data=body, headers={"Content-Type": "multipart/form-data"}), 400, "bad-request")
 
 
-def test_a_disk_that_is_full_is_said_so_and_room_is_made_by_deleting(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = client.put("/v1/models/kept.py", data=MODEL, headers=BYTES)
-    assert kept.status_code == 201
-    full = SimpleNamespace(f_bavail=100, f_frsize=4096, f_blocks=1 << 20)  # some is left, for those who write rows
+def test_a_full_disk_is_reported_and_deletion_frees_space(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = client.put("/v1/models/kept.py", data=MODEL, headers=BYTES)
+    assert stored.status_code == 201
+    full = SimpleNamespace(f_bavail=100, f_frsize=4096, f_blocks=1 << 20)  # some space is left, for the rows
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", lambda _: full)
         problem(client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES), 507, "storage-full")
@@ -99,7 +97,9 @@ def test_a_disk_that_is_full_is_said_so_and_room_is_made_by_deleting(
     assert client.put("/v1/models/more.py", data=MODEL + b"#", headers=BYTES).status_code == 201
 
 
-def test_a_model_that_was_damaged_in_the_store_is_never_given_whole(client: FlaskClient, platform: Platform) -> None:
+def test_a_model_that_is_corrupt_in_the_object_store_is_never_served_completely(
+    client: FlaskClient, platform: Platform
+) -> None:
     client.put("/v1/models/m.py", data=MODEL, headers=BYTES)
     platform.store.put(key_of(digest(MODEL)), [MODEL.replace(b"a", b"b", 1)])
     problem(client.get("/v1/models/m.py/content"), 500, "corrupt-object")
@@ -118,7 +118,7 @@ def test_a_model_that_is_too_large_is_refused(client: FlaskClient) -> None:
     problem(client.post("/v1/models", data=multipart(large), headers=FORM), 413, "too-large")
 
 
-def test_uploads_wait_in_our_folder_and_not_in_memory(
+def test_uploaded_files_are_spooled_to_the_configured_folder(
     client: FlaskClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tempfile
@@ -146,37 +146,37 @@ def test_uploads_wait_in_our_folder_and_not_in_memory(
         {"file": (io.BytesIO(b""), "a.py")},
     ],
 )
-def test_a_form_that_makes_no_sense_is_refused(client: FlaskClient, form: dict[str, Any]) -> None:
+def test_an_invalid_form_is_refused(client: FlaskClient, form: dict[str, Any]) -> None:
     problem(client.post("/v1/models", data=form, content_type="multipart/form-data"), 422, "invalid")
 
 
-def test_bytes_that_tell_no_format_are_refused_in_words(client: FlaskClient) -> None:
+def test_bytes_of_an_unknown_format_are_refused(client: FlaskClient) -> None:
     problem(client.put("/v1/models/what", data=b"\x00\x01\x02\x03" * 9, headers=BYTES), 422, "unknown-format")
 
 
-def test_a_runtime_that_is_not_there_is_named_with_its_neighbours(client: FlaskClient) -> None:
+def test_the_problem_of_an_unknown_runtime_has_similar_names(client: FlaskClient) -> None:
     answer = client.put("/v1/models/x?runtime=pyhton", data=MODEL, headers=BYTES)
     assert problem(answer, 422, "unknown-runtime")["nearest"] == ["python"]
 
 
 @pytest.mark.parametrize("ref", ["nobody", "nobody@1", "nobody@x", "sha256:" + "0" * 64, "01jd0000000000000000000000"])
-def test_a_model_that_is_not_there(client: FlaskClient, ref: str) -> None:
+def test_an_unknown_model_is_a_404(client: FlaskClient, ref: str) -> None:
     problem(client.get(f"/v1/models/{ref}"), 404, "unknown-model")
     problem(client.delete(f"/v1/models/{ref}"), 404, "unknown-model")
 
 
 @pytest.mark.parametrize("ref", ["%00", "a%0Ab", "a b", "..", "x" * 201])
-def test_a_name_of_another_shape_is_no_address(client: FlaskClient, ref: str) -> None:
+def test_an_invalid_name_is_a_404(client: FlaskClient, ref: str) -> None:
     assert client.get(f"/v1/models/{ref}").status_code == 404
 
 
 def test_a_deleted_model_is_gone(client: FlaskClient, model: str) -> None:
-    gone = client.delete(f"/v1/models/{model}")
-    assert gone.status_code == 204 and gone.data == b""
+    deleted = client.delete(f"/v1/models/{model}")
+    assert deleted.status_code == 204 and deleted.data == b""
     problem(client.get(f"/v1/models/{model}"), 404, "unknown-model")
 
 
-def test_a_shipped_model_outlives_its_copies(client: FlaskClient, platform: Platform) -> None:
+def test_deleting_a_copy_keeps_the_shipped_model(client: FlaskClient, platform: Platform) -> None:
     shipped = client.get("/v1/models/idm/content").data
     for name, data in (("copy", shipped), ("own", MODEL)):
         sent = client.put(f"/v1/models/{name}?filename=idm.py", data=data, headers=BYTES)
@@ -185,25 +185,25 @@ def test_a_shipped_model_outlives_its_copies(client: FlaskClient, platform: Plat
         assert client.delete(f"/v1/models/{name}").status_code == 204
     assert client.get("/v1/models/idm/content").data == shipped
     with pytest.raises(NotFound):
-        platform.store.size(key_of(digest(MODEL)))  # of one that nobody else has, nothing stays
+        platform.store.size(key_of(digest(MODEL)))  # the last reference was deleted, and the object with it
 
 
-def test_a_model_in_use_stays(client: FlaskClient, submit: Any) -> None:
+def test_a_model_in_use_cannot_be_deleted(client: FlaskClient, submit: Any) -> None:
     id = submit().json["id"]
     refused = problem(client.delete("/v1/models/mine"), 409, "in-use")
     assert refused["simulation"] == id
 
 
-def test_models_are_listed_by_pages(client: FlaskClient) -> None:
+def test_models_are_listed_in_pages(client: FlaskClient) -> None:
     for number in range(5):
         client.put(f"/v1/models/m{number}?filename=a.py", data=MODEL + b"#" * number, headers=BYTES)
-    seen, path = [], "/v1/models?limit=2"
+    names, path = [], "/v1/models?limit=2"
     while path:
         page = client.get(path)
-        seen += [one["name"] for one in page.json["items"]]
+        names += [item["name"] for item in page.json["items"]]
         assert len(page.json["items"]) <= 2
         path = page.headers["Link"].split(">")[0][1:] if "Link" in page.headers else ""
         assert bool(path) == (page.json["next"] is not None)
-    assert seen == ["m4", "m3", "m2", "m1", "m0"]
-    assert [one["name"] for one in client.get("/v1/models?name=m3").json["items"]] == ["m3"]
+    assert names == ["m4", "m3", "m2", "m1", "m0"]
+    assert [item["name"] for item in client.get("/v1/models?name=m3").json["items"]] == ["m3"]
     assert client.get("/v1/models?format=onnx").json == {"items": [], "next": None}

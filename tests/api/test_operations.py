@@ -1,4 +1,4 @@
-"""For those who run it: health, readiness, metrics, the document and its page."""
+"""Health, readiness, metrics, the OpenAPI document and its page."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ def test_health_and_readiness(client: FlaskClient) -> None:
     }
 
 
-def test_a_database_that_does_not_answer_makes_it_unready(client: FlaskClient, platform: Platform) -> None:
+def test_an_unavailable_database_makes_the_process_unready(client: FlaskClient, platform: Platform) -> None:
     def broken() -> None:
         raise OSError("/home/someone/windtunnel.db")
 
@@ -36,12 +36,12 @@ def test_a_database_that_does_not_answer_makes_it_unready(client: FlaskClient, p
     assert answer.json["checks"]["database"] == "the database (DATABASE_URL) does not answer (OSError)"
 
 
-def test_metrics_count_by_templates_and_never_by_ids(client: FlaskClient, submit: Submit) -> None:
+def test_metrics_are_labelled_by_route_and_not_by_id(client: FlaskClient, submit: Submit) -> None:
     for _ in range(3):
         client.get(f"/v1/simulations/{submit().json['id']}")
     client.get("/nothing/at/all")
     client.open("/v1/models", method="BREW")
-    families = {one.name: one for one in text_string_to_metric_families(client.get("/metrics").text)}
+    families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
     states = {sample.labels["state"]: sample.value for sample in families["windtunnel_simulations"].samples}
     assert states["queued"] == 3 and states["failed"] == 0
     requests = {
@@ -56,7 +56,7 @@ def test_metrics_count_by_templates_and_never_by_ids(client: FlaskClient, submit
     assert "windtunnel_streams" in families and "windtunnel_http_request_seconds" in families
 
 
-def test_the_page_needs_nothing_from_the_internet(client: FlaskClient) -> None:
+def test_the_documentation_page_works_offline(client: FlaskClient) -> None:
     page = client.get("/docs")
     assert page.status_code == 200 and page.mimetype == "text/html"
     policy = page.headers["Content-Security-Policy"]
@@ -73,12 +73,12 @@ def test_the_page_needs_nothing_from_the_internet(client: FlaskClient) -> None:
         assert "/openapi.json" in script.text
 
 
-def test_only_the_pages_own_files_are_served(client: FlaskClient) -> None:
+def test_only_the_files_of_the_documentation_page_are_served(client: FlaskClient) -> None:
     for path in ("/docs/index.html", "/docs/..%2fapplication.py", "/docs/docs.py", "/docs/LICENSE"):
         assert client.get(path).status_code == 404
 
 
-def test_the_committed_document_is_what_the_code_says(client: FlaskClient) -> None:
+def test_the_committed_openapi_document_is_current(client: FlaskClient) -> None:
     check = subprocess.run(
         [sys.executable, "-m", "scripts.openapi", "--check"], cwd=ROOT, capture_output=True, text=True
     )
@@ -87,7 +87,7 @@ def test_the_committed_document_is_what_the_code_says(client: FlaskClient) -> No
     assert client.get("/openapi.json").json == committed
 
 
-def test_every_operation_is_named_described_and_refuses_in_problems(client: FlaskClient) -> None:
+def test_every_operation_has_an_id_a_description_and_problem_responses(client: FlaskClient) -> None:
     document = client.get("/openapi.json").json
     names = []
     for path, methods in document["paths"].items():
@@ -100,7 +100,7 @@ def test_every_operation_is_named_described_and_refuses_in_problems(client: Flas
     assert len(set(names)) == len(names) > 20
 
 
-def test_every_address_is_documented(client: FlaskClient) -> None:
+def test_every_route_is_documented(client: FlaskClient) -> None:
     rules = {re.sub(r"<(?:[^:>]*:)?([^>]+)>", r"{\1}", rule.rule) for rule in client.application.url_map.iter_rules()}
     undocumented = rules - set(client.get("/openapi.json").json["paths"])
     assert undocumented == {

@@ -64,18 +64,18 @@ def test_an_unknown_address_is_a_problem(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/simulations/", "/v1//simulations", "/v1/models/a/b"])
-def test_an_address_is_taken_as_it_is(client: FlaskClient, path: str) -> None:
+def test_addresses_are_not_normalized(client: FlaskClient, path: str) -> None:
     assert client.get(path).status_code in {404, 405}
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "BREW"])
-def test_a_wrong_method_names_the_right_ones(client: FlaskClient, method: str) -> None:
+def test_a_wrong_method_gets_the_allowed_methods(client: FlaskClient, method: str) -> None:
     answer = client.open("/v1/simulations", method=method)
     problem(answer, 405, "method-not-allowed")
     assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "OPTIONS", "POST"}
 
 
-def test_options_tells_what_is_allowed(client: FlaskClient) -> None:
+def test_options_lists_the_allowed_methods(client: FlaskClient) -> None:
     assert set(client.options("/v1/models/x").headers["Allow"].split(", ")) == {
         "DELETE",
         "GET",
@@ -85,7 +85,7 @@ def test_options_tells_what_is_allowed(client: FlaskClient) -> None:
     }
 
 
-def test_head_is_get_without_its_body(client: FlaskClient) -> None:
+def test_head_equals_get_without_the_body(client: FlaskClient) -> None:
     get, head = client.get("/v1/runtimes"), client.head("/v1/runtimes")
     assert head.status_code == 200 and head.data == b""
     assert head.headers["Content-Length"] == get.headers["Content-Length"]
@@ -98,7 +98,7 @@ def test_head_is_get_without_its_body(client: FlaskClient) -> None:
         b'{"dataset":' * 50_000, b"\xff\xfe", b'{"seed": 1e999}', b"\xef\xbb\xbf{}", b"{} {}", b'{"a": 01}',
     ],
 )  # fmt: skip
-def test_what_is_no_json_object_is_refused_in_words(client: FlaskClient, body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(client: FlaskClient, body: bytes) -> None:
     for path in ("/v1/simulations", "/1.0/simluation/tests"):
         answer = client.post(path, data=body, headers={"Content-Type": "application/json"})
         assert len(problem(answer, 400, "bad-request")["detail"]) > 20
@@ -109,13 +109,15 @@ def test_a_json_body_that_is_too_large_is_refused(client: FlaskClient) -> None:
     problem(client.post("/v1/simulations", data=body, content_type="application/json"), 413, "too-large")
 
 
-@pytest.mark.parametrize("given", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_another_content_type_is_refused_with_the_right_one(client: FlaskClient, given: str | None) -> None:
-    answer = client.post("/v1/simulations", data=b'{"dataset": "noop"}', content_type=given)
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_another_content_type_is_refused_and_the_accepted_one_named(
+    client: FlaskClient, content_type: str | None
+) -> None:
+    answer = client.post("/v1/simulations", data=b'{"dataset": "noop"}', content_type=content_type)
     assert "application/json" in problem(answer, 415, "unsupported-media-type")["detail"]
 
 
-def test_a_bug_is_a_500_that_tells_nothing(application: Flask, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_exception_is_a_500_without_details(application: Flask, caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> str:
         raise RuntimeError("the secret path is /home/someone")
 
@@ -126,7 +128,7 @@ def test_a_bug_is_a_500_that_tells_nothing(application: Flask, caplog: pytest.Lo
     assert "the secret path" in caplog.text
 
 
-def test_a_full_disk_is_no_bug(application: Flask) -> None:
+def test_a_full_disk_is_a_507(application: Flask) -> None:
     def full() -> str:
         with open("/dev/full", "w") as file:
             file.write("x")
@@ -136,7 +138,7 @@ def test_a_full_disk_is_no_bug(application: Flask) -> None:
     assert "free some space" in problem(application.test_client().get("/full"), 507, "storage-full")["detail"]
 
 
-def test_an_error_keeps_its_members_and_its_pause(application: Flask) -> None:
+def test_a_problem_has_the_members_of_its_error_and_its_retry_after(application: Flask) -> None:
     def busy() -> str:
         raise StoreUnavailable(retry_after=7, nearest=["a"], status=1)
 

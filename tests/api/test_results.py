@@ -1,4 +1,4 @@
-"""Results: in task order or as they arrive, as lines, tables or events; resumable, and whole at the end."""
+"""Results: in task order or in order of arrival, as lines, tables or events; resumable, complete at the end."""
 
 import csv
 import io
@@ -23,44 +23,44 @@ from tests.waiting import until
 
 
 def lines_of(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(each) for each in data.splitlines() if each]
+    return [json.loads(text) for text in data.splitlines() if text]
 
 
-def test_lines_come_in_task_order(client: FlaskClient, finished: str) -> None:
+def test_results_are_in_task_order(client: FlaskClient, finished: str) -> None:
     answer = client.get(f"/v1/simulations/{finished}/results")
     assert answer.content_type == "application/x-ndjson"
-    assert [one["task"] for one in lines_of(answer.data)] == list(range(20))
+    assert [result["task"] for result in lines_of(answer.data)] == list(range(20))
     rest = client.get(f"/v1/simulations/{finished}/results?from=17&format=ndjson")
-    assert [one["task"] for one in lines_of(rest.data)] == [17, 18, 19]
+    assert [result["task"] for result in lines_of(rest.data)] == [17, 18, 19]
 
 
-def test_what_is_there_can_be_read_before_the_end(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
+def test_present_results_are_served_before_the_end(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     id = submit().json["id"]
-    launch = driver.launch(id)
-    lease = driver.lease(launch)
-    driver.report(launch, lease, 0, 3)
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    worker.report(launch, lease, 0, 3)
     assert len(lines_of(client.get(f"/v1/simulations/{id}/results").data)) == 3
     assert client.get(f"/v1/simulations/{id}/results?format=csv").data.count(b"\r\n") == 4
 
 
-def test_a_followed_stream_ends_with_the_simulation(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
+def test_a_followed_stream_ends_with_the_simulation(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     id = submit().json["id"]
-    thread = threading.Thread(target=driver.play, args=(id,))
+    thread = threading.Thread(target=worker.play, args=(id,))
     thread.start()
     answer = client.get(f"/v1/simulations/{id}/results?follow=true")
     thread.join()
-    assert sorted(one["task"] for one in lines_of(answer.data)) == list(range(20))
+    assert sorted(result["task"] for result in lines_of(answer.data)) == list(range(20))
     assert answer.headers["X-Accel-Buffering"] == "no"
 
 
-def test_a_followed_stream_is_resumed_by_what_was_received(client: FlaskClient, finished: str) -> None:
+def test_a_followed_stream_resumes_after_the_received_results(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/results?follow=true"
-    whole = client.get(path).data
-    received = whole.splitlines(keepends=True)[:7]
-    assert b"".join(received) + client.get(f"{path}&skip=7").data == whole
+    stream = client.get(path).data
+    received = stream.splitlines(keepends=True)[:7]
+    assert b"".join(received) + client.get(f"{path}&skip=7").data == stream
 
 
-def test_a_stream_that_cannot_be_complete_says_so(client: FlaskClient, submit: Submit) -> None:
+def test_an_incomplete_stream_ends_with_the_reason(client: FlaskClient, submit: Submit) -> None:
     id = submit().json["id"]
     client.post(f"/v1/simulations/{id}/cancel")
     assert lines_of(client.get(f"/v1/simulations/{id}/results?follow=true").data) == [
@@ -68,7 +68,7 @@ def test_a_stream_that_cannot_be_complete_says_so(client: FlaskClient, submit: S
     ]
 
 
-def test_a_followed_stream_as_events(client: FlaskClient, finished: str) -> None:
+def test_a_followed_stream_may_be_server_sent_events(client: FlaskClient, finished: str) -> None:
     answer = client.get(
         f"/v1/simulations/{finished}/results?follow=true&skip=18", headers={"Accept": "text/event-stream"}
     )
@@ -79,41 +79,39 @@ def test_a_followed_stream_as_events(client: FlaskClient, finished: str) -> None
 
 
 @pytest.mark.parametrize("query", ["follow=true", "follow=true&skip=3"])
-def test_a_browser_that_comes_back_goes_on_behind_the_last_result_it_received(
-    client: FlaskClient, finished: str, query: str
-) -> None:
+def test_a_reconnecting_browser_continues_after_its_last_result(client: FlaskClient, finished: str, query: str) -> None:
     path = f"/v1/simulations/{finished}/results?{query}"
 
-    def came(last: str) -> Any:
+    def reconnect(last: str) -> Any:
         return client.get(path, headers={"Accept": "text/event-stream", "Last-Event-ID": last})
 
-    blocks = came("18").data.decode().strip().split("\n\n")
+    blocks = reconnect("18").data.decode().strip().split("\n\n")
     assert [block.split("\n")[:2] for block in blocks[1:]] == [["id: 19", "event: result"], ["id: 20", "event: result"]]
     assert json.loads(blocks[1].partition("data: ")[2])["task"] == 18
-    for received in ("20", "21"):  # all there will ever be: a browser that is told so does not come back
-        over = came(received)
+    for received in ("20", "21"):  # all results: a browser does not reconnect after a 204
+        over = reconnect(received)
         assert over.status_code == 204 and over.data == b""
-    problem(came("x"), 422, "invalid")
+    problem(reconnect("x"), 422, "invalid")
 
 
-def test_a_browser_that_has_every_result_so_far_waits_for_more(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform
+def test_a_browser_with_all_present_results_gets_a_stream(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     id = submit().json["id"]
-    launch = driver.launch(id)
-    lease = driver.lease(launch)
-    driver.report(launch, lease, 0, 3)
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    worker.report(launch, lease, 0, 3)
     headers = {"Accept": "text/event-stream", "Last-Event-ID": "3"}
     answer = client.get(f"/v1/simulations/{id}/results?follow=true", headers=headers, buffered=False)
     assert answer.status_code == 200
     pieces = iter(answer.response)
     assert next(pieces) == b"retry: 2000\n\n"
-    driver.report(launch, lease, 3, 4)
+    worker.report(launch, lease, 3, 4)
     assert next(pieces).startswith(b'id: 4\nevent: result\ndata: {"task":3,')
     answer.close()
 
 
-def test_a_stream_of_lines_is_resumed_by_its_address_alone(client: FlaskClient, finished: str) -> None:
+def test_a_stream_of_lines_is_resumed_by_its_query(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/results?follow=true"
     assert len(lines_of(client.get(path, headers={"Last-Event-ID": "18"}).data)) == 20
 
@@ -122,20 +120,20 @@ def test_a_stream_of_lines_is_resumed_by_its_address_alone(client: FlaskClient, 
     "query", ["skip=1", "follow=true&from=3", "follow=true&format=csv", "follow=yes", "follow=yes", "from=-1", "from=x",
               "format=xml", "format=csv&from=3", "folow=true"],
 )  # fmt: skip
-def test_a_query_that_makes_no_sense_is_refused(client: FlaskClient, finished: str, query: str) -> None:
+def test_an_invalid_query_is_refused(client: FlaskClient, finished: str, query: str) -> None:
     problem(client.get(f"/v1/simulations/{finished}/results?{query}"), 422, "invalid")
 
 
-def test_the_format_follows_what_is_accepted(client: FlaskClient, finished: str) -> None:
+def test_the_format_is_negotiated(client: FlaskClient, finished: str) -> None:
     path = f"/v1/simulations/{finished}/results"
 
-    def given(accept: str) -> str:
+    def format_of(accept: str) -> str:
         return client.get(path, headers={"Accept": accept}).content_type
 
-    assert given("text/csv") == "text/csv; charset=utf-8"
-    assert given("application/vnd.apache.parquet") == "application/vnd.apache.parquet"
-    assert given("text/csv;q=0.1, application/x-ndjson") == "application/x-ndjson"
-    assert given("*/*") == "application/x-ndjson"
+    assert format_of("text/csv") == "text/csv; charset=utf-8"
+    assert format_of("application/vnd.apache.parquet") == "application/vnd.apache.parquet"
+    assert format_of("text/csv;q=0.1, application/x-ndjson") == "application/x-ndjson"
+    assert format_of("*/*") == "application/x-ndjson"
     problem(client.get(path, headers={"Accept": "image/png"}), 406, "not-acceptable")
 
 
@@ -165,16 +163,16 @@ def test_a_parquet_file_has_a_row_for_each_task_and_real_types(client: FlaskClie
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
-def test_no_cell_is_a_formula(cell: str) -> None:
+def test_formulas_in_cells_are_escaped(cell: str) -> None:
     assert escape_formula(cell) == "'" + cell
     assert escape_formula("a" + cell) == "a" + cell
 
 
-def test_numbers_stay_numbers() -> None:
+def test_numbers_are_not_escaped() -> None:
     assert [escape_formula(value) for value in (-1, -1.5, None, True)] == [-1, -1.5, None, "true"]
 
 
-def test_columns_take_what_all_their_rows_hold() -> None:
+def test_the_kind_of_a_column_fits_all_its_rows() -> None:
     rows = [
         flat({"task": 0, "metrics": {"a": 1, "b": None, "c": True, "d": 1}}),
         flat({"task": 1, "metrics": {"a": 1.5, "b": "x", "c": False, "d": "y", "e": {"f": [1, 2]}}}),
@@ -198,9 +196,9 @@ VALUES = (
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=8))
-def test_any_results_make_tables_of_their_length(metrics: list[dict[str, Any]]) -> None:
+def test_any_results_become_tables_with_a_row_each(metrics: list[dict[str, Any]]) -> None:
     def lines() -> Iterator[bytes]:
-        yield b"".join(line(task, **each) for task, each in enumerate(metrics))
+        yield b"".join(line(task, **text) for task, text in enumerate(metrics))
 
     read = list(csv.reader(io.StringIO(b"".join(as_csv(lines)).decode(), newline="")))
     assert len(read) == len(metrics) + 1 and len({len(row) for row in read}) == 1
@@ -215,7 +213,7 @@ def parquet_of(*results: bytes) -> pandas.DataFrame:
     return pandas.read_parquet(io.BytesIO(b"".join(blob.read(0, blob.size))))
 
 
-def test_a_whole_number_of_any_size_has_a_place_in_a_table() -> None:
+def test_integers_of_any_size_fit_into_a_table() -> None:
     huge = 10**23
     frame = parquet_of(line(0, a=huge, b=1, c=-huge, d="x", e=2**63 - 1), line(1, a=7, b=huge, c=0.5, d=huge, e=1))
     assert list(frame["metrics.a"]) == [1e23, 7.0] and list(frame["metrics.b"]) == [1.0, 1e23]
@@ -223,25 +221,25 @@ def test_a_whole_number_of_any_size_has_a_place_in_a_table() -> None:
     assert frame["metrics.e"].dtype == "int64" and frame["metrics.e"][0] == 2**63 - 1
 
 
-def test_a_whole_number_beyond_every_float_is_text() -> None:
-    beyond = 10**400
-    results = line(0, a=beyond, b=1), line(1, a=0.5, b=beyond)
+def test_an_integer_beyond_every_float_is_text() -> None:
+    huge = 10**400
+    results = line(0, a=huge, b=1), line(1, a=0.5, b=huge)
     frame = parquet_of(*results)
-    assert list(frame["metrics.a"]) == [str(beyond), "0.5"] and list(frame["metrics.b"]) == ["1", str(beyond)]
-    assert str(beyond).encode() in b"".join(as_csv(lambda: results))
+    assert list(frame["metrics.a"]) == [str(huge), "0.5"] and list(frame["metrics.b"]) == ["1", str(huge)]
+    assert str(huge).encode() in b"".join(as_csv(lambda: results))
 
 
-def test_what_arrives_between_the_passes_breaks_no_table() -> None:
+def test_results_that_arrive_between_the_passes_do_not_break_a_table() -> None:
     passes = iter([[line(0, a=1)], [line(0, a=1), line(1, a="later", z=3)]])
     assert b"".join(as_csv(lambda: next(passes))).count(b"\r\n") == 3
 
 
-# -- the same request
+# -- streamed by the submission
 
 
-def test_a_submission_streams_its_own_results(submit: Submit, driver: LeasingWorker, platform: Platform) -> None:
+def test_a_submission_streams_its_own_results(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
     def play() -> None:
-        driver.play(until(lambda: platform.simulations.list()[0])[0].id)
+        worker.play(until(lambda: platform.simulations.list()[0])[0].id)
 
     thread = threading.Thread(target=play)
     thread.start()
@@ -251,25 +249,25 @@ def test_a_submission_streams_its_own_results(submit: Submit, driver: LeasingWor
     thread.join()
 
 
-def test_hanging_up_does_not_stop_the_simulation(
-    client: FlaskClient, model: str, driver: LeasingWorker, platform: Platform
+def test_disconnecting_does_not_stop_the_simulation(
+    client: FlaskClient, model: str, worker: LeasingWorker, platform: Platform
 ) -> None:
-    asked = {"dataset": "noop", "model": model, "scenarios": {"range": [0, 20]}}
-    answer = client.post("/v1/simulations", json=asked, headers={"Accept": "text/event-stream"}, buffered=False)
+    document = {"dataset": "noop", "model": model, "scenarios": {"range": [0, 20]}}
+    answer = client.post("/v1/simulations", json=document, headers={"Accept": "text/event-stream"}, buffered=False)
     assert next(iter(answer.response)) == b"retry: 2000\n\n"
     id = answer.headers["Location"].rpartition("/")[2]
     answer.close()
     assert platform.changes.streams == 0
-    driver.play(id)
+    worker.play(id)
     assert client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 20
 
 
-def test_an_accept_that_cannot_be_met_makes_nothing(client: FlaskClient, submit: Submit) -> None:
+def test_an_unacceptable_format_creates_no_simulation(client: FlaskClient, submit: Submit) -> None:
     problem(submit(headers={"Accept": "image/png"}), 406, "not-acceptable")
     assert client.get("/v1/simulations").json["items"] == []
 
 
-def test_past_the_limit_a_stream_is_refused_before_anything_is_made(
+def test_too_many_streams_are_refused_before_a_simulation_is_created(
     client: FlaskClient, submit: Submit, platform: Platform
 ) -> None:
     id = submit().json["id"]
@@ -284,10 +282,10 @@ def test_past_the_limit_a_stream_is_refused_before_anything_is_made(
             assert refused.headers["Retry-After"] == "5"
         problem(submit(headers={"Accept": "application/x-ndjson"}), 503, "too-many-streams")
         assert len(client.get("/v1/simulations").json["items"]) == 1
-        assert submit(headers={"Prefer": "wait=5"}).status_code == 201  # made, and not waited for
+        assert submit(headers={"Prefer": "wait=5"}).status_code == 201  # created, without waiting
     assert client.get(f"/v1/simulations/{id}/results").status_code == 200
 
 
-def test_a_frame_is_numbered_and_named() -> None:
+def test_a_server_sent_event_has_id_type_and_data() -> None:
     assert frame(b"{}", event="state", id=3) == b"id: 3\nevent: state\ndata: {}\n\n"
     assert frame(b"{}") == b"data: {}\n\n"

@@ -1,4 +1,4 @@
-"""An import that fails says what failed, and not one word of the credentials it failed with."""
+"""Errors of a failed registration name the bucket, but never the credentials."""
 
 import logging
 import traceback
@@ -24,7 +24,7 @@ ACCESS = "an-access-key-of-nobody"
 
 @pytest.fixture
 def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
-    """A platform with connections that lead nowhere good: wrong keys, and a host that is not there."""
+    """A platform with unusable connections: wrong keys, and an unreachable host."""
     settings.home.mkdir()
     database = sqlite_database(settings.home / "windtunnel.db")
     keys = {"access_key": ACCESS, "secret_key": SECRET}
@@ -48,29 +48,29 @@ def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
 
 
 @pytest.mark.parametrize("connection", ["refused", "away"])
-def test_nothing_that_a_failing_import_produces_holds_the_credentials(
+def test_errors_of_a_failing_registration_do_not_contain_the_credentials(
     platform: Platform, settings: Settings, connection: str, minio: S3Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     client: FlaskClient = root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
     bucket = fresh_bucket()
-    asked = client.post(
+    response = client.post(
         "/v1/datasets", json={"name": "d", "source": {"s3": f"s3://{bucket}/all/", "connection": connection}}
     )
-    assert asked.status_code == 202, asked.data
-    said = [asked.text]
+    assert response.status_code == 202, response.data
+    outputs = [response.text]
     try:
-        platform.dataset_registration.register(asked.json["id"])
+        platform.dataset_registration.register(response.json["id"])
     except PlatformError as error:
-        said += [*traceback.format_exception(error), repr(error), repr(error.members)]
-    for path in ("/v1/datasets/d", "/v1/datasets", f"/v1/datasets/{asked.json['id']}", "/v1/datasets/d/files"):
-        said.append(client.get(path).text)
+        outputs += [*traceback.format_exception(error), repr(error), repr(error.members)]
+    for path in ("/v1/datasets/d", "/v1/datasets", f"/v1/datasets/{response.json['id']}", "/v1/datasets/d/files"):
+        outputs.append(client.get(path).text)
     assert "ready" not in client.get("/v1/datasets/d").json.get("state", "")
-    assert bucket in "".join(said)
-    said.append(caplog.text)
-    for words in said:
+    assert bucket in "".join(outputs)
+    outputs.append(caplog.text)
+    for output in outputs:
         for hidden in (SECRET, ACCESS, "X-Amz-Credential", "Signature="):
-            assert hidden not in words
+            assert hidden not in output
     for file in settings.home.rglob("*"):
         if file.is_file():
             content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Simulations: submitted by JSON or form, once however often it is asked, looked at, cancelled, retried, deleted."""
+"""Routes of simulations: submission, idempotency, waiting, list, cancellation, retry, deletion and comparison."""
 
 import io
 import json
@@ -28,21 +28,21 @@ FIELDS = {
 def test_a_submission_is_answered_with_the_simulation(client: FlaskClient, submit: Submit) -> None:
     answer = submit(labels={"branch": "main"}, seed=7)
     assert answer.status_code == 201
-    made = answer.json
-    assert made.keys() >= FIELDS
-    assert made["state"] == "queued" and made["tasks"] == {"total": 20, "done": 0, "failed": 0}
-    assert made["model"]["name"] == "mine" and made["model"]["digest"].startswith("sha256:")
-    assert answer.headers["Location"] == made["links"]["self"] == f"/v1/simulations/{made['id']}"
-    seen = client.get(made["links"]["self"]).json
-    assert seen["position"] == 1 and seen["labels"] == {"branch": "main"} and seen["spec"]["seed"] == 7
+    simulation = answer.json
+    assert simulation.keys() >= FIELDS
+    assert simulation["state"] == "queued" and simulation["tasks"] == {"total": 20, "done": 0, "failed": 0}
+    assert simulation["model"]["name"] == "mine" and simulation["model"]["digest"].startswith("sha256:")
+    assert answer.headers["Location"] == simulation["links"]["self"] == f"/v1/simulations/{simulation['id']}"
+    described = client.get(simulation["links"]["self"]).json
+    assert described["position"] == 1 and described["labels"] == {"branch": "main"} and described["spec"]["seed"] == 7
 
 
-def test_every_link_leads_somewhere(client: FlaskClient, finished: str) -> None:
+def test_every_link_of_a_simulation_exists(client: FlaskClient, finished: str) -> None:
     for name, link in client.get(f"/v1/simulations/{finished}").json["links"].items():
         assert client.get(link).status_code == 200, name
 
 
-def test_a_form_brings_the_model_along(client: FlaskClient) -> None:
+def test_a_form_may_contain_the_model(client: FlaskClient) -> None:
     form = {
         "model": (io.BytesIO(MODEL), "my.py"), "dataset": "noop", "scenarios": '{"range": [0, 5]}', "repeat": "2",
         "labels": '{"a": "1"}', "dry_run": "False", "workers": "None",
@@ -50,7 +50,7 @@ def test_a_form_brings_the_model_along(client: FlaskClient) -> None:
     answer = client.post("/v1/simulations", data=form)
     assert answer.status_code == 201, answer.data
     assert answer.json["tasks"]["total"] == 10 and answer.json["model"]["name"] == "my"
-    assert answer.json["runtime"]["name"] == "python"  # told from the binary
+    assert answer.json["runtime"]["name"] == "python"  # determined from the binary
     assert client.get("/v1/models/my").json["digest"] == answer.json["model"]["digest"]
 
 
@@ -62,7 +62,7 @@ def test_a_form_may_refer_to_a_model_instead(client: FlaskClient, model: str) ->
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "words"),
     [
         ({"dataset": "noop", "repeat": "two"}, "repeat"),
         ({"dataset": "noop", "labels": "{"}, "labels"),
@@ -73,14 +73,14 @@ def test_a_form_may_refer_to_a_model_instead(client: FlaskClient, model: str) ->
         ({"model": (io.BytesIO(MODEL), "a.py")}, "dataset"),
     ],
 )
-def test_a_form_that_makes_no_sense_is_refused_in_words(client: FlaskClient, form: dict[str, Any], said: str) -> None:
+def test_an_invalid_form_is_refused_with_the_reason(client: FlaskClient, form: dict[str, Any], words: str) -> None:
     answer = client.post("/v1/simulations", data=form, content_type="multipart/form-data")
-    assert said in problem(answer, 422, "invalid")["detail"]
-    assert client.get("/v1/models").json["items"] == []  # nothing of it was kept
+    assert words in problem(answer, 422, "invalid")["detail"]
+    assert client.get("/v1/models").json["items"] == []  # the model was not stored
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "words"),
     [
         ({"dataset": None}, "dataset"),
         ({"dataset": 5}, "dataset"),
@@ -109,8 +109,8 @@ def test_a_form_that_makes_no_sense_is_refused_in_words(client: FlaskClient, for
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_a_field_that_is_wrong_is_named(submit: Submit, changes: dict[str, Any], said: str) -> None:
-    assert said in problem(submit(**changes), 422, "invalid")["detail"]
+def test_an_invalid_field_is_named(submit: Submit, changes: dict[str, Any], words: str) -> None:
+    assert words in problem(submit(**changes), 422, "invalid")["detail"]
 
 
 @pytest.mark.parametrize(
@@ -126,26 +126,30 @@ def test_a_field_that_is_wrong_is_named(submit: Submit, changes: dict[str, Any],
         ({"scenarios": {"range": [0, 9_000_000]}, "repeat": 9}, "too-many-tasks"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_words(submit: Submit, changes: dict[str, Any], slug: str) -> None:
+def test_a_submission_that_cannot_run_is_refused_with_its_problem_type(
+    submit: Submit, changes: dict[str, Any], slug: str
+) -> None:
     assert len(problem(submit(**changes), 422, slug)["detail"]) > 20
 
 
-def test_a_whole_number_may_be_written_with_a_point(submit: Submit) -> None:
+def test_an_integer_may_have_a_decimal_point(submit: Submit) -> None:
     assert submit(repeat=2.0).json["tasks"]["total"] == 40
 
 
-# -- asked more than once
+# -- idempotency
 
 
-def test_the_same_key_gives_the_first_answer_again(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
+def test_a_repeated_key_gets_the_first_response_again(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker
+) -> None:
     key = {"Idempotency-Key": "once"}
     first = submit(headers=key)
     assert "Idempotency-Replayed" not in first.headers
-    driver.play(first.json["id"])
-    again = submit(headers=key)
-    assert again.status_code == first.status_code and again.data == first.data
-    assert again.headers["Location"] == first.headers["Location"]
-    assert again.headers["Idempotency-Replayed"] == "true"
+    worker.play(first.json["id"])
+    second = submit(headers=key)
+    assert second.status_code == first.status_code and second.data == first.data
+    assert second.headers["Location"] == first.headers["Location"]
+    assert second.headers["Idempotency-Replayed"] == "true"
     assert len(client.get("/v1/simulations").json["items"]) == 1
 
 
@@ -154,48 +158,46 @@ def test_a_form_sent_twice_is_the_same_request(client: FlaskClient) -> None:
         form = {"model": (io.BytesIO(model), "m.py"), "dataset": "noop"}
         return client.post("/v1/simulations", data=form, headers={"Idempotency-Key": "form"})
 
-    first, again = send(), send()  # the boundaries differ
-    assert first.json["id"] == again.json["id"]
+    first, second = send(), send()  # the boundaries differ
+    assert first.json["id"] == second.json["id"]
     problem(send(MODEL + b"#"), 422, "idempotency-mismatch")
 
 
-def test_a_key_is_for_one_request(submit: Submit) -> None:
+def test_a_key_with_another_request_is_refused(submit: Submit) -> None:
     key = {"Idempotency-Key": "k"}
     assert submit(headers=key).status_code == 201
     problem(submit(headers=key, seed=1), 422, "idempotency-mismatch")
-    assert submit(headers=key, seed=0).headers["Idempotency-Replayed"] == "true"  # the default, said aloud
+    assert submit(headers=key, seed=0).headers["Idempotency-Replayed"] == "true"  # the default value, sent explicitly
 
 
-def test_a_key_whose_simulation_was_deleted_makes_no_second_one(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker
-) -> None:
+def test_a_key_of_a_deleted_simulation_is_gone(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     key = {"Idempotency-Key": "k"}
     id = submit(headers=key).json["id"]
-    driver.play(id)
+    worker.play(id)
     client.delete(f"/v1/simulations/{id}")
     problem(submit(headers=key), 410, "gone")
     assert client.get("/v1/simulations").json["items"] == []
 
 
-def test_a_refusal_is_not_remembered(submit: Submit) -> None:
+def test_a_refused_request_does_not_use_up_its_key(submit: Submit) -> None:
     key = {"Idempotency-Key": "k"}
     problem(submit(headers=key, model="nobody"), 422, "unknown-model")
     assert submit(headers=key).status_code == 201
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "a\tb"])
-def test_a_key_of_another_shape_is_refused(client: FlaskClient, submit: Submit, key: str) -> None:
+def test_an_invalid_key_is_refused(client: FlaskClient, submit: Submit, key: str) -> None:
     problem(submit(headers={"Idempotency-Key": key}), 422, "invalid")
     assert client.get("/v1/simulations").json["items"] == []
 
 
-def test_many_at_once_with_one_key_make_one_simulation(application: Any, model: str) -> None:
-    asked = {"dataset": "noop", "model": model}
+def test_concurrent_requests_with_one_key_create_one_simulation(application: Any, model: str) -> None:
+    document = {"dataset": "noop", "model": model}
     answers: list[Any] = []
 
     def send() -> None:
         headers = {"Idempotency-Key": "race"}
-        answers.append(application.test_client().post("/v1/simulations", json=asked, headers=headers))
+        answers.append(application.test_client().post("/v1/simulations", json=document, headers=headers))
 
     threads = [threading.Thread(target=send) for _ in range(8)]
     for thread in threads:
@@ -207,12 +209,12 @@ def test_many_at_once_with_one_key_make_one_simulation(application: Any, model: 
     assert sum("Idempotency-Replayed" not in answer.headers for answer in answers) == 1
 
 
-# -- waiting
+# -- Prefer: wait
 
 
-def test_prefer_wait_answers_when_it_has_ended(submit: Submit, driver: LeasingWorker, platform: Platform) -> None:
+def test_prefer_wait_answers_at_the_end(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
     def play() -> None:
-        driver.play(until(lambda: platform.simulations.list()[0])[0].id)
+        worker.play(until(lambda: platform.simulations.list()[0])[0].id)
 
     thread = threading.Thread(target=play)
     thread.start()
@@ -223,67 +225,67 @@ def test_prefer_wait_answers_when_it_has_ended(submit: Submit, driver: LeasingWo
     assert answer.json["tasks"] == {"total": 20, "done": 20, "failed": 2}
 
 
-def test_prefer_wait_answers_when_the_time_is_up(submit: Submit) -> None:
+def test_prefer_wait_answers_after_its_seconds(submit: Submit) -> None:
     answer = submit(headers={"Prefer": "wait=1"})
     assert answer.json["state"] == "queued" and answer.headers["Preference-Applied"] == "wait=1"
 
 
 @pytest.mark.parametrize("prefer", ["wait", "wait=x", "wait=-1", "waiting=5", "return=minimal"])
-def test_a_preference_that_is_not_understood_is_let_be(submit: Submit, prefer: str) -> None:
+def test_an_unknown_preference_is_ignored(submit: Submit, prefer: str) -> None:
     answer = submit(headers={"Prefer": prefer})
     assert answer.status_code == 201 and "Preference-Applied" not in answer.headers
 
 
-# -- the list
+# -- list
 
 
-def test_the_list_is_filtered_and_comes_by_pages(client: FlaskClient, submit: Submit, driver: LeasingWorker) -> None:
+def test_the_list_is_filtered_and_has_pages(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
     ids = [submit(labels={"n": str(number), "all": "x,y=z"}).json["id"] for number in range(5)]
-    driver.play(ids[0])
+    worker.play(ids[0])
 
-    def listed(query: str) -> list[str]:
-        found = client.get(f"/v1/simulations?{query}")
-        assert found.status_code == 200, found.data
-        return [one["id"] for one in found.json["items"]]
+    def ids_of(query: str) -> list[str]:
+        response = client.get(f"/v1/simulations?{query}")
+        assert response.status_code == 200, response.data
+        return [item["id"] for item in response.json["items"]]
 
-    assert listed("") == ids[::-1]
-    assert listed("state=succeeded") == ids[:1]
-    assert listed("state=queued&label=n=3") == [ids[3]]
-    assert listed("label=all=x,y=z&label=n=2") == [ids[2]]
-    assert listed("dataset=noop&runtime=python&model=mine") == ids[::-1]
-    assert listed("dataset=other") == []
+    assert ids_of("") == ids[::-1]
+    assert ids_of("state=succeeded") == ids[:1]
+    assert ids_of("state=queued&label=n=3") == [ids[3]]
+    assert ids_of("label=all=x,y=z&label=n=2") == [ids[2]]
+    assert ids_of("dataset=noop&runtime=python&model=mine") == ids[::-1]
+    assert ids_of("dataset=other") == []
     page = client.get("/v1/simulations?limit=2&label=all=x,y=z")
-    assert [one["id"] for one in page.json["items"]] == ids[:2:-1]
+    assert [item["id"] for item in page.json["items"]] == ids[:2:-1]
     link = page.headers["Link"]
     assert link.endswith('; rel="next"') and page.json["next"] in link
-    assert [one["id"] for one in client.get(link.split(">")[0][1:]).json["items"]] == ids[2:0:-1]
+    assert [item["id"] for item in client.get(link.split(">")[0][1:]).json["items"]] == ids[2:0:-1]
 
 
-def test_labels_are_filtered_to_the_letter_and_each_of_them_counts(client: FlaskClient, submit: Submit) -> None:
-    asked = [{"env": "prod"}, {"env": "Prod"}, {"ENV": "prod"}, {"env": "prod", "team": "a%b_c"}]
-    ids = [submit(labels=labels).json["id"] for labels in asked]
+def test_label_filters_are_exact_and_combined(client: FlaskClient, submit: Submit) -> None:
+    label_sets = [{"env": "prod"}, {"env": "Prod"}, {"ENV": "prod"}, {"env": "prod", "team": "a%b_c"}]
+    ids = [submit(labels=labels).json["id"] for labels in label_sets]
 
-    def listed(query: str) -> list[str]:
-        found = client.get(f"/v1/simulations?{query}")
-        assert found.status_code == 200, found.data
-        return [one["id"] for one in found.json["items"]]
+    def ids_of(query: str) -> list[str]:
+        response = client.get(f"/v1/simulations?{query}")
+        assert response.status_code == 200, response.data
+        return [item["id"] for item in response.json["items"]]
 
-    assert listed("label=env=prod") == [ids[3], ids[0]]
-    assert listed("label=env=Prod") == [ids[1]]
-    assert listed("label=ENV=prod") == [ids[2]]
-    assert listed("label=env=PROD") == listed("label=Env=prod") == []
-    assert listed("label=team=a%25b_c") == [ids[3]] and listed("label=team=aXb_c") == []
-    # a simulation has one value of a name, and cannot have two
-    assert listed("label=env=Prod&label=env=prod") == listed("label=env=prod&label=env=Prod") == []
-    assert listed("label=env=prod&label=env=prod&label=team=a%25b_c") == [ids[3]]
+    assert ids_of("label=env=prod") == [ids[3], ids[0]]
+    assert ids_of("label=env=Prod") == [ids[1]]
+    assert ids_of("label=ENV=prod") == [ids[2]]
+    assert ids_of("label=env=PROD") == ids_of("label=Env=prod") == []
+    assert ids_of("label=team=a%25b_c") == [ids[3]] and ids_of("label=team=aXb_c") == []
+    # a simulation has one value per label
+    assert ids_of("label=env=Prod&label=env=prod") == ids_of("label=env=prod&label=env=Prod") == []
+    assert ids_of("label=env=prod&label=env=prod&label=team=a%25b_c") == [ids[3]]
 
 
 @pytest.mark.parametrize("query", ["state=done", "limit=201", "label=x", "label==x", "after=%00", "status=queued"])
-def test_a_filter_that_makes_no_sense_is_refused(client: FlaskClient, query: str) -> None:
+def test_an_invalid_filter_is_refused(client: FlaskClient, query: str) -> None:
     problem(client.get(f"/v1/simulations?{query}"), 422, "invalid")
 
 
-# -- afterwards
+# -- after the submission
 
 
 @pytest.mark.parametrize("id", ["01jd0000000000000000000000", "x" * 26])
@@ -293,85 +295,85 @@ def test_a_filter_that_makes_no_sense_is_refused(client: FlaskClient, query: str
              "/summary", "/archive", "/artifacts", "/artifacts/0/x", "/tasks/0/replay",
              "/comparison?to=01jd0000000000000000000000"],
 )  # fmt: skip
-def test_a_simulation_that_is_not_there(client: FlaskClient, id: str, part: str) -> None:
+def test_an_unknown_simulation_is_a_404(client: FlaskClient, id: str, part: str) -> None:
     problem(client.get(f"/v1/simulations/{id}{part}"), 404, "unknown-simulation")
 
 
 @pytest.mark.parametrize("id", ["short", "01JD0000000000000000000000", "01jd000000000000000000000%00"])
-def test_an_id_of_another_shape_is_no_address(client: FlaskClient, id: str) -> None:
+def test_an_invalid_id_is_a_404(client: FlaskClient, id: str) -> None:
     problem(client.get(f"/v1/simulations/{id}"), 404, "not-found")
 
 
-def test_cancelling_twice_is_harmless(client: FlaskClient, submit: Submit) -> None:
+def test_a_second_cancellation_has_no_effect(client: FlaskClient, submit: Submit) -> None:
     id = submit().json["id"]
     for _ in range(2):
         answer = client.post(f"/v1/simulations/{id}/cancel")
         assert answer.status_code == 202 and answer.json["state"] == "cancelled"
 
 
-def played_and_ticked(driver: LeasingWorker, launch: CachedLaunch) -> tuple[int, int]:
-    """Play one lease, and let the dispatcher sum up; return how many tasks that were, and how many of them failed."""
-    lease = driver.lease(launch)
-    driver.report(launch, lease, lease.cursor, lease.stop)
-    dispatch = driver.dispatch
+def run_one_lease(worker: LeasingWorker, launch: CachedLaunch) -> tuple[int, int]:
+    """Run the tasks of one lease and a tick of the dispatcher; return the number of tasks, and of failed tasks."""
+    lease = worker.lease(launch)
+    worker.report(launch, lease, lease.cursor, lease.stop)
+    dispatch = worker.dispatch
     snapshot = dispatch.snapshot()
-    dispatch.tick([one for one in snapshot.busy if one.state is State.RUNNING], snapshot.now)
+    dispatch.tick([simulation for simulation in snapshot.busy if simulation.state is State.RUNNING], snapshot.now)
     return lease.stop - lease.cursor, sum(task % 7 == 6 for task in range(lease.cursor, lease.stop))
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_a_running_simulation_ends_as_soon_as_more_has_failed_than_may(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform, most: int
+def test_a_simulation_fails_when_more_tasks_fail_than_allowed(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, most: int
 ) -> None:
     id = submit(tasks=100, max_failures=most).json["id"]
-    launch = driver.launch(id)
+    launch = worker.launch(id)
     done = failed = 0
     while failed <= most:
-        count, bad = played_and_ticked(driver, launch)
+        count, bad = run_one_lease(worker, launch)
         done, failed = done + count, failed + bad
         assert (client.get(f"/v1/simulations/{id}").json["state"] == "running") is (failed <= most)
-    assert done < 100 and driver.dispatch.snapshot().busy == ()
+    assert done < 100 and worker.dispatch.snapshot().busy == ()
     platform.finalization.collect(id)
-    seen = client.get(f"/v1/simulations/{id}").json
-    assert seen["state"] == "failed" and seen["tasks"] == {"total": 100, "done": done, "failed": failed}
-    assert seen["reason"] == f"{failed} tasks failed; max_failures is {most}"
+    simulation = client.get(f"/v1/simulations/{id}").json
+    assert simulation["state"] == "failed" and simulation["tasks"] == {"total": 100, "done": done, "failed": failed}
+    assert simulation["reason"] == f"{failed} tasks failed; max_failures is {most}"
 
 
-@pytest.mark.parametrize("asked", [{}, {"max_failures": 2}])
-def test_a_running_simulation_goes_on_with_as_many_failures_as_may_be(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, asked: dict[str, int]
+@pytest.mark.parametrize("options", [{}, {"max_failures": 2}])
+def test_a_simulation_continues_with_the_allowed_number_of_failures(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, options: dict[str, int]
 ) -> None:
-    id = submit(**asked).json["id"]
-    launch = driver.launch(id)
+    id = submit(**options).json["id"]
+    launch = worker.launch(id)
     failed = 0
     while failed < 2:
-        failed += played_and_ticked(driver, launch)[1]
+        failed += run_one_lease(worker, launch)[1]
         assert client.get(f"/v1/simulations/{id}").json["state"] == "running"
-    driver.finish(launch)
+    worker.finish(launch)
     assert client.get(f"/v1/simulations/{id}").json["tasks"] == {"total": 20, "done": 20, "failed": 2}
 
 
-def test_what_has_ended_cannot_be_cancelled(client: FlaskClient, finished: str) -> None:
+def test_an_ended_simulation_cannot_be_cancelled(client: FlaskClient, finished: str) -> None:
     refused = problem(client.post(f"/v1/simulations/{finished}/cancel"), 409, "illegal-transition")
     assert refused["state"] == "succeeded"
 
 
-def test_a_retry_plays_only_what_failed(client: FlaskClient, finished: str, driver: LeasingWorker) -> None:
+def test_a_retry_repeats_only_failed_tasks(client: FlaskClient, finished: str, worker: LeasingWorker) -> None:
     answer = client.post(f"/v1/simulations/{finished}/retry")
     assert answer.status_code == 201 and answer.json["retry_of"] == finished
     assert answer.headers["Location"] == answer.json["links"]["self"]
-    seen = client.get(answer.headers["Location"]).json
-    assert seen["tasks"] == {"total": 20, "done": 18, "failed": 0}
+    simulation = client.get(answer.headers["Location"]).json
+    assert simulation["tasks"] == {"total": 20, "done": 18, "failed": 0}
 
 
-def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
+def test_a_retry_of_a_simulation_that_is_deleted_meanwhile_leaves_no_simulation(
     client: FlaskClient, finished: str, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
-        found = inherit(database, store, id)
+        inheritance = inherit(database, store, id)
         assert client.delete(f"/v1/simulations/{id}").status_code == 204
         platform.finalization.remove_deleted(id)
-        return found
+        return inheritance
 
     monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)
     problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
@@ -379,42 +381,42 @@ def test_a_retry_keeps_nothing_of_what_was_deleted_meanwhile(
     assert platform.simulations.list() == ([], None)
 
 
-def test_a_retry_finds_what_was_moved_while_it_looked(
-    client: FlaskClient, submit: Submit, driver: LeasingWorker, platform: Platform, monkeypatch: pytest.MonkeyPatch
+def test_a_retry_reads_results_that_are_compacted_meanwhile(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = submit().json["id"]
-    launch = driver.launch(id)
-    lease = driver.lease(launch)
-    driver.report(launch, lease, 0, 3)
-    driver.report(launch, lease, 3, 5)
-    driver.finish(launch)
+    launch = worker.launch(id)
+    lease = worker.lease(launch)
+    worker.report(launch, lease, 0, 3)
+    worker.report(launch, lease, 3, 5)
+    worker.finish(launch)
     moved: list[str] = []
 
     def slow(database: Database, store: ObjectStore, id: str) -> Inheritance:
-        found = inherit(database, store, id)
-        if not moved:  # as another retry of it does at its end
-            moved.extend(dict.fromkeys(segment.object for segment in found.kept))
+        inheritance = inherit(database, store, id)
+        if not moved:  # as a concurrent retry does at its end
+            moved.extend(dict.fromkeys(segment.object for segment in inheritance.kept))
             gathering = Finalization(
                 platform.database, platform.store, platform.notifier, platform.results, compact_above=1
             )
             gathering.compact(f"{id}.0")
             assert not {*moved} & {*platform.store.list(f"results/{id}/")}
-        return found
+        return inheritance
 
     monkeypatch.setattr("core.services.simulations.simulations.inherit", slow)
     answer = client.post(f"/v1/simulations/{id}/retry")
     assert answer.status_code == 201 and len(moved) > 1
     results = client.get(f"{answer.headers['Location']}/results").data.splitlines()
-    assert [json.loads(one)["task"] for one in results] == [task for task in range(20) if task % 7 != 6]
+    assert [json.loads(item)["task"] for item in results] == [task for task in range(20) if task % 7 != 6]
     assert len(client.get("/v1/simulations").json["items"]) == 2
 
 
-def test_a_retry_may_play_everything(client: FlaskClient, finished: str) -> None:
+def test_a_retry_may_repeat_all_tasks(client: FlaskClient, finished: str) -> None:
     answer = client.post(f"/v1/simulations/{finished}/retry", json={"only_failed": False})
     assert client.get(answer.headers["Location"]).json["tasks"]["done"] == 0
 
 
-def test_a_retry_is_checked(client: FlaskClient, finished: str, submit: Submit) -> None:
+def test_an_invalid_retry_is_refused(client: FlaskClient, finished: str, submit: Submit) -> None:
     path = f"/v1/simulations/{finished}/retry"
     problem(client.post(path, json={"only_failed": "no"}), 422, "invalid")
     problem(client.post(path, json={"other": 1}), 422, "invalid")
@@ -422,13 +424,13 @@ def test_a_retry_is_checked(client: FlaskClient, finished: str, submit: Submit) 
     problem(client.post(f"/v1/simulations/{submit().json['id']}/retry"), 409, "not-finished")
 
 
-def test_only_what_has_ended_can_be_deleted(client: FlaskClient, submit: Submit, finished: str) -> None:
+def test_only_ended_simulations_can_be_deleted(client: FlaskClient, submit: Submit, finished: str) -> None:
     id = submit().json["id"]
     problem(client.delete(f"/v1/simulations/{id}"), 409, "not-finished")
-    gone = client.delete(f"/v1/simulations/{finished}")
-    assert gone.status_code == 204 and gone.data == b""
+    deleted = client.delete(f"/v1/simulations/{finished}")
+    assert deleted.status_code == 204 and deleted.data == b""
     problem(client.get(f"/v1/simulations/{finished}"), 404, "unknown-simulation")
-    assert [one["id"] for one in client.get("/v1/simulations").json["items"]] == [id]
+    assert [item["id"] for item in client.get("/v1/simulations").json["items"]] == [id]
 
 
 def test_a_summary_has_failures_first_and_two_means(client: FlaskClient, finished: str) -> None:
@@ -437,29 +439,31 @@ def test_a_summary_has_failures_first_and_two_means(client: FlaskClient, finishe
     assert {"mean_ok", "mean_penalised"} <= summary["metrics"]["steps"].keys()
 
 
-def test_a_summary_is_there_only_at_the_end(client: FlaskClient, submit: Submit) -> None:
+def test_a_summary_exists_only_after_the_end(client: FlaskClient, submit: Submit) -> None:
     problem(client.get(f"/v1/simulations/{submit().json['id']}/summary"), 409, "not-finished")
 
 
 def test_two_simulations_are_compared(
-    client: FlaskClient, finished: str, submit: Submit, driver: LeasingWorker
+    client: FlaskClient, finished: str, submit: Submit, worker: LeasingWorker
 ) -> None:
     other = submit(seed=1).json["id"]
-    driver.play(other)
+    worker.play(other)
     answer = client.get(f"/v1/simulations/{finished}/comparison?to={other}")
     assert answer.status_code == 200 and answer.json
     problem(client.get(f"/v1/simulations/{finished}/comparison"), 422, "invalid")
     problem(client.get(f"/v1/simulations/{finished}/comparison?to=x"), 422, "invalid")
 
 
-def test_an_archives_simulation_json_runs_it_again(client: FlaskClient, finished: str, driver: LeasingWorker) -> None:
+def test_the_simulation_json_of_an_archive_repeats_the_simulation(
+    client: FlaskClient, finished: str, worker: LeasingWorker
+) -> None:
     import zipfile
 
     archive = zipfile.ZipFile(io.BytesIO(client.get(f"/v1/simulations/{finished}/archive").data))
     document = json.loads(archive.read("simulation.json"))
     answer = client.post("/v1/simulations", json=document)
     assert answer.status_code == 201, answer.data
-    driver.play(answer.json["id"])
+    worker.play(answer.json["id"])
     digests = {
         client.get(f"/v1/simulations/{id}/summary").json["results_digest"] for id in (finished, answer.json["id"])
     }
@@ -469,24 +473,22 @@ def test_an_archives_simulation_json_runs_it_again(client: FlaskClient, finished
 @pytest.mark.parametrize(
     "changes", [{"provenance": {}}, {"provenance": 3}, {"spec": []}, {"spec": {"dataset": "noop", "repeat": 0}}]
 )
-def test_a_document_that_is_no_simulation_json_is_refused(
-    client: FlaskClient, finished: str, changes: dict[str, Any]
-) -> None:
-    seen = client.get(f"/v1/simulations/{finished}").json
-    document = {"spec": seen["spec"], "provenance": seen["provenance"]} | changes
+def test_an_invalid_simulation_json_is_refused(client: FlaskClient, finished: str, changes: dict[str, Any]) -> None:
+    simulation = client.get(f"/v1/simulations/{finished}").json
+    document = {"spec": simulation["spec"], "provenance": simulation["provenance"]} | changes
     problem(client.post("/v1/simulations", json=document), 422, "invalid")
 
 
-def test_a_dry_run_says_whether_it_fits(
-    submit: Submit, driver: LeasingWorker, platform: Platform, client: FlaskClient
+def test_a_dry_run_reports_whether_the_model_fits(
+    submit: Submit, worker: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
     def play() -> None:
-        driver.finish_unseen(driver.launch(until(lambda: driver.dispatch.snapshot().busy)[0].id))
+        worker.finish_unseen(worker.launch(until(lambda: worker.dispatch.snapshot().busy)[0].id))
 
     thread = threading.Thread(target=play)
     thread.start()
     answer = submit(dry_run=True)
     thread.join()
     assert answer.status_code == 200 and answer.json == {"fits": True, "reason": None}
-    assert driver.dispatch.deleted()  # it leaves nothing behind
+    assert worker.dispatch.deleted()  # the simulation of a dry run is deleted
     assert client.get("/v1/simulations").json["items"] == []

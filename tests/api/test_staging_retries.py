@@ -1,4 +1,4 @@
-"""A store that does not answer while a simulation is made ready: it waits in the queue, and says why; not for ever."""
+"""Staging with an unavailable store or package index: the simulation waits in the queue, and finally fails."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ from tests.waiting import TIMEOUT
 
 
 @pytest.fixture
-def away(platform: Platform, settings: Settings) -> Staging:
-    """The staging of a node whose object store's host refuses to be spoken to."""
+def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
+    """Staging on a node whose object store refuses connections."""
     home = settings.home
     share_environments(home)
     nowhere = Connection(name="own", endpoint=f"http://127.0.0.1:{free_ports(1)[0]}", access_key="a", secret_key="b")
@@ -45,27 +45,27 @@ def away(platform: Platform, settings: Settings) -> Staging:
     )
 
 
-def given_up(platform: Platform, staging: Staging, model: str) -> Simulation:
-    """Stage a simulation until that is given up, and see it wait in the queue each time before."""
-    made, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+def staged_until_failure(platform: Platform, staging: Staging, model: str) -> Simulation:
+    """Stage a simulation until it fails; assert that it is queued after each earlier attempt."""
+    simulation, _ = platform.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
     for attempt in range(1, ATTEMPTS + 1):
         with platform.database.read() as c:
-            row = simulations.find(c, made.id)
+            row = simulations.find(c, simulation.id)
             now = platform.database.now(c)
         assert (row.state, row.attempt) == ("queued", attempt)
         assert attempt == 1 or row.not_before > now - 1.0
-        platform.database.write(lambda c: simulations.move(c, made.id, State.QUEUED, State.STAGING, 0.0))
-        staging.stage(made.id)
-    return platform.simulations.get(made.id)
+        platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0))
+        staging.stage(simulation.id)
+    return platform.simulations.get(simulation.id)
 
 
-def test_it_is_tried_again_later_and_given_up_at_last(platform: Platform, away: Staging, model: str) -> None:
-    ended = given_up(platform, away, model)
+def test_staging_is_retried_and_finally_fails(platform: Platform, unreachable_staging: Staging, model: str) -> None:
+    ended = staged_until_failure(platform, unreachable_staging, model)
     assert ended.state is State.ERRORED
     assert ended.reason and "does not answer" in ended.reason
 
 
-def test_a_package_index_that_is_away_is_no_fault_of_the_model(
+def test_an_unavailable_package_index_is_not_blamed_on_the_model(
     platform: Platform, settings: Settings, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
@@ -78,28 +78,28 @@ def test_a_package_index_that_is_away_is_no_fault_of_the_model(
         home=tmp_path,
         objects=platform.store,
     )
-    ended = given_up(platform, staging, model)
+    ended = staged_until_failure(platform, staging, model)
     assert ended.state is State.ERRORED
     assert ended.reason and ended.reason.startswith("the environment could not be prepared: ")
 
 
 @pytest.fixture
 def drives(platform: Platform, client: FlaskClient) -> str:
-    """The id of a registered version with one file."""
+    """Id of a registered version with one file."""
     body = tar({"a.txt": b"alpha"})
     upload = platform.uploads.create(len(body))
     platform.uploads.append(upload.id, 0, [body])
-    made = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
-    platform.dataset_registration.register(made.json["id"])
-    return str(made.json["id"])
+    response = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
+    platform.dataset_registration.register(response.json["id"])
+    return str(response.json["id"])
 
 
 class Slow(FilesystemStore):
-    """A store that does something first, and answers once the staging has found its dataset gone."""
+    """Store that calls a function first, and answers after the staging has noticed that the dataset is deleted."""
 
-    def __init__(self, root: Path, first: Callable[[], None], gone: threading.Event) -> None:
+    def __init__(self, root: Path, first: Callable[[], None], deleted_event: threading.Event) -> None:
         super().__init__(root)
-        self._first, self._gone = first, gone
+        self._first, self._gone = first, deleted_event
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if key.startswith("packs/"):
@@ -109,10 +109,10 @@ class Slow(FilesystemStore):
 
 
 class Watched:
-    """Datasets; the event is set when one that is asked for is not there any more."""
+    """Datasets that set an event when a deleted dataset is requested."""
 
-    def __init__(self, datasets: Datasets, gone: threading.Event) -> None:
-        self._datasets, self._gone = datasets, gone
+    def __init__(self, datasets: Datasets, deleted_event: threading.Event) -> None:
+        self._datasets, self._gone = datasets, deleted_event
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._datasets, name)
@@ -125,7 +125,7 @@ class Watched:
             raise
 
 
-def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
+def test_the_prefetch_of_a_deleted_dataset_ends_early(
     platform: Platform, settings: Settings, client: FlaskClient, drives: str
 ) -> None:
     deleted: list[int] = []
@@ -134,12 +134,12 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
         if not deleted:
             deleted.append(client.delete("/v1/datasets/drives").status_code)
 
-    gone = threading.Event()
-    cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete, gone))
+    deleted_event = threading.Event()
+    cache = NodeCache(settings.home / "elsewhere", Slow(settings.home / "objects", delete, deleted_event))
     staging = Staging(
         platform.database,
         platform.notifier,
-        Watched(platform.datasets, gone),  # type: ignore[arg-type]
+        Watched(platform.datasets, deleted_event),  # type: ignore[arg-type]
         cache,
         home=settings.home,
         objects=platform.store,
@@ -147,5 +147,5 @@ def test_a_dataset_that_is_deleted_is_not_brought_near_to_the_end(
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
     digest = platform.datasets.get(drives)["digest"]
     staging.prefetch(drives)
-    assert deleted == [204] and gone.is_set()
+    assert deleted == [204] and deleted_event.is_set()
     assert cache.ready(digest) is None

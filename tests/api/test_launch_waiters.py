@@ -1,0 +1,195 @@
+"""Runners that wait for their launch: woken by the notifier or by polling, limited in number."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from api import runner_api
+from core.domain.ids import hashed
+from core.domain.launches import Launch
+from core.notifications.launch_waiters import LaunchWaiters
+from core.services.platform import Platform
+from core.services.scheduling.leases import Leases
+from errors import TooManyWaits
+from tests.api.conftest import HERE, LeasingWorker
+from tests.local_notifier import LocalNotifier
+from tests.waiting import until
+from workers.executors.base import WarmLaunch
+
+ID, TOKEN = "warm0123456789abcdef", "minted before"
+Ask = Callable[..., tuple[int, dict[str, str], Any]]
+
+
+@pytest.fixture
+def ask(platform: Platform) -> Ask:
+    return client_of(platform.leases)
+
+
+def client_of(leases: Leases, **options: Any) -> Ask:
+    application = runner_api.create(leases, **options)
+
+    def ask(path: str = f"/v1/launches/{ID}/wait", token: str = TOKEN) -> tuple[int, dict[str, str], Any]:
+        head: list[Any] = []
+        environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET", "HTTP_AUTHORIZATION": f"Bearer {token}"}
+        body = b"".join(application(environ, lambda status, headers: head.extend((status, dict(headers)))))
+        return int(head[0].split()[0]), head[1], json.loads(body)
+
+    return ask
+
+
+@pytest.fixture
+def queued(worker: LeasingWorker, submitted: str) -> str:
+    """Id of a simulation that is about to be launched."""
+    dispatch = worker.dispatch
+    (busy,) = dispatch.snapshot().busy
+    assert dispatch.admit(busy, HERE.name, ready=True)
+    return submitted
+
+
+@pytest.fixture
+def submitted(client: Any, model: str) -> str:
+    document = {"dataset": "noop", "runtime": "python", "model": model, "scenarios": {"range": [0, 10]}}
+    answer = client.post("/v1/simulations", json=document)
+    assert answer.status_code == HTTPStatus.CREATED, answer.json
+    id: str = answer.json["id"]
+    return id
+
+
+def launched(worker: LeasingWorker, offered: WarmLaunch | None = None) -> Launch:
+    dispatch = worker.dispatch
+    (busy,) = dispatch.snapshot().busy
+    launch = dispatch.launch(busy, lambda _: offered)
+    assert launch is not None
+    return launch
+
+
+@contextmanager
+def waiting(leases: Leases, ask: Ask, **options: Any) -> Iterator[list[Any]]:
+    """Wait in a thread; the list has the response after the thread has ended."""
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(ask(**options)), daemon=True)
+    thread.start()
+    until(lambda: leases.waiting)
+    yield answers
+    thread.join(30.0)
+    assert not thread.is_alive()
+
+
+def test_a_waiting_runner_gets_the_description_of_its_launch(
+    platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
+) -> None:
+    with waiting(platform.leases, ask) as answers:
+        launch = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
+    assert launch.id == ID and not launch.token, "the platform does not know the token of a warm launch"
+    ((status, _, body),) = answers
+    assert status == 200 and body == ask(f"/v1/launches/{ID}")[2]
+    assert body["simulation"] == queued and body["model"]["format"] == "python"
+    assert ask()[0] == 200, "a later request is answered immediately"
+
+
+def test_a_launch_with_another_token_is_not_described(
+    platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
+) -> None:
+    with waiting(platform.leases, ask, token="guessed") as answers:
+        launched(worker, WarmLaunch(ID, hashed(TOKEN)))
+    assert answers[0][0] == 401 and ask(token="guessed")[0] == 401
+
+
+def test_a_warm_launch_that_is_offered_twice_is_used_once(
+    platform: Platform, ask: Ask, worker: LeasingWorker, queued: str
+) -> None:
+    launched(worker, WarmLaunch(ID, hashed(TOKEN)))
+    (warm_launch,) = worker.dispatch.snapshot().launches
+    worker.dispatch.requeue(warm_launch, "requeued by the test", counted=False)
+    (busy,) = worker.dispatch.snapshot().busy
+    assert worker.dispatch.admit(busy, HERE.name, ready=True)
+    second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
+    assert second.id != ID and second.token
+    assert worker.platform.leases.authenticate(second.id, second.token).simulation == queued
+    assert ask()[0] == 410, "the first launch is over"
+
+
+def test_a_runner_that_waits_in_vain_repeats_its_request(platform: Platform) -> None:
+    ask = client_of(platform.leases, wait=0.05)
+    assert ask() == (200, ask()[1], {"retry_after": 0.0})
+
+
+def test_the_number_of_waiting_runners_is_limited_and_others_get_retry_after(platform: Platform) -> None:
+    launch_waiters = LaunchWaiters(platform.database, platform.notifier, slots=1)
+    leases = Leases(platform.database, platform.store, platform.notifier, launch_waiters=launch_waiters)
+    ask = client_of(leases, wait=5.0)
+    with waiting(leases, ask) as answers:
+        status, headers, body = ask(f"/v1/launches/{ID}0/wait")
+        assert status == 429 and headers["Retry-After"] == "2" and "Try again" in body["detail"]
+    assert answers[0][2] == {"retry_after": 0.0}
+    assert launch_waiters.wait(ID, 0.01) is False, "the slot is free again"
+
+
+def test_without_a_notifier_waiting_runners_poll(platform: Platform, worker: LeasingWorker, queued: str) -> None:
+    launch_waiters = LaunchWaiters(platform.database, LocalNotifier(), interval=0.05)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(launch_waiters.wait(ID, 30.0)), daemon=True)
+    thread.start()
+    launched(worker, WarmLaunch(ID, hashed(TOKEN)))
+    thread.join(30.0)
+    assert results == [True]
+
+
+def test_waiting_runners_share_one_query_and_none_without_a_wake(platform: Platform) -> None:
+    reads: list[None] = []
+
+    class Counted:
+        def read(self) -> Any:
+            reads.append(None)
+            return platform.database.read()
+
+    counted: Any = Counted()
+    launch_waiters = LaunchWaiters(counted, platform.notifier, interval=60.0)
+    threads = [threading.Thread(target=launch_waiters.wait, args=(f"w{n}", 1.0), daemon=True) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        platform.notifier.publish("another topic")
+    for thread in threads:
+        thread.join(30.0)
+    assert len(reads) == 2 * 8, (
+        "one query before and one after a runner takes its slot, and none for wakes of other topics"
+    )
+
+
+def test_slots_are_released_however_a_wait_ends(platform: Platform) -> None:
+    launch_waiters = LaunchWaiters(platform.database, platform.notifier, slots=1)
+    for _ in range(3):
+        assert launch_waiters.wait(ID, 0.0) is False
+
+    def wait_until_closed() -> None:
+        with suppress(TooManyWaits):
+            launch_waiters.wait("another", 30.0)
+
+    thread = threading.Thread(target=wait_until_closed, daemon=True)
+    thread.start()
+    until(lambda: launch_waiters.waiting)
+    with pytest.raises(TooManyWaits):
+        launch_waiters.wait(ID, 0.0)
+    launch_waiters.close()
+    thread.join(30.0)
+    assert launch_waiters.waiting == 0
+
+
+def test_warm_launches_have_the_same_rows_as_any_launch(platform: Platform, worker: LeasingWorker, queued: str) -> None:
+    launched(worker, WarmLaunch(ID, hashed(TOKEN)))
+    with platform.database.read() as c:
+        row = c.execute(text("SELECT simulation_id, token_hash, state FROM launches")).one()
+    assert tuple(row) == (queued, hashed(TOKEN), "live")
+
+
+def test_a_process_that_shuts_down_ends_all_waits(ask: Ask, platform: Platform) -> None:
+    with waiting(platform.leases, ask) as answers:
+        platform.leases.stop_waiting()
+    assert answers[0][0] == 429 and ask()[0] == 429
