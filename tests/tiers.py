@@ -19,7 +19,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/worlds/test_car_street_evaluator.py": {"[tensorflow-keras]": "needs TensorFlow"},
     "tests/system/test_uploads.py": {
         "test_tus_js_client_survives_kill_9": "needs Node.js; tuspy is in every run",
-        "test_kill_9_at_any_moment_loses_and_doubles_nothing[sqlite]": "several API processes run on PostgreSQL",
+        "test_kill_9_never_loses_or_duplicates_bytes[sqlite]": "several API processes run on PostgreSQL",
     },
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {

@@ -1,4 +1,4 @@
-"""Uploads over lines that break and through processes that die: not a byte is lost or doubled, nobody is locked out."""
+"""Uploads over broken connections and through killed processes: no byte is lost or duplicated, no client locked out."""
 
 import hashlib
 import io
@@ -26,69 +26,69 @@ TUS = {"Tus-Resumable": "1.0.0"}
 BYTES = TUS | {"Content-Type": "application/offset+octet-stream"}
 NODE = Path(__file__).parent / "tus_upload.cjs"
 
-Found = Callable[[], Api]
+StartApi = Callable[[], Api]
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """An API process that no test of this file harms."""
-    made = Api(tmp_path_factory.mktemp("uploads"), {}).migrate()
+    """An API process that no test kills."""
+    server = Api(tmp_path_factory.mktemp("uploads"), {}).migrate()
     try:
-        yield made.start()
+        yield server.start()
     finally:
-        made.stop()
+        server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Found]:
-    """Start API processes on one database and one store; a test may kill them."""
+def start_api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartApi]:
+    """Function that starts API processes on one database and one store; a test may kill them."""
     settings = {}
     if request.param == "postgresql":
         url = postgres_url(request.getfixturevalue("postgres"), request.node.nodeid)
         settings["DATABASE_URL"] = url
-    made: list[Api] = []
+    servers: list[Api] = []
 
     def start() -> Api:
-        one = Api(tmp_path / "home", settings)
-        made.append(one if made else one.migrate())
-        return one.start()
+        server = Api(tmp_path / "home", settings)
+        servers.append(server if servers else server.migrate())
+        return server.start()
 
     yield start
-    for one in made:
-        one.stop()
+    for server in servers:
+        server.stop()
 
 
-def noise(size: int) -> bytes:
-    """Return bytes in which every misplaced one shows."""
+def random_bytes(size: int) -> bytes:
+    """Return random bytes, in which every misplaced byte is detected."""
     return random.Random(size).randbytes(size)
 
 
-def begin(api: Api, length: int) -> str:
-    """Begin an upload and return its address."""
-    sent = api.http.post("/v1/uploads", headers=TUS | {"Upload-Length": str(length)})
-    assert sent.status_code == 201, sent.text
-    return sent.headers["Location"]
+def create(api: Api, length: int) -> str:
+    """Create an upload and return its address."""
+    response = api.http.post("/v1/uploads", headers=TUS | {"Upload-Length": str(length)})
+    assert response.status_code == 201, response.text
+    return response.headers["Location"]
 
 
-def stands(api: Api, address: str) -> int:
-    """Ask where to go on, as a client does that lost its line."""
-    asked = api.http.head(address, headers=TUS)
-    assert asked.status_code == 200
-    return int(asked.headers["Upload-Offset"])
+def offset_of(api: Api, address: str) -> int:
+    """Return the offset by HEAD, as a reconnecting client requests it."""
+    response = api.http.head(address, headers=TUS)
+    assert response.status_code == 200
+    return int(response.headers["Upload-Offset"])
 
 
-def seen(api: Api, address: str) -> int:
-    """Look how far an upload has come, without being its client."""
+def stored_bytes(api: Api, address: str) -> int:
+    """Return the stored bytes of an upload by GET, which does not interrupt its client."""
     return int(api.http.get(address).json()["offset"])
 
 
-def bring(api: Api, address: str, offset: int, data: bytes) -> httpx.Response:
-    """Bring bytes in one request that goes well."""
+def append(api: Api, address: str, offset: int, data: bytes) -> httpx.Response:
+    """Append bytes in one request over an intact connection."""
     return api.http.patch(address, content=data, headers=BYTES | {"Upload-Offset": str(offset)})
 
 
-class Line:
-    """A request that is being sent, byte by byte, over a line that the test breaks."""
+class UploadConnection:
+    """PATCH request whose body the test sends in parts, over a connection that the test breaks."""
 
     def __init__(self, api: Api, address: str, offset: int, length: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", api.port), timeout=30.0)
@@ -96,14 +96,14 @@ class Line:
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         self._socket.sendall(f"PATCH {address} HTTP/1.1\r\n{lines}\r\n".encode())
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> "UploadConnection":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def send(self, data: bytes) -> bool:
-        """Send some of the body; tell whether the line still holds."""
+        """Send a part of the body; tell whether the connection is still open."""
         try:
             self._socket.sendall(data)
         except OSError:
@@ -111,92 +111,95 @@ class Line:
         return True
 
     def answer(self) -> bytes:
-        """Wait for the answer's first line."""
+        """Return the status line of the response."""
         return self._socket.recv(4096).partition(b"\r\n")[0]
 
     def hang_up(self) -> None:
-        """End the line in order."""
+        """Close the connection in order."""
         self._socket.close()
 
     def reset(self) -> None:
-        """Tear the line."""
+        """Reset the connection."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
 
 def digest_of(api: Api, address: str, name: str = "model") -> str:
-    """Return the digest of a finished upload, by making a model of it."""
-    made = api.http.post("/v1/models", json={"upload": address, "name": name, "format": "python"})
-    assert made.status_code == 201, made.text
-    return str(made.json()["digest"])
+    """Return the digest of a finished upload, from a model created from it."""
+    response = api.http.post("/v1/models", json={"upload": address, "name": name, "format": "python"})
+    assert response.status_code == 201, response.text
+    return str(response.json()["digest"])
 
 
 def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-# -- lines that break
+# -- broken connections
 
 
-@pytest.mark.parametrize("end", [Line.hang_up, Line.reset])
-def test_what_arrived_before_the_line_broke_is_kept_to_the_byte(api: Api, end: Callable[[Line], None]) -> None:
-    data = noise(300_001)
-    address = begin(api, len(data))
-    with Line(api, address, 0, len(data)) as line:
+@pytest.mark.parametrize("end", [UploadConnection.hang_up, UploadConnection.reset])
+def test_all_bytes_before_a_broken_connection_are_stored(api: Api, end: Callable[[UploadConnection], None]) -> None:
+    data = random_bytes(300_001)
+    address = create(api, len(data))
+    with UploadConnection(api, address, 0, len(data)) as line:
         line.send(data[:200_001])
-        # but for what waits in one read
-        until(lambda: seen(api, address) > 200_001 - (64 << 10), message="what came is not durable while nothing comes")
+        # all but the bytes of the read in progress
+        until(
+            lambda: stored_bytes(api, address) > 200_001 - (64 << 10),
+            message="bytes are not stored while no more arrive",
+        )
         end(line)
-    at = stands(api, address)
+    at = offset_of(api, address)
     assert at == 200_001
-    assert bring(api, address, at, data[at:]).status_code == 204
+    assert append(api, address, at, data[at:]).status_code == 204
     assert digest_of(api, address) == sha256(data)
 
 
-def test_what_arrived_counts_though_the_line_breaks_at_once(api: Api) -> None:
-    data = noise(300_000)
-    address = begin(api, len(data))
-    with Line(api, address, 0, len(data)) as line:
+def test_bytes_are_stored_although_the_connection_breaks_immediately(api: Api) -> None:
+    data = random_bytes(300_000)
+    address = create(api, len(data))
+    with UploadConnection(api, address, 0, len(data)) as line:
         line.send(data[:5000])
-        until(lambda: seen(api, address) > 0, message="what came is not durable while nothing comes")
+        until(lambda: stored_bytes(api, address) > 0, message="bytes are not stored while no more arrive")
         line.send(data[5000:200_000])
-    at = stands(api, address)
+    at = offset_of(api, address)
     assert at == 200_000
-    assert bring(api, address, at, data[at:]).status_code == 204
+    assert append(api, address, at, data[at:]).status_code == 204
     assert digest_of(api, address) == sha256(data)
 
 
-def test_a_client_that_comes_back_succeeds_at_once_though_its_old_request_hangs(api: Api) -> None:
-    data = noise(400_000)
-    address = begin(api, len(data))
-    with Line(api, address, 0, len(data)) as old:
+def test_a_reconnecting_client_succeeds_although_its_old_request_hangs(api: Api) -> None:
+    data = random_bytes(400_000)
+    address = create(api, len(data))
+    with UploadConnection(api, address, 0, len(data)) as old:
         old.send(data[:150_000])
-        until(lambda: seen(api, address) > 0, message="nothing is durable while bytes come")
-        at = stands(api, address)
+        until(lambda: stored_bytes(api, address) > 0, message="no bytes are stored while more arrive")
+        at = offset_of(api, address)
         assert 0 < at <= 150_000
-        assert bring(api, address, at, data[at:]).status_code == 204
-        old.send(data[150_000:])  # the old request wakes up, and is told that it is late
+        assert append(api, address, at, data[at:]).status_code == 204
+        old.send(data[150_000:])  # the old request continues, and gets a 409
         assert old.answer() == b"HTTP/1.1 409 Conflict"
-    assert stands(api, address) == len(data)
+    assert offset_of(api, address) == len(data)
     assert digest_of(api, address) == sha256(data)
 
 
-def test_a_client_that_only_looks_stops_nobody(api: Api) -> None:
-    data = noise(600_000)
-    address = begin(api, len(data))
-    with Line(api, address, 0, len(data)) as line:
+def test_reading_an_upload_does_not_interrupt_it(api: Api) -> None:
+    data = random_bytes(600_000)
+    address = create(api, len(data))
+    with UploadConnection(api, address, 0, len(data)) as line:
         for at in range(0, len(data), 10_000):
             assert line.send(data[at : at + 10_000])
             if at == 0:
-                until(lambda: seen(api, address) > 0, message="the request is not at work")
-            assert seen(api, address) <= at + 10_000
+                until(lambda: stored_bytes(api, address) > 0, message="the request has stored no bytes")
+            assert stored_bytes(api, address) <= at + 10_000
         assert line.answer() == b"HTTP/1.1 204 No Content"
     assert digest_of(api, address) == sha256(data)
 
 
-def test_two_that_send_at_once_never_mix_their_bytes(api: Api) -> None:
-    data = noise(1 << 20)
-    address = begin(api, len(data))
+def test_concurrent_clients_never_mix_their_bytes(api: Api) -> None:
+    data = random_bytes(1 << 20)
+    address = create(api, len(data))
     answers: list[int] = []
 
     def upload() -> None:
@@ -216,9 +219,9 @@ def test_two_that_send_at_once_never_mix_their_bytes(api: Api) -> None:
     assert digest_of(api, address) == sha256(data)
 
 
-def test_a_body_of_unannounced_length_is_taken(api: Api) -> None:
-    data = noise(300_000)
-    address = begin(api, len(data))
+def test_a_body_without_a_length_is_accepted(api: Api) -> None:
+    data = random_bytes(300_000)
+    address = create(api, len(data))
 
     def pieces() -> Iterator[bytes]:
         for at in range(0, len(data), 70_000):
@@ -229,114 +232,114 @@ def test_a_body_of_unannounced_length_is_taken(api: Api) -> None:
     assert digest_of(api, address) == sha256(data)
 
 
-def test_memory_stays_the_same_however_much_comes(api: Api) -> None:
-    piece = noise(1 << 20)
-    bring(api, begin(api, 8 << 20), 0, piece * 8)
+def test_memory_use_is_constant(api: Api) -> None:
+    piece = random_bytes(1 << 20)
+    append(api, create(api, 8 << 20), 0, piece * 8)
     before = api.resident()
-    address = begin(api, 256 << 20)
+    address = create(api, 256 << 20)
     headers = BYTES | {"Upload-Offset": "0", "Content-Length": str(256 << 20)}
     assert api.http.patch(address, content=(piece for _ in range(256)), headers=headers).status_code == 204
     assert api.resident() - before < 40 << 20
     api.http.delete(address, headers=TUS)
 
 
-def test_hundreds_that_send_nothing_shut_nobody_else_out(api: Api) -> None:
-    last = begin(api, 10)
-    taken: list[str] = []
+def test_hundreds_of_idle_appends_do_not_block_other_requests(api: Api) -> None:
+    address = create(api, 10)
+    idle: list[str] = []
 
-    def tried() -> int:
-        return bring(api, last, 0, b"").status_code
+    def status() -> int:
+        return append(api, address, 0, b"").status_code
 
     with ExitStack() as lines:
 
-        def one_more_is_refused() -> bool:
-            taken.append(begin(api, 10))
-            lines.enter_context(Line(api, taken[-1], 0, 10))
-            return len(taken) >= 256 and tried() == 503
+        def is_limit_reached() -> bool:
+            idle.append(create(api, 10))
+            lines.enter_context(UploadConnection(api, idle[-1], 0, 10))
+            return len(idle) >= 256 and status() == 503
 
-        until(one_more_is_refused, message="everybody is let in", every=0.005)
+        until(is_limit_reached, message="the limit is not reached", every=0.005)
         assert api.http.get("/v1/models").status_code == 200
-    until(lambda: tried() == 204, message="nobody is let in again")
-    for address in [*taken, last]:
-        assert api.http.delete(address, headers=TUS).status_code == 204
+    until(lambda: status() == 204, message="requests are still refused")
+    for idle_address in [*idle, address]:
+        assert api.http.delete(idle_address, headers=TUS).status_code == 204
 
 
-# -- processes that die
+# -- killed processes
 
 
-def test_the_kernel_asks_now_and_then_whether_a_silent_client_is_still_there(api: Api) -> None:
+def test_connections_use_tcp_keepalive(api: Api) -> None:
     def timer(port: int) -> str:
-        """Say which timer the kernel runs for the server's end of a connection; 02 is keepalive (proc(5))."""
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            _, ours, theirs, state, _, timer, *_ = line.split()
-            if state == "01" and (ours[-4:], theirs[-4:]) == (f"{api.port:04X}", f"{port:04X}"):
+        """Return the kernel's timer for the server's end of a connection; 02 is keepalive (proc(5))."""
+        for connection in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, state, _, timer, *_ = connection.split()
+            if state == "01" and (local[-4:], remote[-4:]) == (f"{api.port:04X}", f"{port:04X}"):
                 return timer[:2]
         return "none"
 
-    with socket.create_connection(("127.0.0.1", api.port)) as line:
-        until(lambda: timer(line.getsockname()[1]) == "02", message="nobody asks")
+    with socket.create_connection(("127.0.0.1", api.port)) as connection:
+        until(lambda: timer(connection.getsockname()[1]) == "02", message="TCP keepalive is not enabled")
 
 
-def test_kill_9_at_any_moment_loses_and_doubles_nothing(found: Found) -> None:
+def test_kill_9_never_loses_or_duplicates_bytes(start_api: StartApi) -> None:
     chance = random.Random(7)
-    data = noise(2_000_000)
-    first, second = found(), found()
-    address = begin(first, len(data))
+    data = random_bytes(2_000_000)
+    first, second = start_api(), start_api()
+    address = create(first, len(data))
     durable, kills = 0, 0
     while durable < len(data):
-        one = chance.choice([first, second])
-        at = stands(one, address)
-        assert at >= durable, "what was told to be durable is not there"
-        with Line(one, address, at, len(data) - at) as line:
+        server = chance.choice([first, second])
+        at = offset_of(server, address)
+        assert at >= durable, "bytes that were reported as stored are missing"
+        with UploadConnection(server, address, at, len(data) - at) as line:
             sent, stop = at, at + chance.randrange(100_000, 400_000)
             while sent < min(len(data), stop) and line.send(data[sent : sent + 20_000]):
                 sent = min(len(data), sent + 20_000)
-            # Some of it is durable when the line or the process goes: how much of it at least, chance decides.
-            other, goal = second if one is first else first, at + int(chance.random() * (sent - at))
-            until(lambda other=other, goal=goal: seen(other, address) > goal - (64 << 10))  # type: ignore[misc]
-            durable = max(at, seen(other, address))
+            # The connection or the process ends after a random number of stored bytes.
+            other, goal = second if server is first else first, at + int(chance.random() * (sent - at))
+            until(lambda other=other, goal=goal: stored_bytes(other, address) > goal - (64 << 10))  # type: ignore[misc]
+            durable = max(at, stored_bytes(other, address))
             assert durable <= sent
             if sent == len(data):
                 assert line.answer() == b"HTTP/1.1 204 No Content"
             elif kills < 3 and chance.random() < 0.7:
                 kills += 1
-                one.kill()
-                one.start()
+                server.kill()
+                server.start()
             else:
                 chance.choice([line.hang_up, line.reset])()
     assert kills >= 2
     assert digest_of(second, address) == sha256(data)
     parts = [path.stat().st_size for path in (first.home / "objects" / "uploads").rglob("*") if path.is_file()]
-    assert len(data) <= sum(parts)  # what was killed before its row is swept later, and is never part of it
+    assert len(data) <= sum(parts)  # objects without a row are deleted later, and are not part of the upload
 
 
-# -- the real clients
+# -- clients of others
 
 
 def test_tuspy_uploads_checks_and_resumes(api: Api) -> None:
-    data = noise(700_000)
+    data = random_bytes(700_000)
     client = TusClient(f"{api.url}/v1/uploads")
-    whole = client.uploader(file_stream=io.BytesIO(data), upload_checksum=True)
-    whole.upload()
-    assert digest_of(api, whole.url) == sha256(data)
-    pieces = client.uploader(
+    single = client.uploader(file_stream=io.BytesIO(data), upload_checksum=True)
+    single.upload()
+    assert digest_of(api, single.url) == sha256(data)
+    chunked = client.uploader(
         file_stream=io.BytesIO(data), chunk_size=100_000, metadata={"filename": "a policy.py"}, upload_checksum=True
     )
-    pieces.upload(stop_at=300_000)
-    resumed = client.uploader(file_stream=io.BytesIO(data), chunk_size=130_000, url=pieces.url)
+    chunked.upload(stop_at=300_000)
+    resumed = client.uploader(file_stream=io.BytesIO(data), chunk_size=130_000, url=chunked.url)
     assert resumed.offset == 300_000
     resumed.upload()
-    assert digest_of(api, pieces.url) == sha256(data)
-    assert httpx.get(pieces.url, trust_env=False).json()["metadata"] == {"filename": "a policy.py"}
+    assert digest_of(api, chunked.url) == sha256(data)
+    assert httpx.get(chunked.url, trust_env=False).json()["metadata"] == {"filename": "a policy.py"}
     empty = client.uploader(file_stream=io.BytesIO(b""))
     empty.upload()
     assert httpx.get(empty.url, trust_env=False).json()["state"] == "finished"
 
 
-@pytest.mark.parametrize("found", ["postgresql"], indirect=True)
-def test_tuspy_survives_kill_9(found: Found) -> None:
-    data = noise(4_000_000)
-    api = found()
+@pytest.mark.parametrize("start_api", ["postgresql"], indirect=True)
+def test_tuspy_survives_kill_9(start_api: StartApi) -> None:
+    data = random_bytes(4_000_000)
+    api = start_api()
     uploader = TusClient(f"{api.url}/v1/uploads").uploader(
         file_stream=io.BytesIO(data), chunk_size=50_000, retries=120, retry_delay=0.25
     )
@@ -354,7 +357,7 @@ def test_tuspy_survives_kill_9(found: Found) -> None:
     thread.start()
     address = uploader.url.removeprefix(api.url)
     for goal in (200_000, 1_000_000):
-        until(lambda goal=goal: seen(api, address) >= goal, message="it does not get on")  # type: ignore[misc]
+        until(lambda goal=goal: stored_bytes(api, address) >= goal, message="the upload makes no progress")  # type: ignore[misc]
         api.kill()
         api.start()
     thread.join(120.0)
@@ -364,19 +367,19 @@ def test_tuspy_survives_kill_9(found: Found) -> None:
 
 @pytest.fixture(scope="session")
 def javascript() -> str:
-    """A folder in which node finds tus-js-client."""
+    """Path of the folder with tus-js-client for Node."""
     run = subprocess.run([str(ROOT / "scripts/tools/tus-js-client")], capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
 
-def in_node(javascript: str, api: Api, file: Path, **asked: object) -> "subprocess.Popen[str]":
+def start_tus_js(javascript: str, api: Api, file: Path, **options: object) -> "subprocess.Popen[str]":
     """Start an upload with tus-js-client."""
-    told = {"endpoint": f"{api.url}/v1/uploads", "file": str(file), **asked}
+    upload = {"endpoint": f"{api.url}/v1/uploads", "file": str(file), **options}
     environ = {
         "NODE_PATH": f"{javascript}/node_modules",
         "PATH": os.environ["PATH"],
-        "ASKED": json.dumps(told),
+        "UPLOAD_OPTIONS": json.dumps(upload),
     }
     return subprocess.Popen(
         [str(ROOT / "scripts/tools/npm"), "node", str(NODE)],
@@ -387,20 +390,20 @@ def in_node(javascript: str, api: Api, file: Path, **asked: object) -> "subproce
     )
 
 
-def said(process: "subprocess.Popen[str]") -> dict[str, str]:
-    """Wait for the end of an upload and return what the client says of it."""
+def result_of(process: "subprocess.Popen[str]") -> dict[str, str]:
+    """Wait for the end of an upload with tus-js-client and return its result."""
     try:
         output, errors = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0, errors[-3000:]
-    assert output, f"it ends without a word: {errors[-2000:]}"
+    assert output, f"tus-js-client printed no result: {errors[-2000:]}"
     answer: dict[str, str] = json.loads(output)
     return answer
 
 
 @pytest.mark.parametrize(
-    "way",
+    "options",
     [
         {},
         {"chunkSize": 100_000, "metadata": {"filename": "a policy.py"}},
@@ -410,30 +413,30 @@ def said(process: "subprocess.Popen[str]") -> dict[str, str]:
         {"chunkSize": 100_000, "overridePatchMethod": True},
         {"chunkSize": 100_000, "abortAfter": 250_000},
     ],
-    ids=lambda way: "-".join(way) or "at-once",
+    ids=lambda options: "-".join(options) or "single-request",
 )
-def test_tus_js_client_uploads(api: Api, javascript: str, tmp_path: Path, way: dict[str, object]) -> None:
-    data = noise(900_001)  # of so many pieces exactly, this client would not tell the length
+def test_tus_js_client_uploads(api: Api, javascript: str, tmp_path: Path, options: dict[str, object]) -> None:
+    data = random_bytes(900_001)  # with a multiple of the chunk size, this client does not send the length
     file = tmp_path / "policy.py"
     file.write_bytes(data)
-    url = said(in_node(javascript, api, file, **way))["url"]
+    url = result_of(start_tus_js(javascript, api, file, **options))["url"]
     assert digest_of(api, url) == sha256(data)
 
 
-@pytest.mark.parametrize("found", ["sqlite"], indirect=True)
-def test_tus_js_client_survives_kill_9(found: Found, javascript: str, tmp_path: Path) -> None:
-    data = noise(4_000_000)
-    api = found()
+@pytest.mark.parametrize("start_api", ["sqlite"], indirect=True)
+def test_tus_js_client_survives_kill_9(start_api: StartApi, javascript: str, tmp_path: Path) -> None:
+    data = random_bytes(4_000_000)
+    api = start_api()
     file = tmp_path / "policy.py"
     file.write_bytes(data)
-    process = in_node(javascript, api, file, chunkSize=50_000)
+    process = start_tus_js(javascript, api, file, chunkSize=50_000)
     for goal in (200_000, 1_000_000):
 
         def far(goal: int = goal) -> bool:
             items = api.http.get("/v1/uploads").json()["items"]
             return bool(items) and items[0]["offset"] >= goal
 
-        until(far, message="it does not get on")
+        until(far, message="the upload makes no progress")
         api.kill()
         api.start()
-    assert digest_of(api, said(process)["url"]) == sha256(data)
+    assert digest_of(api, result_of(process)["url"]) == sha256(data)

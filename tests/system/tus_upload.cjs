@@ -1,36 +1,36 @@
-// Uploads a file with tus-js-client as the environment's ASKED says, and prints where it lies.
+// Uploads a file with tus-js-client, with the options of UPLOAD_OPTIONS, and prints the address of the upload.
 "use strict";
 const fs = require("node:fs");
 const { PassThrough } = require("node:stream");
 const tus = require("tus-js-client");
 
-const { file, abortAfter, ...asked } = JSON.parse(process.env.ASKED);
+const { file, abortAfter, ...options } = JSON.parse(process.env.UPLOAD_OPTIONS);
 let aborted = false;
 
 function upload(url) {
   const opened = fs.createReadStream(file);
-  // a stream that is no file tells its length only by its end
-  const source = asked.uploadLengthDeferred ? opened.pipe(new PassThrough()) : opened;
-  const one = new tus.Upload(source, {
+  // the length of a stream that is not a file is known only at its end
+  const source = options.uploadLengthDeferred ? opened.pipe(new PassThrough()) : opened;
+  const uploading = new tus.Upload(source, {
     retryDelays: Array(120).fill(250),
-    ...asked,
+    ...options,
     uploadUrl: url,
     onError(error) {
       console.error(error);
       process.exit(1);
     },
     onSuccess() {
-      console.log(JSON.stringify({ url: one.url }));
+      console.log(JSON.stringify({ url: uploading.url }));
       process.exit(0);
     },
     onChunkComplete(size, accepted) {
       if (abortAfter && !aborted && accepted >= abortAfter) {
         aborted = true;
-        one.abort().then(() => upload(one.url));
+        uploading.abort().then(() => upload(uploading.url));
       }
     },
   });
-  one.start();
+  uploading.start();
 }
 
 upload(null);

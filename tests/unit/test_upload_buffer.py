@@ -1,4 +1,4 @@
-"""A body is cut into parts by size and by the clock, and the headers of tus are read strictly."""
+"""Upload buffer: parts by size and time; and strict parsing of tus headers."""
 
 import hashlib
 import io
@@ -14,24 +14,24 @@ from core.domain.uploads import UploadBuffer
 from errors import BadRequest, Invalid, TooLarge, TruncatedUpload
 
 
-def parts(intake: UploadBuffer) -> list[bytes]:
-    return [b"".join(part) for part in intake.parts()]
+def parts(buffer: UploadBuffer) -> list[bytes]:
+    return [b"".join(part) for part in buffer.parts()]
 
 
 @given(st.lists(st.binary(max_size=9), max_size=20))
-def test_the_parts_are_the_body_and_none_is_empty(chunks: list[bytes]) -> None:
+def test_the_parts_are_the_body_and_not_empty(chunks: list[bytes]) -> None:
     body = b"".join(chunks)
-    intake = UploadBuffer(chunks, len(body), algorithm="sha1")
-    found = parts(intake)
-    assert b"".join(found) == body and all(found) and intake.ended
-    assert intake.digest() == hashlib.sha1(body, usedforsecurity=False).digest()
+    buffer = UploadBuffer(chunks, len(body), algorithm="sha1")
+    body_parts = parts(buffer)
+    assert b"".join(body_parts) == body and all(body_parts) and buffer.ended
+    assert buffer.digest() == hashlib.sha1(body, usedforsecurity=False).digest()
 
 
 def test_a_part_ends_by_its_size() -> None:
     assert parts(UploadBuffer([b"abc", b"def", b"g"], 100, pace=False, part=4)) == [b"abcdef", b"g"]
 
 
-def test_a_part_ends_by_the_clock_also_while_nothing_comes() -> None:
+def test_a_part_ends_by_time_also_without_new_bytes() -> None:
     now = 0.0
 
     def slow() -> Iterator[bytes]:
@@ -43,14 +43,14 @@ def test_a_part_ends_by_the_clock_also_while_nothing_comes() -> None:
     assert parts(UploadBuffer(slow(), 100, clock=lambda: now)) == [b"a", b"b", b"c"]
 
 
-def test_more_than_there_is_room_for_is_an_error() -> None:
+def test_more_bytes_than_the_remaining_length_are_an_error() -> None:
     with pytest.raises(TooLarge):
         parts(UploadBuffer([b"abc", b"def"], 5))
     assert parts(UploadBuffer([b"abc", b"def"], 3)) == [b"abc"]
 
 
-class Line(io.RawIOBase):
-    """A stream that breaks as it is told."""
+class BreakingStream(io.RawIOBase):
+    """Stream that ends with an error."""
 
     def __init__(self, data: bytes, error: Exception | None) -> None:
         self._data = io.BytesIO(data)
@@ -64,16 +64,16 @@ class Line(io.RawIOBase):
 
 @pytest.mark.parametrize("error", [None, OSError(), TruncatedUpload()])
 @pytest.mark.parametrize("length", [None, 200_000])
-def test_what_came_before_a_line_broke_comes_out(length: int | None, error: Exception | None) -> None:
+def test_bytes_before_a_broken_connection_are_yielded(length: int | None, error: Exception | None) -> None:
     data = bytes(range(250)) * 400
-    line: Any = Line(data, error)
-    assert b"".join(tus.received(line, length)) == data
+    stream: Any = BreakingStream(data, error)
+    assert b"".join(tus.received(stream, length)) == data
 
 
-def test_no_more_is_read_than_was_announced() -> None:
-    line: Any = Line(b"hello world", None)
-    assert b"".join(tus.received(line, 5)) == b"hello"
-    assert line.read() == b" world"
+def test_reading_stops_at_the_announced_length() -> None:
+    stream: Any = BreakingStream(b"hello world", None)
+    assert b"".join(tus.received(stream, 5)) == b"hello"
+    assert stream.read() == b" world"
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_no_more_is_read_than_was_announced() -> None:
         (f"final;http://h:1/v1/uploads/{'a' * 26}  {'b' * 26}", "final", ["a" * 26, "b" * 26]),
     ],
 )
-def test_kinds_of_uploads(text: str | None, kind: str, ids: list[str]) -> None:
+def test_upload_concat_is_parsed(text: str | None, kind: str, ids: list[str]) -> None:
     assert tus.concat(text) == (kind, ids)
 
 
 @given(st.text(max_size=60))
 @example("0\x1f")
-def test_no_header_breaks_the_reader(text: str) -> None:
+def test_any_header_is_parsed_or_refused(text: str) -> None:
     for read in (tus.metadata, tus.checksum, tus.concat, tus.upload_id, lambda text: tus.number("Upload-Length", text)):
         try:
             read(text)
