@@ -319,7 +319,7 @@ class OffsetMismatch(Conflict):
 
 
 class FinalUpload(PlatformError):
-    """A final upload is made of partial uploads and accepts no bytes. Append to the partial uploads."""
+    """A final upload consists of partial uploads and accepts no bytes. Append to the partial uploads."""
 
     slug = "final-upload"
 

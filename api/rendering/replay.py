@@ -241,7 +241,7 @@ def _cars(animation: Animation) -> Iterable[str]:
 
 def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego: bool) -> str:
     known = _without_gaps(track)
-    places = [_screen(car["x"], car["y"]).replace(",", " ") for car in known]
+    positions = [_screen(car["x"], car["y"]).replace(",", " ") for car in known]
     turns = [decimal(heading) for heading in _headings([car["angle"] for car in known])]
     attribute, visibility = animate_visibility(animation, [actor is not None for actor in track])
     brakes = ["1" if car["brake"] else "0" for car in known]
@@ -267,8 +267,8 @@ def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego
         body.insert(0, halo)
     ego_class = ' class="ego"' if is_ego else ""
     return (
-        f'<g{ego_class}{attribute} transform="translate({places[0]})">{visibility}'
-        f"{animate_transform(animation, 'translate', places)}"
+        f'<g{ego_class}{attribute} transform="translate({positions[0]})">{visibility}'
+        f"{animate_transform(animation, 'translate', positions)}"
         f'<g transform="rotate({turns[0]})">{animate_transform(animation, "rotate", turns)}{"".join(body)}</g></g>'
     )
 
@@ -276,12 +276,12 @@ def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego
 def _people(animation: Animation) -> Iterable[str]:
     for name, track in sorted(_tracks(animation, "pedestrians").items()):
         known = _without_gaps(track)
-        places = [_screen(actor["x"], actor["y"]).replace(",", " ") for actor in known]
+        positions = [_screen(actor["x"], actor["y"]).replace(",", " ") for actor in known]
         attribute, visibility = animate_visibility(animation, [actor is not None for actor in track])
         late = name == "late"
         yield (
-            f'<g class="person"{attribute} transform="translate({places[0]})">{visibility}'
-            f"{animate_transform(animation, 'translate', places)}"
+            f'<g class="person"{attribute} transform="translate({positions[0]})">{visibility}'
+            f"{animate_transform(animation, 'translate', positions)}"
             f'<circle r="4.4" fill="{PAINTS["actor"] if late else "#6a4c93"}" stroke="{PANEL}" stroke-width="1.2"/></g>'
         )
 
@@ -293,11 +293,11 @@ def _crash(animation: Animation) -> Iterable[str]:
         return
     other = last["collisions"][0]["with"]
     ex, ey = animation.ego[-1]
-    place = next((_centre(car) for car in last["vehicles"] if car["id"] == other), None)
-    place = place or next(
+    position = next((_centre(car) for car in last["vehicles"] if car["id"] == other), None)
+    position = position or next(
         ((person["x"], person["y"]) for person in last["pedestrians"] if person["id"] == other), (ex, ey)
     )
-    at = _screen((ex + place[0]) / 2, (ey + place[1]) / 2).replace(",", " ")
+    at = _screen((ex + position[0]) / 2, (ey + position[1]) / 2).replace(",", " ")
     spikes = " ".join(
         f"{decimal(radius * cos(radians(22.5 * step)))},{decimal(radius * sin(radians(22.5 * step)))}"
         for step, radius in ((step, 20.0 if step % 2 == 0 else 9.0) for step in range(16))

@@ -131,7 +131,7 @@ class ModelView(MethodView):
         return services().models.get(model)
 
     @blueprint.operation(
-        "delete_model", Success(status=204, description="The model is gone."), errors=[UnknownModel, InUse]
+        "delete_model", Success(status=204, description="The model is deleted."), errors=[UnknownModel, InUse]
     )
     def delete(self, model: str) -> None:
         """Delete a model"""

@@ -68,21 +68,23 @@ def model(name: str) -> Any:
 
 def test_a_generated_client_sees_a_simulation_to_its_end(client: Any) -> None:
     scenarios = model("Scenarios")(range_=[0, 50])
-    asked = model("Submission")(dataset="noop", runtime="python", scenarios=scenarios, seed=3)
-    made = operation("simulations.create_simulation").sync(client=client, body=asked, idempotency_key="generated")
-    assert made.state == "queued" and made.tasks.total == 50
+    submission = model("Submission")(dataset="noop", runtime="python", scenarios=scenarios, seed=3)
+    created = operation("simulations.create_simulation").sync(
+        client=client, body=submission, idempotency_key="generated"
+    )
+    assert created.state == "queued" and created.tasks.total == 50
     see = operation("simulations.get_simulation").sync
-    until(lambda: see(made.id, client=client).state in FINAL)
-    seen = see(made.id, client=client)
-    assert seen.state == "succeeded" and seen.tasks.done == 50 and seen.created_at <= seen.ended_at
-    summary = operation("simulations.get_simulation_summary").sync(made.id, client=client)
+    until(lambda: see(created.id, client=client).state in FINAL)
+    described = see(created.id, client=client)
+    assert described.state == "succeeded" and described.tasks.done == 50 and described.created_at <= described.ended_at
+    summary = operation("simulations.get_simulation_summary").sync(created.id, client=client)
     assert summary.tasks["failed"] == 0 and "mean_penalised" in summary.metrics["value"]
-    archive = operation("artifacts.get_simulation_archive").sync(made.id, client=client)
+    archive = operation("artifacts.get_simulation_archive").sync(created.id, client=client)
     assert archive.payload.read(4) == b"PK\x03\x04"
     listed = operation("simulations.list_simulations").sync(
         client=client, state=model("ListSimulationsState").SUCCEEDED, limit=1
     )
-    assert [one.id for one in listed.items] == [made.id], "the newest simulation comes first"
+    assert [item.id for item in listed.items] == [created.id], "the newest simulation comes first"
 
 
 def test_a_generated_client_sends_a_model_along_and_waits(client: Any) -> None:
@@ -93,17 +95,17 @@ def test_a_generated_client_sends_a_model_along_and_waits(client: Any) -> None:
     form = model("SubmissionForm")(
         dataset="noop", model=file, scenarios=model("Scenarios")(tasks=[3, 5]), repeat=2, dry_run=False
     )
-    made = operation("simulations.create_simulation").sync(client=client, body=form, prefer="wait=60")
-    assert made.state == "succeeded" and made.tasks.done == 4 and made.model.name == "half"
+    created = operation("simulations.create_simulation").sync(client=client, body=form, prefer="wait=60")
+    assert created.state == "succeeded" and created.tasks.done == 4 and created.model.name == "half"
     found = operation("models.get_model").sync("half", client=client)
-    assert found.digest == made.model.digest
+    assert found.digest == created.model.digest
     table = operation("results.get_simulation_results").sync_detailed(
-        made.id, client=client, format_=model("GetSimulationResultsFormat").CSV
+        created.id, client=client, format_=model("GetSimulationResultsFormat").CSV
     )
     assert table.status_code == 200 and table.content.count(b"\r\n") == 5
 
 
 def test_a_generated_client_is_told_what_is_wrong(client: Any) -> None:
-    asked = model("Submission")(dataset="nop", runtime="python")
-    refused = operation("simulations.create_simulation").sync(client=client, body=asked)
+    submission = model("Submission")(dataset="nop", runtime="python")
+    refused = operation("simulations.create_simulation").sync(client=client, body=submission)
     assert refused.status == 422 and refused.type_ == "/problems/unknown-dataset" and "noop" in refused.detail

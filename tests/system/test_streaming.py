@@ -1,4 +1,4 @@
-"""Results while they come: the oldest promise; streams that are followed, dropped and resumed; waiting for an end."""
+"""The request of the README, and streams of results and events: followed, disconnected, resumed; Prefer: wait."""
 
 import json
 import shutil
@@ -15,22 +15,22 @@ import pytest
 from tests.system.house import FINAL, MODELS, Platform
 from tests.waiting import until
 
-PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
+README_REQUEST = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 STEADY = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 300]}, "params": {"sleep_ms": 10}}
 FEW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 20]}}
 
-#: What curl 7.88 sends for the promise, to the byte; for machines without curl.
+#: Bytes that curl 7.88 sends for the request of the README, for machines without curl.
 BYTES = (
     "POST {path} HTTP/1.1\r\nHost: karrozzeria:5000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n"
     "Content-Length: {length}\r\nContent-Type: {type}\r\n\r\n{body}"
 )
-WAYS = ["bytes", *(["curl"] if shutil.which("curl") else [])]
+SENDERS = ["bytes", *(["curl"] if shutil.which("curl") else [])]
 
 
-def promised(platform: Platform, way: str, path: str, body: str, type: str | None) -> tuple[int, dict[str, Any]]:
-    """Send the promise to karrozzeria:5000, which is this platform, and return the status and the body."""
-    if way == "curl":
-        # to the word what a person types; only where the host of that name stands is told
+def send_request(platform: Platform, sender: str, path: str, body: str, type: str | None) -> tuple[int, dict[str, Any]]:
+    """Send a request to karrozzeria:5000, resolved to this platform; return the status and the body."""
+    if sender == "curl":
+        # the command of the README; the options only resolve the host name
         typed = ["curl", "-X", "POST", f"http://karrozzeria:5000{path}", "-d", body]
         beside = ["--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-s", "-w", "\n%{http_code}", "-q"]
         headers = ["-H", f"Content-Type: {type}"] if type else []
@@ -51,22 +51,22 @@ def promised(platform: Platform, way: str, path: str, body: str, type: str | Non
 
 
 @contextmanager
-def streamed(platform: Platform, path: str, **asked: Any) -> Iterator[httpx.Response]:
-    """Open a stream on a connection of its own, hung up at the end."""
+def streamed(platform: Platform, path: str, **options: Any) -> Iterator[httpx.Response]:
+    """Open a stream on a connection of its own, which is closed at the end."""
     with httpx.Client(base_url=platform.url, timeout=60.0, trust_env=False) as client:
-        with client.stream(asked.pop("method", "GET"), path, **asked) as response:
+        with client.stream(options.pop("method", "GET"), path, **options) as response:
             yield response
 
 
 def results_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    """Read results as they come; blank lines only keep the line open."""
+    """Yield results as they arrive; blank lines are heartbeats."""
     for line in response.iter_lines():
         if line:
             yield json.loads(line)
 
 
 def events_of(response: httpx.Response) -> Iterator[dict[str, str]]:
-    """Read server-sent events as the standard says, comments left out."""
+    """Yield server-sent events, without comments."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
         if not line:
@@ -78,37 +78,37 @@ def events_of(response: httpx.Response) -> Iterator[dict[str, str]]:
             fields[name] = value.removeprefix(" ")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
 @pytest.mark.parametrize("type", [None, "application/json"], ids=["form", "json"])
-def test_the_promise_holds_to_the_word(platform: Platform, way: str, path: str, type: str | None) -> None:
-    status, made = promised(platform, way, path, PROMISE, type)
+def test_the_request_of_the_readme_works_verbatim(platform: Platform, sender: str, path: str, type: str | None) -> None:
+    status, simulation = send_request(platform, sender, path, README_REQUEST, type)
     assert status == 201
-    assert (made["runtime"]["name"], made["dataset"]["name"], made["tasks"]["total"]) == (
+    assert (simulation["runtime"]["name"], simulation["dataset"]["name"], simulation["tasks"]["total"]) == (
         "tensorflow",
         "car_street",
         288,
     )
-    until(lambda: platform.get(made["id"])["tasks"]["done"] > 0, message="nothing is driven")
-    platform.http.post(f"/v1/simulations/{made['id']}/cancel")
-    platform.ended(made["id"])
+    until(lambda: platform.get(simulation["id"])["tasks"]["done"] > 0, message="no task is done")
+    platform.http.post(f"/v1/simulations/{simulation['id']}/cancel")
+    platform.ended(simulation["id"])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_json_that_looks_like_a_form_reaches_us_whole(platform: Platform, way: str) -> None:
+@pytest.mark.parametrize("sender", SENDERS)
+def test_json_with_characters_of_forms_is_not_changed(platform: Platform, sender: str) -> None:
     body = '{"runtimePath": "python", "model_data": "noop", "scenarios": {"tasks": [0]}, "labels": {"a": "1+1&b=%41"}}'
-    status, made = promised(platform, way, "/1.0/simluation/tests", body, None)
-    assert (status, made["labels"]) == (201, {"a": "1+1&b=%41"})
-    platform.ended(made["id"])
+    status, simulation = send_request(platform, sender, "/1.0/simluation/tests", body, None)
+    assert (status, simulation["labels"]) == (201, {"a": "1+1&b=%41"})
+    platform.ended(simulation["id"])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_promised_host_serves_the_promise_alone(platform: Platform, way: str) -> None:
-    status, problem = promised(platform, way, "/v1/simulations", PROMISE, "application/json")
+@pytest.mark.parametrize("sender", SENDERS)
+def test_the_legacy_host_serves_the_1_0_paths_only(platform: Platform, sender: str) -> None:
+    status, problem = send_request(platform, sender, "/v1/simulations", README_REQUEST, "application/json")
     assert (status, problem["status"]) == (421, 421)
 
 
-def test_a_submission_that_accepts_ndjson_is_answered_with_its_results(platform: Platform) -> None:
+def test_a_submission_that_accepts_ndjson_gets_a_stream_of_its_results(platform: Platform) -> None:
     with streamed(
         platform, "/v1/simulations", method="POST", json=FEW, headers={"Accept": "application/x-ndjson"}
     ) as response:
@@ -119,7 +119,7 @@ def test_a_submission_that_accepts_ndjson_is_answered_with_its_results(platform:
     assert platform.get(response.headers["location"].rpartition("/")[2])["state"] == "succeeded"
 
 
-def test_a_submission_with_its_model_streams_too(platform: Platform) -> None:
+def test_a_form_with_a_model_may_get_a_stream(platform: Platform) -> None:
     with streamed(
         platform,
         "/v1/simulations",
@@ -129,11 +129,11 @@ def test_a_submission_with_its_model_streams_too(platform: Platform) -> None:
         headers={"Accept": "text/event-stream"},
     ) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
-        found = [json.loads(event["data"])["task"] for event in events_of(response) if event["event"] == "result"]
-    assert sorted(found) == list(range(20))
+        tasks = [json.loads(event["data"])["task"] for event in events_of(response) if event["event"] == "result"]
+    assert sorted(tasks) == list(range(20))
 
 
-def test_first_results_come_long_before_the_last(platform: Platform) -> None:
+def test_results_are_streamed_while_the_simulation_runs(platform: Platform) -> None:
     with streamed(
         platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
     ) as response:
@@ -142,7 +142,7 @@ def test_first_results_come_long_before_the_last(platform: Platform) -> None:
     assert at[-1] - at[0] > 0.5  # two workers sleep 1.5 s each
 
 
-def test_hanging_up_does_not_stop_it(platform: Platform) -> None:
+def test_disconnecting_does_not_stop_the_simulation(platform: Platform) -> None:
     with streamed(
         platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
     ) as response:
@@ -152,7 +152,7 @@ def test_hanging_up_does_not_stop_it(platform: Platform) -> None:
     assert platform.ended(id)["tasks"]["done"] == 300
 
 
-def test_a_followed_stream_resumes_with_no_line_lost_or_doubled(platform: Platform) -> None:
+def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: Platform) -> None:
     id = platform.submit(**STEADY)["id"]
     received: list[dict[str, Any]] = []
     for most in (1, 40, 100, 1000):
@@ -165,12 +165,12 @@ def test_a_followed_stream_resumes_with_no_line_lost_or_doubled(platform: Platfo
                     break
     assert sorted(result["task"] for result in received) == list(range(300))
     with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
-        assert list(results_of(response)) == received  # the order of arrival is for ever
+        assert list(results_of(response)) == received  # the order of arrival is stored
     with streamed(platform, f"/v1/simulations/{id}/results?follow=true&skip=300") as response:
         assert list(results_of(response)) == []
 
 
-def test_a_followed_stream_of_what_was_cancelled_says_that_it_is_not_all(platform: Platform) -> None:
+def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform: Platform) -> None:
     id = platform.submit(**STEADY)["id"]
     with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
         lines = results_of(response)
@@ -181,7 +181,7 @@ def test_a_followed_stream_of_what_was_cancelled_says_that_it_is_not_all(platfor
     assert "cancel" in last["incomplete"]
 
 
-def test_events_are_numbered_and_resume_behind_the_last(platform: Platform) -> None:
+def test_events_are_numbered_and_resumed_after_the_last(platform: Platform) -> None:
     id = platform.submit(**STEADY)["id"]
     events: list[dict[str, str]] = []
     for most in (2, 3, 1000):
@@ -197,29 +197,29 @@ def test_events_are_numbered_and_resume_behind_the_last(platform: Platform) -> N
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     states = [json.loads(event["data"])["state"] for event in events if event["event"] == "state"]
     assert states == ["queued", "staging", "launching", "running", "succeeded"]
-    assert events[-1]["event"] == "state"  # nothing comes after the end
+    assert events[-1]["event"] == "state"  # no event follows the end
     done = [json.loads(event["data"])["done"] for event in events if event["event"] == "progress"]
     assert done
     assert done == sorted(done)
 
 
-def test_who_has_the_last_event_is_told_not_to_come_back(platform: Platform) -> None:
+def test_a_client_with_the_last_event_gets_a_204(platform: Platform) -> None:
     id = platform.run(**FEW)["id"]
     with streamed(platform, f"/v1/simulations/{id}/events") as response:
         last = list(events_of(response))[-1]["id"]
-    for asked in ({"headers": {"Last-Event-ID": last}}, {"params": {"after": last}}):
-        again = platform.http.get(f"/v1/simulations/{id}/events", **asked)
-        assert (again.status_code, again.content) == (204, b"")
+    for options in ({"headers": {"Last-Event-ID": last}}, {"params": {"after": last}}):
+        response = platform.http.get(f"/v1/simulations/{id}/events", **options)
+        assert (response.status_code, response.content) == (204, b"")
 
 
-def test_a_submission_that_prefers_to_wait_is_answered_at_the_end(platform: Platform) -> None:
+def test_a_submission_with_prefer_wait_is_answered_at_the_end(platform: Platform) -> None:
     answer = platform.post(headers={"Prefer": "wait=30"}, **FEW)
     assert answer.status_code == 201
     assert answer.headers["preference-applied"] == "wait=30"
     assert (answer.json()["state"], answer.json()["tasks"]["done"]) == ("succeeded", 20)
 
 
-def test_a_wait_that_is_too_short_is_answered_with_how_it_stands(platform: Platform) -> None:
+def test_a_short_wait_is_answered_with_the_present_state(platform: Platform) -> None:
     began = time.monotonic()
     answer = platform.post(headers={"Prefer": "wait=1"}, **(STEADY | {"scenarios": {"range": [0, 600]}}))
     assert 0.9 < time.monotonic() - began < 10.0
@@ -228,7 +228,7 @@ def test_a_wait_that_is_too_short_is_answered_with_how_it_stands(platform: Platf
     platform.ended(answer.json()["id"])
 
 
-def test_what_a_model_prints_is_in_the_logs_with_control_characters_made_visible(platform: Platform) -> None:
+def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(platform: Platform) -> None:
     id = platform.run(model=MODELS / "prints_escapes.py", dataset="noop", scenarios={"range": [0, 2]})["id"]
     escaped, raw = (platform.http.get(f"/v1/simulations/{id}/logs{query}") for query in ("", "?raw=1"))
     assert b"hello from a model" in raw.content
@@ -237,14 +237,14 @@ def test_what_a_model_prints_is_in_the_logs_with_control_characters_made_visible
     assert b"\x1b" not in escaped.content
 
 
-def test_an_api_that_dies_costs_a_follower_nothing_but_coming_back(found: Any) -> None:
+def test_a_follower_of_a_killed_api_process_resumes_without_loss(found: Any) -> None:
     platform = found()
     id = platform.submit(**(STEADY | {"scenarios": {"range": [0, 600]}}))["id"]
     received: list[int] = []
     cut = 0
 
     def followed() -> bool:
-        """Follow from where the last connection ended; tell whether all has come."""
+        """Follow from where the last connection ended; tell whether all results have arrived."""
         nonlocal cut
         with (
             suppress(httpx.TransportError),
@@ -258,6 +258,6 @@ def test_an_api_that_dies_costs_a_follower_nothing_but_coming_back(found: Any) -
                         platform.end(pid)
         return len(received) >= 600
 
-    until(followed, message=lambda: f"only {len(received)} results come")
+    until(followed, message=lambda: f"only {len(received)} results arrived")
     assert cut
     assert sorted(received) == list(range(600))
