@@ -1,4 +1,4 @@
-"""A replay's picture: what it draws, how it moves, and that it is one harmless file."""
+"""Replays as SVG: contents, animation, and safety of the file."""
 
 from typing import Any
 from xml.etree import ElementTree
@@ -61,7 +61,7 @@ def animated(root: ElementTree.Element) -> list[ElementTree.Element]:
     return [element for element in root.iter() if element.tag in (f"{SVG}animate", f"{SVG}animateTransform")]
 
 
-def test_the_picture_is_one_well_formed_file_without_scripts_or_links() -> None:
+def test_the_svg_is_well_formed_without_scripts_or_links() -> None:
     text = svg(crashed())
     root = ElementTree.fromstring(text)
     assert root.tag == f"{SVG}svg"
@@ -83,7 +83,7 @@ def test_the_camera_follows_the_ego() -> None:
     assert values[-1] == values[-2]
 
 
-def test_only_the_last_seconds_are_shown_and_then_held() -> None:
+def test_the_last_seconds_are_shown_and_the_last_frame_is_held() -> None:
     moves = animated(ElementTree.fromstring(svg(crashed(), seconds=3.0, speed=0.5)))
     assert {element.attrib["dur"] for element in moves} - {"0.5s"} == {f"{3.0 / 0.5 + HOLD:g}s"}
     assert {element.attrib["repeatCount"] for element in moves} == {"indefinite"}
@@ -125,27 +125,27 @@ def test_a_light_changes_the_colour_of_its_stop_line() -> None:
     assert len(set(switches[0].attrib["values"].split(";"))) == 2
 
 
-def test_who_comes_later_is_hidden_until_then() -> None:
+def test_an_actor_is_hidden_until_it_appears() -> None:
     frames = [frame(index, *([car("late", 40.0)] if index >= 10 else [])) for index in range(20)]
     root = ElementTree.fromstring(svg(replay(frames)))
     switches = [e.attrib["values"] for e in root.iter(f"{SVG}animate") if e.get("attributeName") == "visibility"]
     assert "hidden;visible" in switches
 
 
-def test_who_is_far_away_is_not_drawn() -> None:
+def test_a_distant_actor_is_not_drawn() -> None:
     near, far = car("near", 50.0), car("far", 400.0)
     both = svg(replay([frame(index, near, far) for index in range(5)]))
     assert both == svg(replay([frame(index, near) for index in range(5)]))
 
 
-def test_turning_past_north_does_not_spin_the_car() -> None:
+def test_a_car_that_turns_past_north_does_not_spin() -> None:
     frames = [frame(0), frame(1)]
     frames[0]["vehicles"].append(car("turner", 5.0, angle=359.0))
     frames[1]["vehicles"].append(car("turner", 5.0, angle=1.0))
     assert 'values="359;361;361"' in svg(replay(frames))
 
 
-def test_a_still_has_the_same_parts_and_does_not_move() -> None:
+def test_a_still_has_the_same_parts_without_animation() -> None:
     drive = crashed()
     text = still(drive, 99.0)
     root = ElementTree.fromstring(text)
@@ -155,24 +155,24 @@ def test_a_still_has_the_same_parts_and_does_not_move() -> None:
     assert "2.0 s" in still(drive, 2.04)
 
 
-def test_words_from_outside_cannot_become_markup() -> None:
+def test_texts_of_a_replay_are_escaped() -> None:
     text = svg(replay([frame(0), frame(1)], title="<script>alert(1)</script>", outcome="a & b"))
     assert "<script" not in text
     assert "a &amp; b" in text
 
 
 @pytest.mark.parametrize("scene", [None, {}, {"kind": "pole"}])
-def test_a_world_without_a_street_says_so(scene: Any) -> None:
+def test_a_scene_without_a_street_is_refused(scene: Any) -> None:
     with pytest.raises(ValueError, match="not a street"):
         svg(replay([frame(0)], scene=scene))
 
 
-def test_a_replay_without_frames_says_so() -> None:
+def test_a_replay_without_frames_is_refused() -> None:
     with pytest.raises(ValueError, match="no frames"):
         still(replay([]), 0.0)
 
 
-def test_an_ego_that_has_left_the_street_is_followed_to_where_it_was_last() -> None:
+def test_the_camera_stays_where_the_ego_left_the_street() -> None:
     frames = [frame(index) for index in range(5)]
     frames[-1]["vehicles"] = [car("other", 10.0)]
     text = svg(replay(frames, outcome="arrived"))
