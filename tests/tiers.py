@@ -41,9 +41,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[tflite]": "the same with another model; onnx is in every run",
     },
     "tests/chart/test_objects.py": {
-        "test_the_prometheus_operator_s_own_types_know_every_field_of_monitors": "needs a check built from its sources",
-        "test_envoy_s_own_schema_knows_its_bootstrap": "needs a check built from Envoy's API",
-        "test_a_wrong_bootstrap_would_be_found": "needs a check built from Envoy's API",
+        "test_monitors_are_valid_by_the_prometheus_operators_types": "needs a check built from its sources",
+        "test_the_bootstrap_is_valid_by_envoys_schema": "needs a check built from Envoy's API",
+        "test_an_invalid_bootstrap_is_detected": "needs a check built from Envoy's API",
     },
     "tests/cluster/test_cluster.py": {"*": "the tests' own cluster; every test on it would fail with it"},
     "tests/cluster/test_faults.py": {"*": "the tests' own cluster; every test on it would fail with it"},

@@ -1,7 +1,7 @@
-"""What NetworkPolicies let through, by the words of networking.k8s.io/v1, over rendered objects.
+"""Evaluator of NetworkPolicies: which connections they allow, by the semantics of networking.k8s.io/v1.
 
-Where networks differ in how they read an ``ipBlock`` (whether it covers pods), the wider reading is taken: what is
-refused here is refused by every one of them.
+Where network plugins differ in the meaning of an ``ipBlock`` (whether it covers pods), the wider meaning is used: a
+connection that is refused here is refused by every plugin.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,10 +22,10 @@ class End:
 
 
 def selects(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector does; an empty one selects everything."""
+    """Return whether a label selector selects these labels; an empty selector selects everything."""
     if any(labels.get(name) != value for name, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_expressed(one, labels) for one in selector.get("matchExpressions") or ())
+    return all(_expressed(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
 def _expressed(expression: Object, labels: Mapping[str, str]) -> bool:
@@ -39,11 +39,11 @@ def _expressed(expression: Object, labels: Mapping[str, str]) -> bool:
             return name in labels
         case "DoesNotExist":
             return name not in labels
-    raise ValueError(f"no operator of label selectors: {operator}")
+    raise ValueError(f"unknown operator of a label selector: {operator}")
 
 
-class World:
-    """Namespaces with their labels, and the policies in them."""
+class PolicyEvaluator:
+    """Evaluates the policies of namespaces with labels."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]], policies: Iterable[Object]) -> None:
         self._namespaces = {
@@ -51,13 +51,13 @@ class World:
         }
         self._policies = list(policies)
 
-    def lets(self, source: End, target: End, port: int, protocol: str = "TCP") -> bool:
-        """Tell whether a connection comes about: its source may send it, and its target may get it."""
+    def allows(self, source: End, target: End, port: int, protocol: str = "TCP") -> bool:
+        """Return whether a connection is allowed: egress of its source and ingress of its target allow it."""
         sent = self._open("Egress", source, target, port, protocol)
         return sent and self._open("Ingress", target, source, port, protocol)
 
     def _open(self, direction: str, own: End, other: End, port: int, protocol: str) -> bool:
-        mine = [one for one in self._policies if self._about(one, own, direction)]
+        mine = [policy for policy in self._policies if self._applies(policy, own, direction)]
         if not mine:
             return True
         rules, peers = ("egress", "to") if direction == "Egress" else ("ingress", "from")
@@ -67,7 +67,7 @@ class World:
             for rule in policy["spec"].get(rules) or ()
         )
 
-    def _about(self, policy: Object, end: End, direction: str) -> bool:
+    def _applies(self, policy: Object, end: End, direction: str) -> bool:
         spec = policy["spec"]
         kinds = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
         here = end.namespace != "" and end.namespace == policy["metadata"]["namespace"]
@@ -80,7 +80,7 @@ class World:
         if "ipBlock" in peer:
             address, block = ip_address(end.address), peer["ipBlock"]
             within = address in ip_network(block["cidr"])
-            return within and not any(address in ip_network(one) for one in block.get("except") or ())
+            return within and not any(address in ip_network(excluded) for excluded in block.get("except") or ())
         if not end.namespace:
             return False
         if "namespaceSelector" in peer:
@@ -94,7 +94,7 @@ class World:
 def _port(rule: Object, port: int, protocol: str) -> bool:
     ports = rule.get("ports")
     return not ports or any(
-        one.get("protocol", "TCP") == protocol
-        and one.get("port", port) <= port <= one.get("endPort", one.get("port", port))
-        for one in ports
+        entry.get("protocol", "TCP") == protocol
+        and entry.get("port", port) <= port <= entry.get("endPort", entry.get("port", port))
+        for entry in ports
     )

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it: what a person gives, and the objects that come of it."""
+"""The chart as Helm renders it: sets of values, and the objects that they render to."""
 
 import json
 import os
@@ -18,10 +18,10 @@ PREVIOUS = sorted((Path(__file__).parent / "previous").glob("*.tgz"))
 VERSION = "1.35.4"
 Object = dict[str, Any]
 
-#: What a person may say; each is rendered, linted and held to the schemas.
-SAID: Mapping[str, Mapping[str, Any]] = {
+#: Sets of values; each is rendered, linted and validated by the schemas.
+CASES: Mapping[str, Mapping[str, Any]] = {
     "trial": {"trial": True},
-    "trial that keeps": {"trial": True, "bundled": {"persistent": True, "storageClass": "fast"}},
+    "trial with volumes": {"trial": True, "bundled": {"persistent": True, "storageClass": "fast"}},
     "production": {
         "existingSecret": "windtunnel-secrets",
         "settings": {"leaseTtl": 2.5, "maxUpload": 8 << 30, "names": ["sim.example"], "logLevel": "DEBUG"},
@@ -36,7 +36,7 @@ SAID: Mapping[str, Mapping[str, Any]] = {
             "others": [{"name": "west", "kind": "kubernetes", "workers": 8, "options": {"kubeconfig": "/etc/west"}}],
         },
     },
-    "given values": {
+    "stores by values": {
         "settings": {
             "databaseUrl": "postgresql+psycopg://u:p@db/w",
             "redisUrl": "rediss://:p@redis:6379/0",
@@ -47,9 +47,9 @@ SAID: Mapping[str, Mapping[str, Any]] = {
         },
         "connectionsSecret": "connections",
     },
-    "clients hash by themselves": {"trial": True, "scs": {"envoy": {"enabled": False}}},
+    "clients hash keys themselves": {"trial": True, "scs": {"envoy": {"enabled": False}}},
     "no cache": {"trial": True, "scs": {"enabled": False}},
-    "dispatch makes namespaces": {"trial": True, "projects": {"create": True, "list": []}},
+    "dispatch creates namespaces": {"trial": True, "projects": {"create": True, "list": []}},
     "one namespace for all projects": {
         "trial": True,
         "projects": {"namespace": "launches", "list": [{"name": "red"}, {"name": "blue"}]},
@@ -65,7 +65,7 @@ SAID: Mapping[str, Mapping[str, Any]] = {
 
 
 def helm(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run helm, which knows nothing of this machine's clusters."""
+    """Run helm without access to this machine's clusters."""
     environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KUBECONFIG": "/dev/null"}
     return subprocess.run(
         [tool("helm"), *arguments], input=given, capture_output=True, text=True, timeout=120, env=environ
@@ -80,56 +80,58 @@ def render(
     namespace: str = "sim",
     version: str = VERSION,
 ) -> list[Object]:
-    """Return the objects, or raise ValueError with what helm says."""
+    """Return the objects, or raise ValueError with helm's message."""
     done = helm(
         *("template", release, str(chart), "--namespace", namespace, "--kube-version", version, "--values", "-"),
         given=json.dumps(values),
     )
     if done.returncode:
         raise ValueError(done.stderr)
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 @cache
-def rendered(said: str) -> tuple[Object, ...]:
-    """Return what comes of one of the above; not to be changed."""
-    return tuple(render(SAID[said]))
+def rendered(case: str) -> tuple[Object, ...]:
+    """Return the objects of a case; they must not be changed."""
+    return tuple(render(CASES[case]))
 
 
 def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:
-    """Return those of some kinds."""
-    return [one for one in objects if one["kind"] in kinds]
+    """Return the objects of some kinds."""
+    return [document for document in objects if document["kind"] in kinds]
 
 
 def named(objects: Iterable[Object], kind: str, name: str) -> Object:
-    """Return the one of this kind and name."""
-    [found] = [one for one in objects if (one["kind"], one["metadata"]["name"]) == (kind, name)]
-    return found
+    """Return the object of this kind and name."""
+    [document] = [document for document in objects if (document["kind"], document["metadata"]["name"]) == (kind, name)]
+    return document
 
 
-def key(one: Object) -> tuple[str, str, str]:
-    """Return what tells an object from all others."""
-    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+def key(document: Object) -> tuple[str, str, str]:
+    """Return the unique key of an object: kind, namespace and name."""
+    return document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"]
 
 
 def templates(objects: Iterable[Object]) -> dict[str, Object]:
-    """Return the pods' templates by the name of what makes them."""
-    makers = of_kind(objects, "Deployment", "DaemonSet", "StatefulSet", "Job")
-    return {one["metadata"]["name"]: one["spec"]["template"] for one in makers}
+    """Return the pod templates by the name of their workload."""
+    workloads = of_kind(objects, "Deployment", "DaemonSet", "StatefulSet", "Job")
+    return {document["metadata"]["name"]: document["spec"]["template"] for document in workloads}
 
 
 def containers(template: Object) -> Sequence[Object]:
-    """Return all of a pod's containers, those of its beginning too."""
+    """Return all containers of a pod, init containers too."""
     return [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
 
 
 def environment(objects: Sequence[Object], container: Object) -> dict[str, str]:
-    """Return the variables that a container sees, of those sources that the chart makes."""
-    seen: dict[str, str] = {}
+    """Return the environment variables of a container from ConfigMaps and Secrets that the chart creates."""
+    variables: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         for kind, ref in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-            for one in of_kind(objects, kind):
-                if ref in source and one["metadata"]["name"] == source[ref]["name"]:
-                    seen |= one.get("data") or {}
-                    seen |= one.get("stringData") or {}
-    return seen | {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
+            for document in of_kind(objects, kind):
+                if ref in source and document["metadata"]["name"] == source[ref]["name"]:
+                    variables |= document.get("data") or {}
+                    variables |= document.get("stringData") or {}
+    return variables | {
+        variable["name"]: variable["value"] for variable in container.get("env", ()) if "value" in variable
+    }

@@ -11,13 +11,14 @@ from tests.cached import tool
 from tests.unit.crds import closed
 
 
-def complaints(one: dict[str, Any]) -> list[str]:
-    """Return what the schema of an object's kind refuses in it; a kind without a schema is refused, too."""
-    kind = (one["apiVersion"], one["kind"])
+def schema_errors(document: dict[str, Any]) -> list[str]:
+    """Return the schema errors of an object; a kind without a schema is an error too."""
+    kind = (document["apiVersion"], document["kind"])
     if kind not in _kinds():
         return [f"{kind[0]} has no kind {kind[1]}"]
     return [
-        f"{'/'.join(map(str, error.instance_path))}: {error.message}" for error in _validator(kind).iter_errors(one)
+        f"{'/'.join(map(str, error.instance_path))}: {error.message}"
+        for error in _validator(kind).iter_errors(document)
     ]
 
 

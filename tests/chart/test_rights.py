@@ -1,26 +1,30 @@
-"""What the chart lets dispatch do in a cluster: what its executor says it needs, and nothing else."""
+"""Rights that the chart grants to dispatch: exactly those that the executor lists."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from tests.chart.rendering import SAID, Object, named, of_kind, render, rendered
+from tests.chart.rendering import CASES, Object, named, of_kind, render, rendered
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS
 
 Rights = set[tuple[str, str, str]]
 ACCOUNT = {"kind": "ServiceAccount", "name": "windtunnel-dispatch", "namespace": "sim"}
-NEEDED: Rights = {(one.group, one.resource, verb) for one in RIGHTS if not one.everywhere for verb in one.verbs}
-EVERYWHERE: Rights = {(one.group, one.resource, verb) for one in RIGHTS if one.everywhere for verb in one.verbs}
-SEEING = {"list", "watch"}
+NEEDED: Rights = {
+    (right.group, right.resource, verb) for right in RIGHTS if not right.everywhere for verb in right.verbs
+}
+EVERYWHERE: Rights = {
+    (right.group, right.resource, verb) for right in RIGHTS if right.everywhere for verb in right.verbs
+}
+READING = {"list", "watch"}
 
 
 def granted(objects: Iterable[Object], kind: str, namespace: str = "") -> Rights:
-    """Return what bindings of a kind (in a namespace) give to dispatch."""
+    """Return the rights that bindings of a kind (in a namespace) grant to dispatch."""
     objects = list(objects)
     bound = [
-        one["roleRef"]["name"]
-        for one in of_kind(objects, kind)
-        if one["subjects"] == [ACCOUNT] and one["metadata"].get("namespace", "") == namespace
+        binding["roleRef"]["name"]
+        for binding in of_kind(objects, kind)
+        if binding["subjects"] == [ACCOUNT] and binding["metadata"].get("namespace", "") == namespace
     ]
     rules = [rule for name in bound for rule in named(objects, "ClusterRole", name)["rules"]]
     return {
@@ -33,46 +37,46 @@ def granted(objects: Iterable[Object], kind: str, namespace: str = "") -> Rights
 
 
 @pytest.mark.parametrize("namespace", ["windtunnel-red", "windtunnel-blue"])
-def test_in_a_project_s_namespace_dispatch_may_do_what_its_executor_needs_and_no_more(namespace: str) -> None:
+def test_in_a_projects_namespace_dispatch_has_exactly_the_executors_rights(namespace: str) -> None:
     assert granted(rendered("production"), "RoleBinding", namespace) == NEEDED
 
 
-def test_in_the_whole_cluster_it_may_only_look() -> None:
-    """All projects are looked after by one call, which Kubernetes allows in all namespaces or in one."""
-    looking = {right for right in NEEDED if right[2] in SEEING}
-    assert granted(rendered("production"), "ClusterRoleBinding") == EVERYWHERE | looking
+def test_in_the_whole_cluster_dispatch_may_only_list_and_watch() -> None:
+    """One call lists all projects; Kubernetes allows a list in all namespaces or in one."""
+    reading = {right for right in NEEDED if right[2] in READING}
+    assert granted(rendered("production"), "ClusterRoleBinding") == EVERYWHERE | reading
     assert granted(rendered("production"), "RoleBinding", "sim") == set()
 
 
-def test_where_all_projects_share_a_namespace_it_sees_no_other() -> None:
+def test_where_all_projects_share_a_namespace_dispatch_may_read_no_other() -> None:
     objects = render({"trial": True, "projects": {"namespace": "launches"}})
     assert granted(objects, "ClusterRoleBinding") == EVERYWHERE
     assert granted(objects, "RoleBinding", "launches") == NEEDED
 
 
-def test_only_where_it_makes_namespaces_it_has_its_rights_in_all_of_them() -> None:
-    making = {(NAMESPACES.group, NAMESPACES.resource, verb) for verb in NAMESPACES.verbs}
-    assert granted(rendered("dispatch makes namespaces"), "ClusterRoleBinding") == EVERYWHERE | NEEDED | making
+def test_dispatch_has_its_rights_in_all_namespaces_only_where_it_creates_namespaces() -> None:
+    creating = {(NAMESPACES.group, NAMESPACES.resource, verb) for verb in NAMESPACES.verbs}
+    assert granted(rendered("dispatch creates namespaces"), "ClusterRoleBinding") == EVERYWHERE | NEEDED | creating
 
 
-def test_where_launches_run_elsewhere_it_may_do_nothing_here() -> None:
+def test_where_launches_run_elsewhere_dispatch_has_no_rights() -> None:
     objects = rendered("launches elsewhere")
     assert granted(objects, "ClusterRoleBinding") == granted(objects, "RoleBinding", "windtunnel-default") == set()
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_the_cache_may_have_tokens_reviewed_jobs_may_look_up_its_nodes_and_nobody_else_is_given_anything(
-    said: str,
+@pytest.mark.parametrize("case", CASES)
+def test_the_cache_may_create_token_reviews_jobs_may_list_its_nodes_and_no_other_account_has_rights(
+    case: str,
 ) -> None:
     others = {"windtunnel-scs": ("authentication.k8s.io", "tokenreviews", "create")}
     others |= {"windtunnel-jobs": ("discovery.k8s.io", "endpointslices", "list")}
-    for one in of_kind(rendered(said), "RoleBinding", "ClusterRoleBinding"):
-        [subject] = one["subjects"]
+    for binding in of_kind(rendered(case), "RoleBinding", "ClusterRoleBinding"):
+        [subject] = binding["subjects"]
         if subject == ACCOUNT:
             continue
         assert (subject["kind"], subject["namespace"]) == ("ServiceAccount", "sim")
         group, resource, verb = others[subject["name"]]
-        rules = named(rendered(said), one["roleRef"]["kind"], one["roleRef"]["name"])["rules"]
+        rules = named(rendered(case), binding["roleRef"]["kind"], binding["roleRef"]["name"])["rules"]
         assert rules == [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]
-    for one in of_kind(rendered(said), "ClusterRole", "Role"):
-        assert "*" not in str(one["rules"])
+    for binding in of_kind(rendered(case), "ClusterRole", "Role"):
+        assert "*" not in str(binding["rules"])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cached import tool
-from tests.chart.rendering import SAID, named, of_kind, rendered
+from tests.chart.rendering import CASES, named, of_kind, rendered
 from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, RawConnection, cache_config
 from tests.ports import free_ports
 from tests.system.house import die_with
@@ -214,7 +214,7 @@ def test_a_read_of_a_node_that_is_gone_is_a_miss_of_another(house: House) -> Non
     assert len(stayed) > 0.7 * len(theirs), "what others had stays with them, but for the few that Maglev moves"
 
 
-@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("said", CASES)
 def test_envoy_itself_takes_every_bootstrap(said: str, tmp_path: Path) -> None:
     for number, one in enumerate(of_kind(rendered(said), "ConfigMap")):
         if "envoy.json" in one["data"]:

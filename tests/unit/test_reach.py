@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.reach import End, World, selects
+from tests.chart.reach import End, PolicyEvaluator, selects
 
 A = End(address="10.0.0.1", namespace="one", labels={"app": "a"})
 B = End(address="10.0.0.2", namespace="one", labels={"app": "b"})
@@ -19,40 +19,44 @@ def policy(**spec: Any) -> dict[str, Any]:
 
 
 def test_without_policies_everything_passes() -> None:
-    assert World(NAMESPACES, []).lets(A, C, 80) and World(NAMESPACES, []).lets(A, OUT, 80)
+    assert PolicyEvaluator(NAMESPACES, []).allows(A, C, 80) and PolicyEvaluator(NAMESPACES, []).allows(A, OUT, 80)
 
 
 def test_a_policy_without_rules_closes_its_directions_in_its_namespace_alone() -> None:
-    world = World(NAMESPACES, [policy(policyTypes=["Egress"])])
-    assert not world.lets(A, B, 80) and not world.lets(A, OUT, 80)
-    assert world.lets(C, A, 80)
-    assert not World(NAMESPACES, [policy()]).lets(C, A, 80), "what names no direction is about what comes in"
+    world = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"])])
+    assert not world.allows(A, B, 80) and not world.allows(A, OUT, 80)
+    assert world.allows(C, A, 80)
+    assert not PolicyEvaluator(NAMESPACES, [policy()]).allows(C, A, 80), (
+        "what names no direction is about what comes in"
+    )
 
 
 def test_rules_add_up_and_both_ends_must_agree() -> None:
     closed = policy(policyTypes=["Ingress", "Egress"])
     out = policy(policyTypes=["Egress"], egress=[{"to": [{"podSelector": {"matchLabels": {"app": "b"}}}]}])
     into = policy(policyTypes=["Ingress"], ingress=[{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}])
-    assert not World(NAMESPACES, [closed, out]).lets(A, B, 80)
-    both = World(NAMESPACES, [closed, out, into])
-    assert both.lets(A, B, 80)
-    assert not both.lets(A, B, 81) and not both.lets(A, B, 80, "UDP") and not both.lets(B, A, 80)
+    assert not PolicyEvaluator(NAMESPACES, [closed, out]).allows(A, B, 80)
+    both = PolicyEvaluator(NAMESPACES, [closed, out, into])
+    assert both.allows(A, B, 80)
+    assert not both.allows(A, B, 81) and not both.allows(A, B, 80, "UDP") and not both.allows(B, A, 80)
 
 
 def test_a_pod_selector_alone_means_the_own_namespace() -> None:
-    here = World(NAMESPACES, [policy(ingress=[{"from": [{"podSelector": {}}]}])])
-    assert here.lets(B, A, 80) and not here.lets(C, A, 80)
-    there = World(NAMESPACES, [policy(ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"team": "x"}}}]}])])
-    assert there.lets(C, A, 80) and not there.lets(B, A, 80)
+    here = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [{"podSelector": {}}]}])])
+    assert here.allows(B, A, 80) and not here.allows(C, A, 80)
+    there = PolicyEvaluator(
+        NAMESPACES, [policy(ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"team": "x"}}}]}])]
+    )
+    assert there.allows(C, A, 80) and not there.allows(B, A, 80)
     both = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "c"}}}
-    narrowed = World(NAMESPACES, [policy(ingress=[{"from": [both]}])])
-    assert narrowed.lets(C, A, 80) and not narrowed.lets(B, A, 80)
+    narrowed = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [both]}])])
+    assert narrowed.allows(C, A, 80) and not narrowed.allows(B, A, 80)
 
 
 def test_blocks_of_addresses_have_exceptions() -> None:
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
-    world = World(NAMESPACES, [policy(policyTypes=["Egress"], egress=[{"to": [block]}])])
-    assert world.lets(A, OUT, 80) and not world.lets(A, METADATA, 80)
+    world = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"], egress=[{"to": [block]}])])
+    assert world.allows(A, OUT, 80) and not world.allows(A, METADATA, 80)
 
 
 @pytest.mark.parametrize(
