@@ -1,4 +1,4 @@
-"""A cluster of the tests, kept for a person: `scripts/cluster up`, `status` and `down`."""
+"""A test cluster for manual use: `scripts/cluster up`, `status` and `down`."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> int:
-    """Do what was asked; return the exit code."""
+    """Execute the subcommand; return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/cluster", description="A Kubernetes on this machine, for trying.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, words in (("up", "bring one up and leave it running"), ("hold", "the same, until a signal")):
@@ -45,10 +45,10 @@ def main() -> int:
 
 
 def hold(asked: argparse.Namespace) -> int:
-    """Bring one up and keep it until a signal; everything of it dies with this process, however that ends."""
+    """Start a cluster and keep it until a signal; all of it ends with this process, however that ends."""
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # not blocked and waited for: pods would be born deaf to them
+        # handlers, not a blocked mask: pods would inherit the mask
         signal.signal(number, lambda *_: told.set())
     cluster = Cluster(nodes=asked.nodes)
     with cluster:
@@ -70,7 +70,7 @@ def hold(asked: argparse.Namespace) -> int:
 
 
 def up(options: list[str]) -> int:
-    """Start a holder in the background and wait until its cluster is ready."""
+    """Start a process that holds the cluster in the background, and wait until the cluster is ready."""
     command = [sys.executable, "-m", "tests.cluster", "hold", *options]
     null = subprocess.DEVNULL
     holder = subprocess.Popen(
@@ -95,7 +95,7 @@ def up(options: list[str]) -> int:
 
 
 def status() -> int:
-    """Say which clusters there are."""
+    """Print the running clusters."""
     found = list(records.living())
     for number, said in found:
         print(number, json.dumps(said))
@@ -105,7 +105,7 @@ def status() -> int:
 
 
 def down(number: int | None) -> int:
-    """End the cluster that is held, or that of a number, and wait until it is gone."""
+    """Stop the held cluster, or the cluster with a number, and wait until it is gone."""
     held = {found: said for found, said in records.living() if said.get("held")}
     if number is None and len(held) == 1:
         number = next(iter(held))

@@ -1,4 +1,4 @@
-"""The certificates of a cluster: an authority of its own, what it issues, and kubeconfigs that carry it."""
+"""Certificates of a test cluster: its certificate authority, certificates and kubeconfigs."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Authority:
-    """A certificate authority of this session's own."""
+    """The certificate authority of one test session."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Authority:
         return path, write_key(self.folder / f"{name}.key", key)
 
     def kubeconfig(self, server: str, name: str, *, group: str = "") -> Path:
-        """Issue a certificate and write the configuration of a client that shows it; all of it is in the one file."""
+        """Issue a client certificate and write a kubeconfig that contains it."""
         certificate, key = self.issue(name, group=group)
         cluster = {"server": server, "certificate-authority-data": encoded(self.path)}
         user = {"client-certificate-data": encoded(certificate), "client-key-data": encoded(key)}
@@ -88,7 +88,7 @@ class Authority:
 
 
 def usage(*, signs: bool) -> x509.KeyUsage:
-    """Return what a key may be used for: an authority's signs certificates, another's only proves itself."""
+    """Return the key usage extension: an authority's key signs certificates, other keys only authenticate."""
     return x509.KeyUsage(
         digital_signature=not signs,
         key_cert_sign=signs,
@@ -103,7 +103,7 @@ def usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def write_key(path: Path, key: Key) -> Path:
-    """Write a private key for its owner alone."""
+    """Write a private key that only its owner can read."""
     path.touch(mode=0o600)
     path.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -112,5 +112,5 @@ def write_key(path: Path, key: Key) -> Path:
 
 
 def encoded(path: Path) -> str:
-    """Return a file's content as a kubeconfig holds it."""
+    """Return a file's content in base64, as kubeconfigs contain it."""
     return base64.b64encode(path.read_bytes()).decode()

@@ -1,4 +1,4 @@
-"""What tests may ask of any cluster, whoever made it: through kubectl, as its administrator."""
+"""Test client of any cluster: kubectl with the administrator's rights."""
 
 import json
 import shlex
@@ -12,11 +12,11 @@ from tests.waiting import until
 
 
 class Client:
-    """A cluster seen through its kubeconfig; ``folder`` is for what kubectl keeps."""
+    """A cluster, by its kubeconfig; ``folder`` is for kubectl's cache."""
 
     def __init__(self, kubectl: Path, kubeconfig: Path, folder: Path) -> None:
         self.program = kubectl
-        #: The administrator's. Of a cluster of our own it holds good on this machine and, read into a secret, in pods.
+        #: The administrator's kubeconfig. A test cluster's works on this machine and, in a Secret, in pods.
         self.kubeconfig = kubeconfig
         self.folder = folder
 
@@ -32,19 +32,19 @@ class Client:
             errors="replace",
             timeout=timeout,
             cwd=self.folder,
-            env=ENVIRON | {"HOME": str(self.folder)},  # else it keeps a cache at ours
+            env=ENVIRON | {"HOME": str(self.folder)},  # otherwise its cache would be in the user's home folder
         )
         if answer.returncode:
             raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {answer.stdout}{answer.stderr}")
         return answer.stdout
 
     def apply(self, *objects: Any) -> None:
-        """Create objects, or change them to be like this."""
+        """Create or update objects."""
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=json.dumps(document))
 
     def get(self, path: str) -> Any:
-        """Return what the API server has at a path; None if nothing."""
+        """Return the API server's object at a path, or None."""
         try:
             return json.loads(self.kubectl("get", "--raw", path))
         except RuntimeError as error:
@@ -53,20 +53,20 @@ class Client:
             raise
 
     def serves(self, group: str) -> bool:
-        """Tell whether a group of the API is there, as those of operators are once they are installed."""
+        """Return whether an API group is served, such as that of an installed operator."""
         return self.get(f"/apis/{group}") is not None
 
     def launched(self, namespace: str, *selection: str) -> list[str]:
-        """Return what a namespace has of all that launches are made of, directly or by the cluster."""
+        """Return the objects of launches in a namespace, with those that the cluster created for them."""
         kinds = "jobs,pods,secrets,services,networkpolicies" + (",jobsets" if self.serves("jobset.x-k8s.io") else "")
         return self.kubectl("get", kinds, "-n", namespace, *selection, "-o", "name").split()
 
     def until(self, so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-        """Wait until it is so."""
+        """Wait for a condition."""
         until(so, patience, lambda: f"not so: {what}\n{self.state()}")
 
     def rolled_out(self, namespace: str, deployment: str) -> None:
-        """Wait until a deployment is as it should be."""
+        """Wait until a Deployment has rolled out."""
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}"
 
         def so() -> bool:
@@ -76,50 +76,50 @@ class Client:
         self.until(so, f"{deployment} is available")
 
     def state(self) -> str:
-        """Return what there is to see when something does not come about."""
+        """Return the state of the cluster for the message of a failed wait."""
         pods = self.kubectl("get", "nodes,pods", "--all-namespaces", "-o", "wide")
         events = self.kubectl("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp")
         return f"{pods}\n{events[-6000:]}"
 
     def import_image(self, archive: Path) -> None:
-        """Give its nodes the images of an archive."""
+        """Import the images of an archive on every node."""
         raise NotImplementedError
 
     def jobset(self) -> None:
-        """See to it that JobSet runs."""
+        """Ensure that JobSet runs."""
         raise NotImplementedError
 
     def trainer(self) -> None:
-        """See to it that Kubeflow Trainer runs."""
+        """Ensure that Kubeflow Trainer runs."""
         raise NotImplementedError
 
     def mpi_operator(self) -> None:
-        """See to it that the MPI operator runs."""
+        """Ensure that the MPI operator runs."""
         raise NotImplementedError
 
 
 class Borrowed(Client):
-    """Somebody's cluster. It has its operators already, or the tests that need them fail and say so."""
+    """A user's cluster. Its operators are installed already, otherwise the tests that need them fail with a message."""
 
     def __init__(self, kubectl: Path, kubeconfig: Path, folder: Path, *, importer: str = "") -> None:
         super().__init__(kubectl, kubeconfig, folder)
         self._importer = shlex.split(importer)
 
     def import_image(self, archive: Path) -> None:
-        """Hand the archive to the command that was named for it; without one its images are taken to be there."""
+        """Pass the archive to CLUSTER_IMPORT; without that command the images must be on the nodes already."""
         if self._importer:
             subprocess.run([*self._importer, archive], check=True, timeout=600)
 
     def jobset(self) -> None:
-        """See that JobSet is served there."""
+        """Check that JobSet is served."""
         self._must_serve("jobset.x-k8s.io")
 
     def trainer(self) -> None:
-        """See that Kubeflow Trainer is served there."""
+        """Check that Kubeflow Trainer is served."""
         self._must_serve("trainer.kubeflow.org")
 
     def mpi_operator(self) -> None:
-        """See that the MPI operator is served there."""
+        """Check that the MPI operator is served."""
         self._must_serve("kubeflow.org")
 
     def _must_serve(self, group: str) -> None:

@@ -1,4 +1,4 @@
-"""A whole Kubernetes on this machine for one test session: up in seconds, and gone without a trace."""
+"""A complete Kubernetes on this machine for one test session, started in seconds and removed without traces."""
 
 import json
 import shutil
@@ -16,10 +16,10 @@ from tests.cluster.nodes import Node
 
 
 class Cluster(Client):
-    """A control plane and real nodes; a context manager. More nodes, operators and played nodes come when asked for.
+    """A control plane and real nodes; a context manager. More nodes, operators, simulated nodes come on request.
 
-    A node that says nothing for ``grace`` seconds is not ready, and as long again its pods are kept. Thousands of
-    played nodes on a small machine need minutes.
+    A node is unready after ``grace`` seconds of silence, and its pods are kept as long again. Thousands of simulated
+    nodes on a small machine need minutes.
     """
 
     def __init__(self, *, nodes: int = 1, fsync: bool = False, grace: int = 25) -> None:
@@ -42,7 +42,7 @@ class Cluster(Client):
     # -- life
 
     def up(self) -> None:
-        """Bring up the control plane and the nodes, and wait until pods can run there."""
+        """Start the control plane and the nodes, and wait until pods can run."""
         tools.install()
         self.programs = tools.tool("kubernetes")
         self._record = records.claim()
@@ -67,24 +67,24 @@ class Cluster(Client):
             raise
 
     def down(self) -> None:
-        """End all of it at once, and clear away what it left."""
+        """Stop all machines, and remove everything that they left."""
         for machine in reversed(self._machines):
             machine.cut()
         self._record.release()
 
     def say(self, **more: Any) -> None:
-        """Tell `scripts/cluster status` that it is ready."""
+        """Record for `scripts/cluster status` that it is ready."""
         self._record.say(kubeconfig=str(self.kubeconfig), nodes=[node.name for node in self.nodes], **more)
 
-    # -- what tests ask of it
+    # -- interface for tests
 
     @property
     def host_address(self) -> str:
-        """Where pods reach processes of this machine that listen there or on every address."""
+        """Address at which pods reach processes of this machine that listen there or on every address."""
         return self.network.host
 
     def get(self, path: str) -> Any:
-        """Return what the API server has at a path; None if nothing."""
+        """Return the API server's object at a path, or None."""
         try:
             return self.control_plane.request("GET", path)
         except Refused as error:
@@ -93,18 +93,18 @@ class Cluster(Client):
             raise
 
     def node(self, index: int) -> Node:
-        """Return a node, to be stopped and started; the cluster's own pods are on the first one, so spare that."""
+        """Return a node, to be stopped and started; not the first node, which runs the cluster's own pods."""
         return self.nodes[index]
 
     def import_image(self, archive: Path) -> None:
-        """Give every node the images of an archive, those that join later too."""
+        """Import the images of an archive on every node, also on nodes that join later."""
         if archive not in self._images:
             self._images.append(archive)
             for node in self.nodes:
                 node.import_image(archive)
 
     def grow(self, count: int) -> list[Node]:
-        """See to it that there are this many real nodes at least, all ready, and return them."""
+        """Ensure that there are at least this many real nodes, all ready, and return them."""
         new = range(len(self.nodes), count)
         for index in new:
             machine = Machine(f"node-{index}", self.folder / f"node-{index}", tools.tool("probe"))
@@ -120,31 +120,31 @@ class Cluster(Client):
         return self.nodes[:count]
 
     def jobset(self) -> None:
-        """See to it that JobSet runs, and answers now: it may have been stopped since it was installed."""
+        """Ensure that JobSet runs and answers: it may have been stopped since its installation."""
         self.install("jobset", self._install_jobset)
         metadata = {"generateName": "asked-", "namespace": "default"}
         asked = {"apiVersion": operators.JOBSETS, "kind": "JobSet", "metadata": metadata, "spec": {}}
         self.until(lambda: self._takes(asked), "JobSet's webhooks answer")
 
     def trainer(self) -> None:
-        """See to it that Kubeflow Trainer runs and answers, and JobSet, which it needs."""
+        """Ensure that Kubeflow Trainer runs and answers, and JobSet, which it needs."""
         self.jobset()
         self.install("trainer", self._install_trainer)
         self.until(lambda: self._takes(operators.training_runtime("asked")), "the trainer's webhooks answer")
 
     def mpi_operator(self) -> None:
-        """See to it that the MPI operator runs; it has no webhooks, and begins again where it lost its election."""
+        """Ensure that the MPI operator runs; it has no webhooks, and restarts after a lost leader election."""
         self.install("mpi-operator", self._install_mpi_operator)
         self.rolled_out("mpi-operator", "mpi-operator")
 
     def kueue(self) -> None:
-        """See to it that Kueue runs and answers, and JobSet, which it knows. Nobody takes it away again."""
+        """Ensure that Kueue runs and answers, and JobSet, which it manages. Kueue stays installed."""
         self.jobset()
         self.install("kueue", self._install_kueue)
         self.until(lambda: self._takes(operators.flavor("asked")), "Kueue's webhooks answer")
 
     def kwok(self, count: int, *, lasting: bool = False) -> None:
-        """See to it that there are this many played nodes at least, all ready; see `kwok.stages` for ``lasting``."""
+        """Ensure that there are at least this many simulated nodes, all ready; see `kwok.stages` for ``lasting``."""
         self.install("kwok", lambda: self._install_kwok(lasting))
         if count > self._played:
             self.kubectl("create", "-f", "-", given=kwok.nodes(self._played, count), timeout=600)
@@ -152,7 +152,7 @@ class Cluster(Client):
             self.until(lambda: self._ready_ones() >= count, f"{count} played nodes ready", max(PATIENCE, count / 10))
 
     def unplay(self) -> None:
-        """Take the played nodes away again: they cost a third of a processor by the thousand."""
+        """Remove the simulated nodes: a thousand of them cost a third of a processor."""
         if self._played:
             self._control.end("kwok")
             self.control_plane.request("DELETE", "/api/v1/nodes?labelSelector=type%3Dkwok", timeout=PATIENCE)
@@ -160,10 +160,10 @@ class Cluster(Client):
             self._installed.discard("kwok")
             self._played = 0
 
-    # -- what is installed
+    # -- installation
 
     def install(self, name: str, how: Callable[[], None]) -> None:
-        """Install something once."""
+        """Install a component once."""
         if name not in self._installed:
             how()
             self._installed.add(name)
@@ -217,7 +217,7 @@ class Cluster(Client):
         return folder
 
     def _ready_ones(self) -> int:
-        # one list: to wait for each in turn takes minutes
+        # one list: waiting for each in turn takes minutes
         nodes = self.control_plane.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok&resourceVersion=0")["items"]
         return sum(
             said["type"] == "Ready" and said["status"] == "True"

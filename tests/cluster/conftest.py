@@ -1,7 +1,7 @@
-"""What tests on a real Kubernetes may ask for. `make cluster` builds it first; else the first test does.
+"""Fixtures of tests on a real Kubernetes. `make cluster` builds it first; otherwise the first test does.
 
-With KUBECONFIG in the environment they run on that cluster instead, but for those that need one of their own: who
-asks for `own_cluster` or `control_plane` stops its parts, holds its keys, or has pods call processes of this machine.
+With KUBECONFIG in the environment tests run on that cluster, except those that request `own_cluster` or
+`control_plane`: they stop parts of the cluster, hold its keys, or let pods call processes of this machine.
 """
 
 import os
@@ -20,15 +20,15 @@ from tests.cluster.house import NAMESPACE, PROJECT, ROOT, Installed, bring_image
 from tests.cluster.tools import tool
 
 AUDIENCE = "scs"
-#: Seconds for one test, its fixtures apart.
+#: Time limit of a test in seconds, without its fixtures.
 LONGEST = 900
 LENT = os.environ.get("KUBECONFIG", "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a lent cluster is not for, and give each test the time that a lost node costs on a slow machine.
+    """Deselect tests that cannot run on a user's cluster, and give each test time for a lost node on a slow machine.
 
-    Kueue comes last: once it is there, no Job and no JobSet starts without it.
+    Tests of Kueue come last: once it is installed, Jobs and JobSets depend on its webhooks.
     """
     items.sort(key=lambda item: "queues" in getattr(item, "fixturenames", ()))
     if LENT:
@@ -42,14 +42,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[Cluster]:
-    """A cluster of this session's own, with one node to begin with; what is heavy comes when a test asks for it."""
+    """A cluster of this session, at first with one node; operators are installed when a test requests them."""
     with Cluster() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Client:
-    """The cluster of this session, whosever it is."""
+    """The cluster of this session, or the user's."""
     if LENT:
         importer = os.environ.get("CLUSTER_IMPORT", "")
         folder = tmp_path_factory.mktemp("kubectl")
@@ -60,13 +60,13 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def control_plane(own_cluster: Cluster) -> ControlPlane:
-    """The API server, as those know it that need no pods."""
+    """The control plane, for tests without pods."""
     return own_cluster.control_plane
 
 
 @pytest.fixture(scope="session")
 def brought(cluster: Client) -> Iterator[dict[str, str]]:
-    """The images that a platform and its simulations run in, on every node, by name."""
+    """The images of the platform and its simulations, imported on every node, by name."""
     with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
         yield bring_images(cluster, Path(folder))
 
@@ -85,7 +85,7 @@ def platform(cluster: Client, brought: dict[str, str], tmp_path_factory: pytest.
 
 @pytest.fixture
 def namespace(cluster: Client, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of this test's own, where pods can start at once; it is taken away without waiting."""
+    """A namespace for this test alone, where pods can start at once; its deletion is not awaited."""
     words = request.node.name.removeprefix("test_").replace("_", "-").lower()
     name = "".join(c for c in words if c.isalnum() or c == "-")[:50].strip("-") + f"-{os.urandom(3).hex()}"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -105,11 +105,11 @@ class Account:
 
     @property
     def path(self) -> str:
-        """Its namespace's place in the API."""
+        """Path of its namespace in the API."""
         return f"/api/v1/namespaces/{self.namespace}"
 
     def token(self, *audiences: str, pod: Any = None) -> str:
-        """Ask for a token, bound to a pod if one is given."""
+        """Request a token, optionally bound to a pod."""
         asked: dict[str, Any] = {"audiences": list(audiences), "expirationSeconds": 3600}
         if pod is not None:
             of = pod["metadata"]
@@ -120,13 +120,13 @@ class Account:
         return token
 
     def pod(self, name: str) -> Any:
-        """Make a pod of this account. Nothing will run it."""
+        """Create a pod of this account; it never runs."""
         container = {"name": "main", "image": "none"}
         spec = {"serviceAccountName": self.name, "containers": [container], "automountServiceAccountToken": False}
         return self.control_plane.make(f"{self.path}/pods", "Pod", name, spec=spec)
 
     def bind(self, role: str) -> None:
-        """Give it a cluster role."""
+        """Bind it to a ClusterRole."""
         self.control_plane.make(
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
             "ClusterRoleBinding",
@@ -138,7 +138,7 @@ class Account:
 
 @pytest.fixture(scope="session")
 def account(control_plane: ControlPlane) -> Any:
-    """Make a service account, and its namespace if that is new."""
+    """Create a service account, and its namespace if that is missing."""
     known: set[str] = set()
 
     def make(namespace: str, name: str) -> Account:
@@ -153,7 +153,7 @@ def account(control_plane: ControlPlane) -> Any:
 
 @pytest.fixture(scope="session")
 def server_token(account: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file with the cache service's own token, by which it may review those of others."""
+    """File with the cache service's own token, which may create TokenReviews."""
     scs = account("scs", "scs")
     scs.bind("system:auth-delegator")
     path = tmp_path_factory.mktemp("scs") / "token"

@@ -1,4 +1,4 @@
-"""A real control plane: etcd, the API server, the controllers and the scheduler, on a machine of their own."""
+"""A real control plane: etcd, the API server, the controllers and the scheduler, on a machine of its own."""
 
 import base64
 import http.client
@@ -16,12 +16,12 @@ from tests.waiting import until
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 PORT = 6443
-#: What is stopped and started by name, in the order they start.
+#: Programs that can be stopped and started by name, in the order of their start.
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 class Refused(Exception):
-    """The API server said no."""
+    """The API server refused a request."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class ControlPlane:
-    """The control plane, and a client of it that may do everything."""
+    """The control plane, and a client with all rights."""
 
     def __init__(self, programs: Path, machine: Machine, network: Network, *, fsync: bool, grace: int) -> None:
         self._programs, self._machine, self._network = programs, machine, network
@@ -40,26 +40,26 @@ class ControlPlane:
         self.authority = Authority(pki)
         self.signing = rsa.generate_private_key(65537, 2048)
         self._admin = self.authority.issue("kubernetes-admin", group="system:masters")
-        #: The administrator's, good on this machine and in pods.
+        #: The administrator's kubeconfig; it works on this machine and in pods.
         self.kubeconfig = self.authority.kubeconfig(self.server, "tests-admin", group="system:masters")
 
     def start(self) -> None:
-        """Start all of it and wait until it can be used."""
+        """Start all programs and wait until the API server is ready."""
         self._start_etcd()
         self._start_server()
         self.wait()
         self._start_controllers()
 
     def stop(self, part: str, *, kindly: bool = True) -> None:
-        """Stop a part, as an operator or as a crash does."""
+        """Stop a program, like an operator or a crash."""
         self._machine.end(part, kindly=kindly)
 
     def resume(self, part: str) -> None:
-        """Start a part again that was stopped."""
+        """Start a stopped program again."""
         self._machine.resume(part)
 
     def wait(self, patience: float = PATIENCE) -> None:
-        """Wait until the API server says that it is ready."""
+        """Wait until the API server is ready."""
         said: list[Exception] = []
 
         def failure() -> str:
@@ -78,7 +78,7 @@ class ControlPlane:
         until(ready, patience, failure)
 
     def wait_until_away(self) -> None:
-        """Wait until the API server says that it is not ready, or says nothing."""
+        """Wait until the API server is not ready or does not answer."""
 
         def away() -> bool:
             try:
@@ -92,7 +92,7 @@ class ControlPlane:
     def request(
         self, verb: str, path: str, body: Any = None, *, kind: str = "application/json", timeout: float = 30.0
     ) -> Any:
-        """Ask as the administrator; return the answer, or raise Refused."""
+        """Send a request as the administrator; return the answer, or raise Refused."""
         context = ssl.create_default_context(cafile=str(self.authority.path))
         context.load_cert_chain(*self._admin)
         connection = http.client.HTTPSConnection(self._network.control, PORT, timeout=timeout, context=context)
@@ -157,7 +157,7 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
-            # how long pods bear with a node that is gone; five minutes else
+            # seconds that pods tolerate a lost node; five minutes by default
             f"--default-not-ready-toleration-seconds={self._grace}",
             f"--default-unreachable-toleration-seconds={self._grace}",
             # webhooks are called at their pods' own addresses: there is no kube-proxy on this machine
@@ -168,7 +168,7 @@ class ControlPlane:
         def configured(part: str) -> Path:
             return self.authority.kubeconfig(self.server, f"system:{part}")
 
-        # as generous as the fake nodes of a size test need
+        # as high as the simulated nodes of a size test need
         pace = ["--leader-elect=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--bind-address=127.0.0.1"]
         controllers, scheduler = configured("kube-controller-manager"), configured("kube-scheduler")
         self._machine.run(
@@ -195,7 +195,7 @@ class ControlPlane:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Read what a token says, without asking whether it is true."""
+    """Decode a token's claims without verification."""
     body = token.split(".")[1]
     found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     return found

@@ -1,4 +1,4 @@
-"""Who enforces NetworkPolicies on nodes that have nobody for it: kube-router's firewall, beside the kubelet."""
+"""Enforcement of NetworkPolicies on the tests' nodes: kube-router's firewall, beside the kubelet."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.tools import tool
 
 NAME = "kube-router"
-#: Takes away what it made; its own way to do so ends in a fault of its own where it was a firewall and nothing else.
+#: Removes its rules; its own cleanup fails where it ran as a firewall only.
 CLEAR = "iptables-save | grep -vE 'KUBE-(ROUTER|POD-FW|NWPLCY)' | iptables-restore && ipset destroy"
 
 
 @contextmanager
 def enforced(cluster: Cluster) -> Iterator[None]:
-    """Enforce policies on all nodes there are, for as long as the block runs; what nodes join meanwhile do not."""
+    """Enforce policies on all present nodes while the block runs; nodes that join meanwhile do not enforce them."""
     program = tool(NAME)
     nodes, plane, network = list(cluster.nodes), cluster.control_plane, cluster.network
     administrator = plane.authority.kubeconfig(plane.server, NAME, group="system:masters")

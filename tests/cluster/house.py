@@ -1,4 +1,4 @@
-"""The platform on a cluster as its users have it: its chart installed, its API reached, its simulations followed."""
+"""The platform on a cluster, as users have it: its chart is installed, its API called, its simulations followed."""
 
 import contextlib
 import json
@@ -21,18 +21,18 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 RELEASE, NAMESPACE, PROJECT = "windtunnel", "windtunnel", "windtunnel-default"
 FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
-#: Bring the release to what the values say, whatever there is of it.
+#: Install the release or upgrade it to the values.
 UPGRADE = ("upgrade", "--install", RELEASE, str(CHART), "--values", "-", "--timeout", "10m")
-#: Seconds that helm may take; it gives up by itself before that.
+#: Time limit of helm in seconds; helm's own limit is lower.
 HELM = 700.0
-#: Seconds that `kubectl port-forward` may take until it listens.
+#: Seconds until `kubectl port-forward` listens.
 LISTENS = 20.0
-#: Small shares: a node of the tests is this whole machine to each of the pods on it.
+#: Small requests: each of the tests' nodes reports the whole machine's resources.
 SHARE = {"cpu": "20m", "memory": "1Gi"}
 
 
 def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]:
-    """Return what the chart is told: little of everything; a trial is open to whoever reaches it."""
+    """Return values of the chart: small resources; a trial without a token."""
     little = {"requests": {"cpu": "10m", "memory": "64Mi"}}
     repository, _, tag = server.rpartition(":")
     told: dict[str, Any] = {
@@ -63,12 +63,12 @@ def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]
 
 
 def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = PLATFORM_IMAGES) -> dict[str, str]:
-    """Give the nodes these images, and that of the stores; return what they are called. The folder has to stay."""
+    """Import the platform's images and the stores' image on the nodes; return their names. The folder must stay."""
     found = {}
     for name in wanted:
         made = image(name)
         found[name] = made.reference
-        # Nodes that join later get the same, though somebody has made a newer one in the meantime.
+        # Nodes that join later get the same image, even if a newer image was built meanwhile.
         kept = folder / made.archive.name
         kept.hardlink_to(made.archive)
         cluster.import_image(kept)
@@ -77,9 +77,9 @@ def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = PLATFORM
 
 
 class Installed:
-    """A release of the chart, reached by `kubectl port-forward`, which is started again when its pod goes.
+    """A release of the chart, reached by `kubectl port-forward`, which is restarted when its pod ends.
 
-    ``images``: what was brought, by name.
+    ``images``: the imported images, by name.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Installed:
         return done.stdout
 
     def ask_helm(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run helm, which may refuse; it is given the release's values where it reads any."""
+        """Run helm, which may fail; the release's values are its standard input where it reads values."""
         command = [tool("helm"), f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *arguments]
         return subprocess.run(
             command,
@@ -122,33 +122,33 @@ class Installed:
         )
 
     def prepare(self, **changes: Any) -> None:
-        """Make its namespace, and decide what the chart is told."""
+        """Create its namespace, and set the values."""
         restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": restricted}}
         self.cluster.apply(space)
         self._values = values(self.images["server"], **changes)
 
     def tell(self, **changes: Any) -> None:
-        """Change what the chart is told next time."""
+        """Change the values of the next upgrade."""
         self._values = self._values | changes
 
     def install(self, **changes: Any) -> None:
-        """Install it and wait until it can be asked."""
+        """Install the release and wait until the API answers."""
         self.prepare(**changes)
-        with self.only("node-0"):  # a trial's stores go with their node, and tests cut the others' power
+        with self.only("node-0"):  # a trial's data is lost with its node, and tests cut the power of other nodes
             self.upgrade()
             self.rolled()
         self.until(lambda: self.ready, "the API answers")
 
     def rolled(self) -> None:
-        """Wait until all pods of its roles are such as it was told last."""
+        """Wait until all pods of its roles have the latest values."""
         for role in ("api", "runner-api", "dispatch", "jobs"):
             status = ["rollout", "status", "-n", self.namespace, f"deployment/{RELEASE}-{role}"]
             self.cluster.kubectl(*status, f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 60)
 
     @contextlib.contextmanager
     def only(self, name: str) -> Iterator[None]:
-        """Let new pods go to one node alone for a while, if it is there: somebody's cluster is left as it is."""
+        """Cordon all nodes but one while the block runs; a user's cluster is left unchanged."""
         nodes = self.nodes()
         others = [one for one in nodes if one != name] if name in nodes else []
         for other in others:
@@ -164,11 +164,11 @@ class Installed:
         return [one.removeprefix("node/") for one in self.cluster.kubectl("get", "nodes", "-o", "name").split()]
 
     def upgrade(self) -> None:
-        """Bring the release to what it was told, also where somebody has taken some of it away."""
+        """Upgrade the release to its values, also after some of its objects were deleted."""
         self.helm(*UPGRADE)
 
     def option(self, **options: Any) -> None:
-        """Change options of its executor, and wait until the roles have heard."""
+        """Change options of its executor, and wait until the roles have restarted with them."""
         executors = self._values["executors"]
         cluster = executors["cluster"]
         changed = cluster | {"options": cluster["options"] | options}
@@ -178,7 +178,7 @@ class Installed:
         self.until(lambda: self.ready, "the API answers")
 
     def waiting(self) -> list[str]:
-        """Return the launches that wait for a simulation and whose pods are ready."""
+        """Return the warm launches whose pods are ready."""
         selector = ["-n", self.project, "-l", "windtunnel/warm", "-o", "json"]
         found = json.loads(self.cluster.kubectl("get", "jobsets", *selector))["items"]
         return [
@@ -188,24 +188,24 @@ class Installed:
         ]
 
     def uninstall(self) -> None:
-        """Take it away, and everything it had made."""
+        """Uninstall the release, and delete everything that it created."""
         self._hang_up()
         self.helm("uninstall", RELEASE, "--ignore-not-found")
         for namespace in (self.project, self.namespace):
             self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
 
     def settle(self) -> None:
-        """See to it that JobSet is there: whatever stopped the API server has stopped it, and it comes back slowly."""
+        """Ensure that JobSet answers: an outage of the API server stops it, and it restarts slowly."""
         path = "/apis/apps/v1/namespaces/jobset-system/deployments/jobset-controller-manager"
         if not (self.cluster.get(path) or {}).get("status", {}).get("availableReplicas"):
             self.cluster.kubectl("delete", "pods", "-n", "jobset-system", "--all", "--force", "--grace-period=0")
         self.cluster.rolled_out("jobset-system", "jobset-controller-manager")
 
-    # -- what a user does
+    # -- as a user
 
     @property
     def url(self) -> str:
-        """Where the API is reached."""
+        """URL of the API."""
         if self._forward is None or self._forward.poll() is not None:
             served = self._values["api"].get("service", {}).get("port", 80)
             command = ["port-forward", "-n", self.namespace, f"service/{RELEASE}-api", f"{self.port}:{served}"]
@@ -217,7 +217,7 @@ class Installed:
         return f"http://127.0.0.1:{self.port}"
 
     def _listened(self) -> None:
-        """Wait until the forward listens, or has given up: whoever asks sooner would take it for one that is gone."""
+        """Wait until the forward listens or has ended: an earlier request would take it for ended."""
 
         def settled() -> bool:
             if self._forward is None or self._forward.poll() is not None:
@@ -231,7 +231,7 @@ class Installed:
 
     @property
     def ready(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the API is ready."""
         try:
             return httpx.get(f"{self.url}/readyz", timeout=5.0).status_code == 200
         except httpx.HTTPError:
@@ -239,13 +239,13 @@ class Installed:
             return False
 
     def _hang_up(self) -> None:
-        """Drop a forward whose pod may be gone: kubectl keeps to the pod it chose."""
+        """Stop a forward whose pod may be gone: kubectl stays with the pod that it chose."""
         if self._forward is not None:
             self._forward.kill()
             self._forward.wait()
 
     def get(self, path: str) -> Any:
-        """Ask, again if the way there has just been cut."""
+        """Send a request, and once more if the forward has just ended."""
 
         def answered() -> httpx.Response | None:
             with contextlib.suppress(httpx.TransportError):
@@ -269,7 +269,7 @@ class Installed:
         return id
 
     def cancel(self, id: str) -> None:
-        """End a simulation before its time."""
+        """Cancel a simulation."""
         self.until(lambda: self.ready, "the API answers")
         httpx.post(f"{self.url}/v1/simulations/{id}/cancel", timeout=60.0)
 
@@ -298,7 +298,7 @@ class Installed:
         return sorted((json.loads(line) for line in answer.text.splitlines()), key=lambda one: one["task"])
 
     def messages(self, id: str) -> list[str]:
-        """Return what was said of the launches in the simulation's own events."""
+        """Return the messages of a simulation's launch events."""
         with (
             contextlib.suppress(httpx.TransportError),
             httpx.stream("GET", f"{self.url}/v1/simulations/{id}/events", headers=self.headers, timeout=10.0) as answer,
@@ -306,27 +306,27 @@ class Installed:
             return list(_messages(answer.iter_lines()))
         return []
 
-    # -- what an operator sees
+    # -- as an operator
 
     def pods(self, selector: str, namespace: str = "") -> list[Any]:
-        """Return pods by their labels, its project's if nothing else is said."""
+        """Return pods by their labels, by default in the project's namespace."""
         found: list[Any] = json.loads(
             self.cluster.kubectl("get", "pods", "-n", namespace or self.project, "-l", selector, "-o", "json")
         )["items"]
         return found
 
     def left(self) -> list[str]:
-        """Return what launches have left behind."""
+        """Return the objects that launches have left."""
         return self.cluster.launched(self.project, "-l", "windtunnel/launch")
 
     def until(self, so: Callable[[], object], what: str, patience: float = 180.0) -> None:
-        """Wait until it is so."""
+        """Wait for a condition."""
         self.cluster.until(lambda: bool(so()), what, patience)
 
 
 @contextlib.contextmanager
 def installed(cluster: Client, folder: Path, images: Mapping[str, str]) -> Iterator[Installed]:
-    """Install the chart as a trial, and take it away again."""
+    """Install the chart as a trial, and uninstall it afterwards."""
     found = Installed(cluster, folder, images)
     try:
         found.install()
@@ -336,7 +336,7 @@ def installed(cluster: Client, folder: Path, images: Mapping[str, str]) -> Itera
 
 
 def _messages(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the messages of launch events, up to the last event there is."""
+    """Yield the messages of launch events, up to the latest event."""
     kind = ""
     for line in lines:
         if line.startswith("event:"):
@@ -348,5 +348,5 @@ def _messages(lines: Iterator[str]) -> Iterator[str]:
 
 
 def untimed(results: Sequence[Any]) -> list[Any]:
-    """Return results without what may differ between two runs."""
+    """Return results without the values that differ between runs."""
     return [{key: value for key, value in one.items() if key != "timing"} for one in results]

@@ -1,4 +1,4 @@
-"""Nodes that are only played: KWOK answers for them, and says of their pods that they run and have run."""
+"""Simulated nodes: KWOK acts as their kubelet, and reports their pods as running and finished."""
 
 import json
 from pathlib import Path
@@ -6,23 +6,23 @@ from typing import Any
 
 from tests.cluster.tools import tool
 
-#: Pods go to played nodes only if they tolerate this.
+#: Taint of simulated nodes.
 TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
 LABELS = {"type": "kwok"}
-#: How many nodes a rack has.
+#: Nodes per rack.
 RACK = 64
 _STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 
 
 def stages(*, lasting: bool = False) -> str:
-    """Return KWOK's own description of what nodes and pods go through; ``lasting``: a job's pods are never done."""
+    """Return KWOK's stages of nodes and pods; ``lasting``: a job's pods never finish."""
     source = tool("source", "kwok", "sigs.k8s.io/kwok")
     files = [path for stage in _STAGES for path in sorted((source / "kustomize" / "stage" / stage).glob("[np]o*.yaml"))]
     return "\n---\n".join(path.read_text() for path in files if not (lasting and path.stem == "pod-complete"))
 
 
 def arguments(kubeconfig: Path, settings: Path, pods: str) -> list[object]:
-    """Return the command that plays them."""
+    """Return KWOK's command."""
     return [
         tool("kwok"),
         f"--kubeconfig={kubeconfig}",
@@ -36,7 +36,7 @@ def arguments(kubeconfig: Path, settings: Path, pods: str) -> list[object]:
 
 
 def node(number: int) -> dict[str, Any]:
-    """Return one: large, with eight devices, in a rack of its like."""
+    """Return a simulated node: large, with eight devices, in a rack."""
     name = f"fake-{number:05d}"
     size = {"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"}
     annotations = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"}
@@ -56,6 +56,6 @@ def node(number: int) -> dict[str, Any]:
 
 
 def nodes(first: int, last: int) -> str:
-    """Return a list of them, for `kubectl create`."""
+    """Return a list of simulated nodes, for `kubectl create`."""
     items = [node(number) for number in range(first, last)]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})

@@ -1,8 +1,8 @@
 """Machines made of Linux namespaces: each has its own processes, mounts and network, and ends with its first process.
 
-Nothing of them is the real machine's: no address, route, firewall rule, mount or kernel setting of it changes,
-but for one network device. So they need no clearing away either: when the tests end, however they do, the kernel
-ends each machine's first process and with it everything that it held.
+They change no address, route, firewall rule, mount or kernel setting of the real machine, except for one network
+device. So they need no cleanup either: however the tests end, the kernel ends each machine's first process and with
+it everything that it held.
 """
 
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 from tests.system.house import census, die_with
 from tests.waiting import until
 
-#: Seconds that anything may take to start or to end on a busy machine.
+#: Seconds for the start or the end of a program on a busy machine.
 PATIENCE = 180.0
 ENVIRON = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
-#: What kubelet wants of a kernel. It is shown these instead of the real ones, which it would change for everybody.
+#: Kernel settings that the kubelet requires. It sees these instead of the real settings, which it would change.
 TUNABLES = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -41,9 +41,9 @@ exec "$2" pause
 
 
 class Machine:
-    """One machine; ``first`` is the program that plays its first process and reaps whatever is orphaned there.
+    """One machine; ``first`` is the program of its first process, which reaps orphaned processes.
 
-    It and its programs live no longer than the thread that started them: start them from the tests' main thread.
+    The machine and its programs end with the thread that started them: start them from the tests' main thread.
     """
 
     def __init__(self, name: str, folder: Path, first: Path) -> None:
@@ -52,12 +52,12 @@ class Machine:
         self._shell: subprocess.Popen[bytes] | None = None
         self._commands: dict[str, tuple[str, ...]] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        #: Its first process, as the real machine counts.
+        #: Process id of its first process on the real machine.
         self.pid = 0
         folder.mkdir(parents=True, exist_ok=True)
 
     def boot(self) -> None:
-        """Switch it on. Its folder is the same as before, its memory file systems are empty."""
+        """Switch it on. Its folder is kept from the last time, its memory file systems are empty."""
         tunables = self.folder / "tunables"
         for name, value in TUNABLES.items():
             (tunables / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=ENVIRON,
-            start_new_session=True,  # Ctrl-C is for the tests; these are switched off afterwards
+            start_new_session=True,  # Ctrl-C is handled by the tests, which switch machines off afterwards
             preexec_fn=lambda: die_with(parent),
         )
         assert self._shell.stdout is not None and self._shell.stderr is not None
@@ -81,7 +81,7 @@ class Machine:
 
     @property
     def on(self) -> bool:
-        """Tell whether it is switched on."""
+        """Return whether it is switched on."""
         return self._shell is not None and self._shell.poll() is None
 
     def cut(self) -> None:
@@ -98,12 +98,12 @@ class Machine:
         self.pid = 0
 
     def run(self, name: str, *command: object) -> None:
-        """Start a program that stays; what it prints is appended to NAME.log in the machine's folder."""
+        """Start a program in the background; its output is appended to NAME.log in the machine's folder."""
         self._commands[name] = tuple(str(part) for part in command)
         self.resume(name)
 
     def resume(self, name: str) -> None:
-        """Start a program again that was ended, or that ended with the power."""
+        """Start a program again that was stopped, or that ended with the power."""
         assert name not in self._running or not self.runs(name), f"{name} is running on {self.name}"
         parent = os.getpid()
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -118,15 +118,15 @@ class Machine:
             )
 
     def runs(self, name: str) -> bool:
-        """Tell whether a program that was started runs."""
+        """Return whether a background program runs."""
         return name in self._running and self._running[name].poll() is None
 
     def end(self, name: str, *, kindly: bool = True) -> None:
-        """End a program, as an operator does or as a crash does; harmless when it has ended."""
+        """Stop a program, like an operator or a crash; harmless when it has ended."""
         process = self._running.get(name)
         if process is None or process.poll() is not None:
             return
-        # what was started only waits for the program, which is its child in there
+        # the started process only waits for the program, its child inside
         handle = os.pidfd_open(child_of(process.pid))
         try:
             for how in (signal.SIGTERM, signal.SIGKILL) if kindly else (signal.SIGKILL,):
@@ -139,7 +139,7 @@ class Machine:
             os.close(handle)
 
     def call(self, *command: object, given: str | None = None, timeout: float = PATIENCE) -> str:
-        """Run a program in it to its end, and return what it printed."""
+        """Run a program in it to its end, and return its output."""
         answer = subprocess.run(
             [*self._inside(), *(str(part) for part in command)],
             input=given,
@@ -155,7 +155,7 @@ class Machine:
         return answer.stdout
 
     def said(self, name: str, length: int = 3000) -> str:
-        """Return the end of what a program printed."""
+        """Return the end of a program's output."""
         log = self.folder / f"{name}.log"
         return log.read_text(errors="replace")[-length:] if log.exists() else ""
 

@@ -1,6 +1,6 @@
-"""Images with an MPI and an ssh server as the MPI operator's own are made: its base, and an MPI over that.
+"""Images with an MPI and an ssh server, built like the MPI operator's own: its base image and an MPI.
 
-By its Dockerfiles, and with the very files that they copy, but of this machine's packages and without Docker.
+They follow its Dockerfiles and use the files that these copy, but this machine's packages, and no Docker.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ PORT = 2222
 SSHD = "usr/sbin/sshd"
 #: What `setcap CAP_NET_BIND_SERVICE=+eip` writes: of the second version, effective, permitted and inheritable.
 MAY_BIND = b"\1\0\0\2" + 2 * (1 << 10).to_bytes(4, "little") + bytes(8)
-#: What of an environment is not the MPI itself.
+#: Parts of an environment that do not belong to the MPI.
 OTHERS = shutil.ignore_patterns("python*", "activate*", "deactivate*", "pydoc*", "include", "lib64", "*.cfg")
 SSH = f"""Host *
     StrictHostKeyChecking no
@@ -33,7 +33,7 @@ USERS = "sshd:x:100:65534::/run/sshd:/bin/false\nmpiuser:x:1000:1000::/home/mpiu
 
 
 def write(implementation: str, folder: Path) -> tuple[str, Path]:
-    """Write an image of `openmpi` or `mpich`, with Python and mpi4py; return what it is called, and its archive."""
+    """Write an image of `openmpi` or `mpich`, with Python and mpi4py; return its name and archive."""
     root = folder / implementation
     layers.unpack(image("python").archive, root)
     made = Path(tool(implementation)).parents[1]
@@ -63,7 +63,7 @@ def _source() -> Path:
 
 def _base(root: Path) -> None:
     """Lay the operator's base image under a folder: its ssh server and client, their settings, and its user."""
-    # its C library as well: what is of one distribution goes together
+    # its C library as well: libraries of one distribution belong together
     laid = ["cp", "--archive", "--no-target-directory", "--remove-destination"]
     subprocess.run([*laid, tool("mpi-base"), root], check=True)
     for alias, program in (("bin/sh", "dash"), ("usr/bin/awk", "mawk")):
@@ -80,7 +80,7 @@ def _base(root: Path) -> None:
 
 
 def _python(root: Path, made: Path) -> None:
-    """Have Python where a shell finds it that ssh opened, and mpi4py where that finds it."""
+    """Install Python and mpi4py where a shell that ssh opened finds them."""
     for alias in ("python", "python3"):
         (root / "usr/bin" / alias).symlink_to("/opt/windtunnel/python/bin/python")
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -89,7 +89,7 @@ def _python(root: Path, made: Path) -> None:
 
 
 def _capable(root: Path, folder: Path) -> layers.Layer:
-    """Write the ssh server again with the capability that the base gives it, which no folder of ours can hold."""
+    """Write the ssh server again with the base image's file capability, which a folder here cannot have."""
     program = (root / SSHD).read_bytes()
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", format=tarfile.PAX_FORMAT) as tar:

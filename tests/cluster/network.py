@@ -1,4 +1,4 @@
-"""The network of a cluster: its addresses, and the cables between its machines and the real one."""
+"""The network of a test cluster: its addresses, and the virtual cables between its machines and the real machine."""
 
 import ipaddress
 import json
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from tests.cluster.machines import Machine
 
-#: How many clusters may stand side by side on a machine, and how many nodes one may have.
+#: Most clusters on a machine, and most nodes of a cluster.
 CLUSTERS, NODES = 8, 8
 
 
 @dataclass(frozen=True)
 class Network:
-    """Everything that has to do with addresses, of the cluster of this number."""
+    """Addresses of the cluster with this number."""
 
     number: int
 
@@ -24,59 +24,59 @@ class Network:
 
     @property
     def machines(self) -> str:
-        """Where the machines are."""
+        """Network of the machines."""
         return f"10.200.{self.number}.0/24"
 
     @property
     def pods(self) -> str:
-        """Where all pods are."""
+        """Network of all pods."""
         return f"10.{208 + self.number}.0.0/16"
 
     @property
     def services(self) -> str:
-        """Where services are."""
+        """Network of Services."""
         return f"10.{224 + self.number}.0.0/16"
 
     @property
     def host(self) -> str:
-        """Where pods reach the processes of the real machine (those that listen there, or everywhere)."""
+        """Address at which pods reach processes of the real machine (that listen there, or on every address)."""
         return f"10.200.{self.number}.1"
 
     @property
     def control(self) -> str:
-        """Where the API server is, for everybody."""
+        """Address of the API server."""
         return f"10.200.{self.number}.2"
 
     @property
     def first_service(self) -> str:
-        """The API server's own service."""
+        """Address of the API server's Service."""
         return f"10.{224 + self.number}.0.1"
 
     @property
     def dns(self) -> str:
-        """The service that resolves names."""
+        """Address of the DNS Service."""
         return f"10.{224 + self.number}.0.10"
 
     @property
     def fakes(self) -> str:
-        """Where the pods of nodes that are only played seem to be."""
+        """Network of the pods of simulated nodes."""
         return f"10.{208 + self.number}.128.1/17"
 
     def node(self, index: int) -> str:
-        """Where a node is."""
+        """Address of a node."""
         return f"10.200.{self.number}.{10 + index}"
 
     def pods_of(self, index: int) -> str:
-        """Where a node's pods are."""
+        """Network of a node's pods."""
         return f"10.{208 + self.number}.{index}.0/24"
 
     @property
     def routes(self) -> list[str]:
-        """The commands by which a machine finds every pod."""
+        """Commands that set a machine's routes to every pod."""
         return [f"route add {self.pods_of(index)} via {self.node(index)}" for index in range(NODES)]
 
     def free(self) -> bool:
-        """Tell whether nothing of this is in use on the real machine."""
+        """Return whether none of these addresses is in use on the real machine."""
         ours = [ipaddress.ip_network(text) for text in (self.machines, self.pods, self.services)]
         known = json.loads(subprocess.run(["ip", "-j", "-4", "route"], check=True, capture_output=True).stdout or "[]")
         taken = [ipaddress.ip_network(route["dst"]) for route in known if route["dst"] != "default"]
@@ -84,7 +84,7 @@ class Network:
 
 
 def connect_control(network: Network, control: Machine) -> None:
-    """Make the control plane's machine the switch that all others hang on, and lay the cable to the real one."""
+    """Make the control plane's machine the switch of all others, and connect it to the real machine."""
     batch(f"link add {network.wire} type veth peer name host netns {control.pid}")
     control.call(
         "ip",
@@ -104,13 +104,13 @@ def connect_control(network: Network, control: Machine) -> None:
         f"addr add {network.host}/24 dev {network.wire}",
         f"link set {network.wire} up",
         *network.routes,
-        # the first node's proxy takes us to any service
+        # the first node's kube-proxy leads to any Service
         f"route add {network.services} via {network.node(0)}",
     )
 
 
 def connect_node(network: Network, control: Machine, index: int, node: Machine) -> None:
-    """Lay the cable of a node to the switch."""
+    """Connect a node to the switch."""
     batch(f"link add node{index} netns {control.pid} type veth peer name eth0 netns {node.pid}")
     control.call("ip", "link", "set", f"node{index}", "master", "switch", "up")
     routes = [route for route in network.routes if network.pods_of(index) not in route]
@@ -125,7 +125,7 @@ def connect_node(network: Network, control: Machine, index: int, node: Machine) 
                 f"addr add {network.node(index)}/24 dev eth0",
                 "link set eth0 up",
                 *routes,
-                # kube-proxy leads what goes there elsewhere, but it must seem to lead somewhere first
+                # kube-proxy redirects these packets, but a route must exist first
                 f"route add {network.services} dev eth0",
             ]
         ),
@@ -133,7 +133,7 @@ def connect_node(network: Network, control: Machine, index: int, node: Machine) 
 
 
 def batch(*commands: str) -> None:
-    """Change the real machine's network: a device of ours, and what goes with it."""
+    """Change the real machine's network: add the cluster's device and its routes."""
     given = "\n".join(commands)
     done = subprocess.run(["ip", "-batch", "-"], input=given, capture_output=True, text=True)
     if done.returncode:

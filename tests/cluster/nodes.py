@@ -1,4 +1,4 @@
-"""A real node: containerd, kubelet and kube-proxy on a machine of its own, with pods that really run."""
+"""A real node: containerd, kubelet and kube-proxy on a machine of its own, with real pods."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,12 @@ from tests.cluster.network import Network, connect_node
 from tests.cluster.settings import containerd_settings, kubelet_settings, network_settings, proxy_settings
 from tests.waiting import until
 
-#: What is stopped and started by name, in the order they start.
+#: Programs that can be stopped and started by name, in the order of their start.
 PARTS = ("containerd", "kubelet", "kube-proxy")
 
 
 class Node:
-    """One node; ``cgroup`` is the group that all its pods are in."""
+    """A node; ``cgroup`` is the group of all its pods."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Node:
         (folder / "cni").mkdir()
         (folder / "cni" / "10-pods.conflist").write_text(network_settings(self._network, self.index, folder))
         (folder / "containerd.toml").write_text(containerd_settings(folder, self._socket))
-        # what pods of the host's network ask; there is nothing beyond the cluster
+        # DNS of pods in the host's network; names outside of the cluster do not exist
         (folder / "resolv.conf").write_text(f"nameserver {self._network.dns}\n")
         kubelet = kubelet_settings(self._network, folder, self._socket, self._plane.authority.path, self._cgroup)
         (folder / "kubelet.json").write_text(kubelet)
@@ -63,16 +63,16 @@ class Node:
         self._machine.run("kube-proxy", self._programs / "kube-proxy", f"--config={folder / 'kube-proxy.json'}")
 
     def stop(self, *parts: str, kindly: bool = True) -> None:
-        """Stop kubelet and containerd, or these parts; pods that run go on unwatched."""
+        """Stop kubelet and containerd, or the named programs; running pods continue unsupervised."""
         for part in parts or ("kubelet", "containerd"):
             self._machine.end(part, kindly=kindly)
 
     def cut(self) -> None:
-        """Cut its power: its pods, its programs and its network are gone at once."""
+        """Cut its power: its pods, programs and network end at once."""
         self._machine.cut()
 
     def start(self) -> None:
-        """Start whatever of it was stopped, after a power cut all of it. Does not wait until it is ready again."""
+        """Start its stopped programs, after a power cut all of them. Does not wait until it is ready."""
         if not self._machine.on:
             self._on()
         self._revive()
@@ -85,16 +85,16 @@ class Node:
                     self._wait_for_containerd()
 
     def ready(self) -> bool:
-        """Tell whether the cluster sees it ready."""
+        """Return whether the cluster reports it as ready."""
         found = self._plane.request("GET", f"/api/v1/nodes?fieldSelector=metadata.name%3D{self.name}")["items"]
         conditions = found[0]["status"].get("conditions", []) if found else []
         return any(said["type"] == "Ready" and said["status"] == "True" for said in conditions)
 
     def wait(self, ready: bool = True, patience: float = PATIENCE) -> None:
-        """Wait until the cluster sees it ready, or that it is not; the latter takes it most of a minute.
+        """Wait until the cluster reports it as ready, or as unready, which takes most of a minute.
 
-        What ends while it comes up is started again, as an init system does: a kubelet gives up on a containerd that
-        answers and is not quite ready.
+        Programs that end meanwhile are restarted, as by an init system: a kubelet exits if containerd answers but is
+        not quite ready.
         """
 
         def seen() -> bool:
@@ -111,25 +111,25 @@ class Node:
         until(seen, patience, failure)
 
     def offer(self, resources: Mapping[str, str]) -> None:
-        """Say that it has so many of some devices. Nobody hands them out, and pods that ask for some are admitted."""
+        """Set its capacity of extended resources. There is no device plugin; pods that request them are admitted."""
         capacity = {"status": {"capacity": dict(resources)}}
         path = f"/api/v1/nodes/{self.name}/status"
         self._plane.request("PATCH", path, capacity, kind="application/strategic-merge-patch+json")
 
     def import_image(self, archive: Path) -> None:
-        """Give it the images of an archive."""
+        """Import the images of an archive."""
         self.ctr("images", "import", archive)
 
     def images(self) -> set[str]:
-        """Return the names of the images it has."""
+        """Return the names of its images."""
         return set(self.ctr("images", "list", "-q").split())
 
     def kill(self, container: str, signal: int = 9) -> None:
-        """Kill a container's first process behind Kubernetes' back; ``container`` is its id."""
+        """Kill a container's first process directly, without Kubernetes; ``container`` is its id."""
         self.ctr("tasks", "kill", "-s", signal, container.removeprefix("containerd://"))
 
     def ctr(self, *arguments: object) -> str:
-        """Ask its containerd."""
+        """Run ctr on its containerd."""
         return self._machine.call("ctr", "-a", self._socket, "-n", "k8s.io", *arguments)
 
     def call(self, *command: object) -> str:
@@ -137,15 +137,15 @@ class Node:
         return self._machine.call(*command)
 
     def run(self, name: str, *command: object) -> None:
-        """Start a program on it that stays."""
+        """Start a background program on it."""
         self._machine.run(name, *command)
 
     def end(self, name: str) -> None:
-        """End such a program."""
+        """Stop a background program."""
         self._machine.end(name)
 
     def said(self, part: str) -> str:
-        """Return the end of what a part of it printed."""
+        """Return the end of a program's output."""
         return self._machine.said(part)
 
     def _on(self) -> None:

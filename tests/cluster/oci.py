@@ -1,4 +1,4 @@
-"""Images of the cluster's own: one layer with a few programs, in an archive that a container runtime imports."""
+"""Small images for the test cluster: one layer with a few programs, in an archive that a container runtime imports."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 def write_image(
     target: Path, name: str, programs: Mapping[str, Path], *, entry: Sequence[str], user: str = "", sh: bool = False
 ) -> Path:
-    """Write an image of these programs, by their paths in it; with ``sh`` busybox and the names it goes by."""
+    """Write an image of these programs, by their paths in it; with ``sh``, busybox and its applets' names."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
         for folder, mode in (("tmp", 0o1777), ("etc", 0o755), ("bin", 0o755)):

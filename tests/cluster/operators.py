@@ -1,4 +1,4 @@
-"""What is installed in a cluster: CoreDNS, and operators from their own manifests with our images."""
+"""Components of a test cluster: CoreDNS, and operators from their own manifests with images built here."""
 
 import json
 import shutil
@@ -13,14 +13,14 @@ from tests.cluster.tools import COREDNS, JOBSET, KUEUE, MPI_OPERATOR, TRAINER, t
 
 JOBSETS = "jobset.x-k8s.io/v1alpha2"
 QUEUES = "kueue.x-k8s.io/v1beta2"
-#: Whose objects Kueue is asked about: its own, Jobs and JobSets.
+#: API groups for which Kueue's webhooks are called: its own, Jobs and JobSets.
 HOOKED = frozenset({"kueue.x-k8s.io", "batch", "jobset.x-k8s.io"})
-#: Where they live, so that the other nodes need not have their images and may be stopped.
+#: They run on the first node, so that other nodes need not have their images and may be stopped.
 HOME = {"kubernetes.io/hostname": "node-0"}
-#: How long a probe bears a busy machine: who is slow there is not ill.
+#: Time limit of probes, generous for a busy machine.
 PATIENT = {"timeoutSeconds": 10, "failureThreshold": 6}
 CONTAINER = "/spec/template/spec/containers/0"
-#: Probes as tests want them: they ask soon, and bear a busy machine.
+#: Probes for tests: short intervals, generous limits.
 QUICK = (
     {"op": "replace", "path": f"{CONTAINER}/readinessProbe/initialDelaySeconds", "value": 1},
     {"op": "replace", "path": f"{CONTAINER}/readinessProbe/periodSeconds", "value": 1},
@@ -30,7 +30,7 @@ QUICK = (
         for what, value in PATIENT.items()
     ),
 )
-#: What they ask for on a small machine.
+#: Resource requests for a small machine.
 LITTLE = {
     "op": "replace",
     "path": f"{CONTAINER}/resources/requests",
@@ -54,7 +54,7 @@ COREFILE = """.:53 {
 
 
 def coredns(network: Network) -> list[dict[str, Any]]:
-    """Return the objects of CoreDNS. What it does not know does not exist: there is nobody else to ask."""
+    """Return the objects of CoreDNS, without upstream servers: other names do not exist."""
     metadata, name = {"name": "coredns", "namespace": "kube-system"}, "system:coredns"
     rbac = "rbac.authorization.k8s.io"
     rules = [
@@ -112,7 +112,7 @@ def coredns(network: Network) -> list[dict[str, Any]]:
 
 
 def jobset(folder: Path) -> Path:
-    """Write JobSet's own manifests, with our image, into a folder for `kubectl apply --kustomize`."""
+    """Write JobSet's own manifests, with the image built here, into a folder for `kubectl apply --kustomize`."""
     source = tool("source", "kubernetes", "sigs.k8s.io/jobset")
     shutil.copytree(source / "config", folder / "config", copy_function=copied)
     image = "us-central1-docker.pkg.dev/k8s-staging-images/jobset/jobset"
@@ -120,7 +120,7 @@ def jobset(folder: Path) -> Path:
 
 
 def trainer(folder: Path) -> Path:
-    """Write Trainer's own manifests, with our image and without the JobSet that they would bring from elsewhere."""
+    """Write Trainer's own manifests, with the image built here and without their JobSet."""
     source = tool("source", "trainer", "github.com/kubeflow/trainer/v2")
     shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
     listed = folder / "manifests" / "overlays" / "manager" / "kustomization.yaml"
@@ -131,17 +131,17 @@ def trainer(folder: Path) -> Path:
 
 
 def mpi_operator(folder: Path) -> Path:
-    """Write the MPI operator's own manifests, with our image. It elects a leader whatever it is told."""
+    """Write the MPI operator's own manifests, with the image built here. Its leader election cannot be switched off."""
     source = tool("source", "mpi-operator", "github.com/kubeflow/mpi-operator")
     shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
     return customised(folder, "manifests/overlays/standalone", "mpioperator/mpi-operator", MPI_OPERATOR, [])
 
 
 def kueue(folder: Path) -> Path:
-    """Write Kueue's own manifests, with our image: for Jobs and JobSets, and of those only for what names a queue.
+    """Write Kueue's own manifests, with the image built here: for Jobs and JobSets that name a queue.
 
-    Pods and all the rest start without asking it. It adds nothing to the cluster's API that it would have to answer
-    for itself: while one does not, no namespace can be deleted.
+    Pods and other kinds start without it. Its aggregated API is left out: while such an API does not answer, no
+    namespace can be deleted.
     """
     source = tool("source", "kueue", "sigs.k8s.io/kueue")
     shutil.copytree(source / "config", folder / "config", copy_function=copied)
@@ -159,18 +159,20 @@ def kueue(folder: Path) -> Path:
         one["webhooks"] = [hook for hook in one["webhooks"] if hook["rules"][0]["apiGroups"][0] in HOOKED]
     hooked.write_text(yaml.safe_dump_all(hooks))
     patched = hooked.with_name("kustomization.yaml")
-    patched.write_text(patched.read_text().partition("\npatches:")[0] + "\n")  # they are of hooks that are not there
+    patched.write_text(
+        patched.read_text().partition("\npatches:")[0] + "\n"
+    )  # they belong to webhooks that are left out
     image = "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue"
     return customised(folder, "config/default", image, KUEUE, [*QUICK, LITTLE])
 
 
 def flavor(name: str) -> dict[str, Any]:
-    """Return what a queue's quota is of: any node."""
+    """Return a ResourceFlavor that matches any node."""
     return {"apiVersion": QUEUES, "kind": "ResourceFlavor", "metadata": {"name": name}}
 
 
 def training_runtime(name: str) -> dict[str, Any]:
-    """Return how a site has its training run: here by as little as restricted pod security takes."""
+    """Return a ClusterTrainingRuntime: the minimum that restricted pod security accepts."""
     container = {
         "name": "node",
         "image": "none:0",
@@ -193,10 +195,10 @@ def training_runtime(name: str) -> dict[str, Any]:
 
 
 def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence[dict[str, Any]]) -> Path:
-    """Write a customisation: our image instead of the published one, and it need not be waited for so long.
+    """Write a kustomization: the image built here instead of the published image, and probes with short intervals.
 
-    It is alone, so it elects no leader if it can be told so: one that loses an election ends, as it does where a busy
-    machine has the API server answer late.
+    There is one replica, so leader election is switched off where possible: an operator that loses an election exits,
+    which happens when the API server of a busy machine answers late.
     """
     for settings in folder.rglob("controller_manager_config.yaml"):
         settings.write_text(settings.read_text().replace("leaderElect: true", "leaderElect: false"))

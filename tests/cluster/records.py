@@ -1,6 +1,6 @@
-"""Which clusters there are on this machine: a record each, locked as long as its cluster lives.
+"""Records of the clusters on this machine, each locked as long as its cluster lives.
 
-A record whose lock is free was left by tests that were killed: whoever takes its place clears up what it names.
+A record whose lock is free was left by killed tests: the next cluster with its number removes what it names.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ NETWORK = Path("/sys/class/net")
 
 @dataclass(frozen=True)
 class Record:
-    """A cluster's claim to its number, with what is to be cleared away when it has gone."""
+    """A cluster's claim to its number, and the resources to remove after its end."""
 
     number: int
     folder: Path
@@ -34,22 +34,22 @@ class Record:
 
     @property
     def cgroup(self) -> str:
-        """The name of its group in every hierarchy."""
+        """Name of its cgroup in every hierarchy."""
         return f"windtunnel-{self.number}"
 
     @property
     def wire(self) -> str:
-        """The name of its only network device on the real machine."""
+        """Name of its network device on the real machine."""
         return Network(self.number).wire
 
     def say(self, **more: Any) -> None:
-        """Write what others may want to know."""
+        """Write the public facts of the cluster."""
         document = {"pid": os.getpid(), "folder": str(self.folder), "cgroup": self.cgroup, "wire": self.wire} | more
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, json.dumps(document).encode(), 0)
 
     def release(self) -> None:
-        """Clear away what is left and give the number back."""
+        """Remove remaining resources and release the number."""
         clear(self.cgroup, self.wire, self.folder)
         self.path.unlink()
         os.close(self.lock)
@@ -58,7 +58,7 @@ class Record:
 
 
 def claim() -> Record:
-    """Take the first number that is free, having cleared up after all who were killed."""
+    """Claim the first free number, after cleaning up after killed tests."""
     sweep()
     for number in range(CLUSTERS):
         path = RECORDS / f"{number}.json"
@@ -75,7 +75,7 @@ def claim() -> Record:
 
 
 def sweep() -> None:
-    """Clear away what the clusters of killed tests left."""
+    """Remove the resources of killed tests' clusters."""
     for path in sorted(RECORDS.glob("*.json")):
         lock = locked(path)
         if lock is None:
@@ -105,7 +105,7 @@ def locked(path: Path) -> int | None:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:
-            continue  # the last cluster just took the folder along
+            continue  # the last cluster has just removed the folder
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -114,21 +114,21 @@ def locked(path: Path) -> int | None:
         with suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(handle).st_ino:
                 return handle
-        os.close(handle)  # it was released between our two steps
+        os.close(handle)  # it was released between the two steps
 
 
 def read(handle: int) -> dict[str, Any]:
-    """Return what a record says; nothing where it was only begun."""
+    """Return a record's content; empty if it is incomplete."""
     content = os.pread(handle, 1 << 16, 0)
     found: dict[str, Any] = json.loads(content) if content else {}
     return found
 
 
 def clear(cgroup: str, wire: str, folder: Path) -> None:
-    """Remove a cluster's groups, device and files, as soon as the last of its processes have let go of them."""
+    """Remove a cluster's cgroups, device and files, once its last processes have released them."""
     cgroups.remove(cgroup)
     if (NETWORK / wire).exists():
-        # the kernel is about to, with the network at the other end, in its own time
+        # the kernel removes it itself with the network at the other end, with a delay
         subprocess.run(["ip", "link", "delete", wire], capture_output=True, timeout=60)
     until(lambda: not (NETWORK / wire).exists(), message=f"the network device {wire} does not go")
 

@@ -1,4 +1,4 @@
-"""The settings of a node's programs, as text; pure."""
+"""Configuration files of a node's programs, as text; pure functions."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.cluster.network import Network
 
 PAUSE = "windtunnel.local/pause:1"
-#: Of containerd's, what needs kernel modules or daemons that a test cluster does without.
+#: Plugins of containerd that need kernel modules or daemons which a test cluster does not have.
 _UNWANTED = [
     *(f"io.containerd.snapshotter.v1.{name}" for name in ("btrfs", "zfs", "devmapper", "aufs")),
     "io.containerd.tracing.processor.v1.otlp",
@@ -15,7 +15,7 @@ _UNWANTED = [
 
 
 def containerd_settings(folder: Path, socket: Path) -> str:
-    """Return containerd's, with all that it keeps in the node's folder."""
+    """Return containerd's configuration, with all its data in the node's folder."""
     return f"""version = 2
 root = "{folder}/containerd"
 state = "/run/containerd"
@@ -41,7 +41,7 @@ disabled_plugins = {json.dumps(_UNWANTED)}
 
 
 def network_settings(network: Network, index: int, folder: Path) -> str:
-    """Return how a node's pods are connected: to a bridge, with addresses that hold everywhere in the cluster."""
+    """Return the CNI configuration: a bridge, with addresses that are valid in the whole cluster."""
     ranges = [[{"subnet": network.pods_of(index)}]]
     addresses = {"type": "host-local", "dataDir": f"{folder}/addresses", "ranges": ranges}
     bridge = {
@@ -56,7 +56,7 @@ def network_settings(network: Network, index: int, folder: Path) -> str:
 
 
 def kubelet_settings(network: Network, folder: Path, socket: Path, authority: Path, cgroup: str) -> str:
-    """Return kubelet's."""
+    """Return the kubelet's configuration."""
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -78,11 +78,11 @@ def kubelet_settings(network: Network, folder: Path, socket: Path, authority: Pa
         },
         "authorization": {"mode": "Webhook"},
         "maxPods": 200,
-        # no registry could give back what it clears away
+        # there is no registry from which removed images could be pulled again
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        # else a secret that is written while its pod starts, as operators' certificates are, is seen a minute later
+        # otherwise a Secret written while its pod starts (operators' certificates) would be seen a minute later
         "syncFrequency": "2s",
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 10,
@@ -91,16 +91,16 @@ def kubelet_settings(network: Network, folder: Path, socket: Path, authority: Pa
 
 
 def proxy_settings(network: Network, name: str, kubeconfig: Path) -> str:
-    """Return kube-proxy's."""
+    """Return kube-proxy's configuration."""
     settings = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
         "hostnameOverride": name,
-        # who is outside and asks for a service is answered through this node
+        # requests from outside to a Service are answered through this node
         "clusterCIDR": network.pods,
         "clientConnection": {"kubeconfig": str(kubeconfig)},
-        # these are the whole machine's, and are left as they are
+        # these are settings of the whole machine, and are left unchanged
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "bindAddress": "0.0.0.0",
         "metricsBindAddress": "127.0.0.1:10249",

@@ -1,4 +1,4 @@
-"""PostgreSQL, Valkey and MinIO as they are on this machine, in one image of the tests' own: for a trial, or apart."""
+"""PostgreSQL, Valkey and MinIO of this machine in one image: for the chart's trial, or as external stores."""
 
 import importlib.util
 import shutil
@@ -40,7 +40,7 @@ def image(folder: Path) -> Path:
         (root / "bin" / target).chmod(0o755)
     for applet in ("sh", "echo", "cat"):
         (root / "bin" / applet).symlink_to("busybox")
-    # Asked of them where they are: a wheel's programs find some of their libraries by where they lie themselves.
+    # ldd runs on the programs in place: programs of a wheel find some libraries relative to themselves.
     found = libraries.needs([valkey, *(path for path in PG.rglob("*") if libraries.is_elf(path))])
     assert found.loader is not None and not [name for name in found.missing if not (PG / "lib" / name).exists()]
     (root / found.loader.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def image(folder: Path) -> Path:
 
 
 def values() -> dict[str, Any]:
-    """Return what a chart's trial is told of the image."""
+    """Return the values of a trial that use the image."""
     return {
         "postgresql": {"image": NAME, "command": ["/bin/postgres"], "data": "/data"},
         "valkey": {"image": NAME},
@@ -71,7 +71,7 @@ def values() -> dict[str, Any]:
 
 
 def apart(namespace: str, password: str) -> list[dict[str, Any]]:
-    """Return the stores as somebody else runs them: a pod and a service each, in a namespace that is not ours."""
+    """Return external stores: a pod and a Service each, in another namespace."""
     return [
         *_store(namespace, "postgresql", 5432, 70, ["/bin/postgres"], _postgres(password)),
         *_store(namespace, "valkey", 6379, 999, ["valkey-server", "--dir", "/data", "--requirepass", password], {}),

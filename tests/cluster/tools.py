@@ -1,4 +1,4 @@
-"""What a cluster is made of: programs built from their sources, and images of them; built once per machine."""
+"""Components of a test cluster: programs built from source, and images of them; built once per machine."""
 
 import fcntl
 import subprocess
@@ -15,7 +15,7 @@ JOBSET = "windtunnel.local/jobset:v0.11.1"
 TRAINER = "windtunnel.local/trainer:v2.2.0"
 MPI_OPERATOR = "windtunnel.local/mpi-operator:v0.7.0"
 KUEUE = "windtunnel.local/kueue:v0.16.2"
-#: A shell, and a program that serves, gets and resolves: what the tests of the cluster itself run.
+#: A shell, and a program that serves, sends requests and resolves names, for tests of the cluster itself.
 PROBE = "windtunnel.local/probe:1"
 
 
@@ -25,12 +25,12 @@ def tool(name: str, *arguments: str) -> Path:
 
 
 def install() -> None:
-    """See to it that this machine has what nodes need."""
+    """Ensure that this machine has the packages that nodes need."""
     subprocess.run([TOOLS / "node"], check=True, timeout=BUILDING)
 
 
 def pause_image() -> Path:
-    """Return an archive of the image that holds a pod together."""
+    """Return an archive of the pause image."""
     return image("pause", PAUSE, tool("probe"), {"pause": tool("probe")}, entry=["/pause"])
 
 
@@ -76,7 +76,7 @@ def image(
     user: str = "",
     sh: bool = False,
 ) -> Path:
-    """Write an image beside the program that it is of, unless it is there; the program's name has its digest."""
+    """Write a program's image beside it, unless it exists; the program's name contains its digest."""
     target = beside.with_name(f"{beside.name}.{kind}.tar")
     if not target.exists():
         with open(beside, "rb") as lock:
