@@ -57,36 +57,36 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/cluster/test_without_jobset.py": {"*": "a cluster of its own"},
     "tests/cluster/test_warm_without_jobset.py": {"*": "a cluster of its own"},
     "tests/cluster/test_gangs.py": {
-        "test_ranks_of_mpi_meet_without_ssh": "needs MPICH",
-        "test_a_real_api_server_takes_every_object_as_it_is": "needs Trainer and the MPI operator",
+        "test_ranks_of_mpi_connect_without_ssh": "needs MPICH",
+        "test_a_real_api_server_accepts_every_object_unchanged": "needs Trainer and the MPI operator",
         "test_a_killed_rank_fails_its_task_and_not_the_gang": "one gang is in every run",
-        "test_a_gang_that_loses_a_pod_fails_and_begins_again_as_often_as_it_was_asked_to": "one gang is in every run",
-        "test_each_slice_of_a_gang_has_a_domain_to_itself": "three nodes",
+        "test_a_gang_that_loses_a_pod_restarts_as_often_as_configured": "one gang is in every run",
+        "test_each_slice_of_a_gang_has_an_exclusive_domain": "three nodes",
     },
     "tests/cluster/test_kubernetes_executor.py": {
-        "test_a_missing_namespace_is_named_or_made": "a minute until the namespace is deleted",
+        "test_a_missing_namespace_is_named_or_created": "a minute until the namespace is deleted",
     },
     "tests/cluster/test_warm.py": {
-        "test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither": "one warm pod is in every run",
-        "test_what_was_taken_away_behind_our_back_is_missed_and_made_again": "one warm pod is in every run",
+        "test_a_dispatcher_killed_before_labelling_loses_neither_launch_nor_workers": "one warm pod is in every run",
+        "test_an_externally_deleted_warm_launch_is_missed_and_created_again": "one warm pod is in every run",
     },
     "tests/cluster/test_platform.py": {
-        "test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more": (
+        "test_a_warm_pod_is_used_and_replaced_and_deleted_when_the_option_is_removed": (
             "76 s; a warm pod of the executor is in every run, in test_warm.py"
         ),
-        "test_the_oldest_promise_is_kept_to_its_end": "a minute of both processors; its first results are in every run",
-        "test_a_gang_of_the_trainer_s_ends_as_its_program_does": "needs Kubeflow Trainer",
-        "test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does": "needs the MPI operator",
+        "test_the_1_0_request_runs_to_its_end": "a minute of both processors; its first results are in every run",
+        "test_a_gang_of_trainer_ends_like_its_program": "needs Kubeflow Trainer",
+        "test_a_gang_of_the_mpi_operator_ends_like_its_program": "needs the MPI operator",
     },
     "tests/cluster/test_platform_faults.py": {
         "[evaluator]": "the runner and the model server are killed in every run",
         "test_a_pod_is_deleted": "a pod is drained off its node in every run",
-        "test_all_of_a_launch_is_deleted_behind_our_back": "longer chaos",
-        "test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_was": "longer chaos",
-        "test_the_api_server_is_away_for_longer_than_the_grace": "longer chaos",
+        "test_all_objects_of_a_launch_are_deleted_externally": "longer chaos",
+        "test_an_api_pod_ends_while_a_client_reads_and_the_client_continues": "longer chaos",
+        "test_the_api_server_is_down_for_longer_than_the_grace_period": "longer chaos",
         "test_etcd_is_restarted": "longer chaos",
-        "test_its_width_changes_while_it_runs": "the executor's own test is in every run",
-        "test_the_projects_namespace_is_deleted_and_made_again": "longer chaos",
+        "test_its_number_of_workers_changes_while_it_runs": "the executor's own test is in every run",
+        "test_the_projects_namespace_is_deleted_and_created_again": "longer chaos",
         "test_a_node_is_lost": "two nodes, and a minute until the node is given up",
     },
 }

@@ -85,7 +85,7 @@ def release(cluster: Client, namespace: str) -> Iterator[Release]:
         found.helm("uninstall", RELEASE)
 
 
-def test_the_chart_comes_grows_and_goes(release: Release) -> None:
+def test_the_chart_is_installed_upgraded_and_uninstalled(release: Release) -> None:
     cluster = release.cluster
     release.bring(PREVIOUS[0])
     before = release.secrets()
@@ -130,6 +130,6 @@ def test_the_chart_comes_grows_and_goes(release: Release) -> None:
     assert [one["metadata"]["name"] for one in roles if release.namespace in one["metadata"]["name"]] == []
 
 
-def test_the_earlier_version_is_an_earlier_one() -> None:
+def test_the_previous_chart_has_a_lower_version() -> None:
     current = next(line for line in (CHART / "Chart.yaml").read_text().splitlines() if line.startswith("version: "))
     assert PREVIOUS and all(path.stem != f"windtunnel-{current.removeprefix('version: ')}" for path in PREVIOUS)

@@ -75,13 +75,13 @@ def test_a_pod_runs_and_its_logs_are_read(cluster: Client, namespace: str) -> No
     assert cluster.kubectl("logs", "-n", namespace, "speaker") == "hello from a pod\n"
 
 
-def test_a_pod_that_takes_too_much_memory_is_killed_for_it(cluster: Client, namespace: str) -> None:
+def test_a_pod_beyond_its_memory_limit_is_killed(cluster: Client, namespace: str) -> None:
     cluster.apply(pod(namespace, "glutton", "dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1", memory="32Mi"))
     end = ended(cluster, namespace, "glutton")
     assert (end["exitCode"], end["reason"]) == (137, "OOMKilled")
 
 
-def test_a_service_is_found_by_its_name(cluster: Client, namespace: str) -> None:
+def test_a_service_is_resolved_by_its_name(cluster: Client, namespace: str) -> None:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -144,13 +144,13 @@ def test_the_replicas_of_a_jobset_find_each_other_by_name(cluster: Client, names
         assert said.count(f"200 hello from demo-server-0-{index} to") == 2
 
 
-def test_a_bad_jobset_is_refused_by_its_webhook(cluster: Client, namespace: str) -> None:
+def test_an_invalid_jobset_is_refused_by_its_webhook(cluster: Client, namespace: str) -> None:
     cluster.jobset()
     with pytest.raises(RuntimeError, match="admission webhook"):
         cluster.apply(jobset(namespace, "x" * 80, replicas("worker", 1, "true")))
 
 
-def test_a_jobset_operator_that_was_away_is_waited_for(own_cluster: Cluster, namespace: str) -> None:
+def test_a_stopped_jobset_operator_is_restarted_and_awaited(own_cluster: Cluster, namespace: str) -> None:
     own_cluster.jobset()
     manager = ("-n", "jobset-system", "deployment/jobset-controller-manager")
     own_cluster.kubectl("scale", *manager, "--replicas=0")
@@ -204,7 +204,7 @@ def test_a_jobset_has_a_zone_to_itself(own_cluster: Cluster, namespace: str) -> 
     assert set.union(*placed().values()) == {"node-0", "node-1", "node-2"}
 
 
-def test_a_job_of_a_hundred_pods_runs_on_played_nodes(own_cluster: Cluster, namespace: str) -> None:
+def test_a_job_of_a_hundred_pods_runs_on_simulated_nodes(own_cluster: Cluster, namespace: str) -> None:
     own_cluster.kwok(100)
     spec = {
         "restartPolicy": "Never",

@@ -100,7 +100,7 @@ def test_ready_endpoints_are_nodes_with_their_zones(
     assert nodes_of("nobody").nodes() == ()
 
 
-def test_the_port_of_the_name_that_was_asked_for_is_taken(
+def test_the_port_with_the_configured_name_is_used(
     publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices]
 ) -> None:
     ports = [{"name": "metrics", "port": 9090}, {"name": "http", "port": 5080}]
@@ -109,7 +109,7 @@ def test_the_port_of_the_name_that_was_asked_for_is_taken(
     assert nodes_of("scs", port="none").nodes() == ()
 
 
-def test_who_comes_and_goes_is_seen_at_the_next_look_and_not_before(
+def test_changes_of_endpoints_are_seen_at_the_next_poll_and_not_before(
     publish: Callable[..., None], nodes_of: Callable[..., EndpointSlices], clock: Clock
 ) -> None:
     publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
@@ -129,7 +129,7 @@ def test_more_slices_than_a_page_holds_are_all_read(
     assert len(nodes_of("scs", page=2).nodes()) == 5
 
 
-def test_who_may_not_look_goes_on_with_what_was_known(
+def test_without_the_right_to_list_the_last_known_nodes_stay_in_use(
     publish: Callable[..., None],
     nodes_of: Callable[..., EndpointSlices],
     clock: Clock,

@@ -26,7 +26,7 @@ def process_of(cluster: Cluster, path: str, node: Node) -> str:
 
 
 @pytest.mark.parametrize("part", ["etcd", "kube-apiserver"])
-def test_the_control_plane_comes_back_with_all_it_knew(own_cluster: Cluster, namespace: str, part: str) -> None:
+def test_the_control_plane_restarts_with_all_its_objects(own_cluster: Cluster, namespace: str, part: str) -> None:
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": namespace}}
     own_cluster.apply(kept | {"data": {"a": "b"}})
     own_cluster.control_plane.stop(part, kindly=False)
@@ -66,7 +66,7 @@ def test_a_node_whose_power_is_cut_comes_back_and_runs_pods(own_cluster: Cluster
     own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Succeeded", "it runs pods again")
 
 
-def test_a_container_is_killed_behind_kubernetes_back(own_cluster: Cluster, namespace: str) -> None:
+def test_a_container_that_is_killed_directly_is_restarted(own_cluster: Cluster, namespace: str) -> None:
     own_cluster.apply(pod(namespace, "victim", "sleep", "600", nodeName="node-0", restartPolicy="Always"))
     path = f"/api/v1/namespaces/{namespace}/pods/victim"
     own_cluster.until(lambda: own_cluster.get(path)["status"]["phase"] == "Running", "it runs")

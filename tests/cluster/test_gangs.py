@@ -253,7 +253,7 @@ def served(cluster: Client) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("served")
-def test_a_real_api_server_takes_every_object_as_it_is(cluster: Client, namespace: str) -> None:
+def test_a_real_api_server_accepts_every_object_unchanged(cluster: Client, namespace: str) -> None:
     for name, (launch, serves) in SAMPLES.items():
         objects = manifests.launch_objects(launch, options(namespace), serves)
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
@@ -261,13 +261,13 @@ def test_a_real_api_server_takes_every_object_as_it_is(cluster: Client, namespac
         assert said.count("created (server dry run)") == len(objects), (name, said)
 
 
-def test_a_gang_finds_its_peers_by_name_and_is_done_when_its_leader_is(play: Play) -> None:
+def test_a_gang_finds_its_replicas_by_name_and_ends_with_its_leader(play: Play) -> None:
     end = play(3, "torch", SUM)
     assert end.condition == "Completed", end
     assert [one["metrics"] for one in end.results] == [{"sum": 3, "peers": 3}] * 2
 
 
-def test_ranks_of_mpi_meet_without_ssh(play: Play) -> None:
+def test_ranks_of_mpi_connect_without_ssh(play: Play) -> None:
     end = play(2, "mpi", MPI, slots=2)
     assert end.condition == "Completed", end
     assert [one.get("metrics") for one in end.results] == [{"sum": 6, "size": 4}] * 2, end.said
@@ -279,12 +279,12 @@ def test_a_killed_rank_fails_its_task_and_not_the_gang(play: Play) -> None:
     assert [one["status"] for one in end.results] == ["crashed", "crashed"]
 
 
-def test_a_gang_that_loses_a_pod_fails_and_begins_again_as_often_as_it_was_asked_to(play: Play) -> None:
+def test_a_gang_that_loses_a_pod_restarts_as_often_as_configured(play: Play) -> None:
     end = play(2, "torch", LOST, total=1, restarts=1)
     assert (end.condition, end.restarts) == ("Failed", 1), end
 
 
-def test_each_slice_of_a_gang_has_a_domain_to_itself(own_cluster: Cluster, play: Play) -> None:
+def test_each_slice_of_a_gang_has_an_exclusive_domain(own_cluster: Cluster, play: Play) -> None:
     own_cluster.grow(3)
     placement = Placement(cpu=0.01, memory=128 << 20, exclusive="topology.kubernetes.io/zone")
     end = play(2, "tpu", SLICED, total=1, slices=2, placement=placement)

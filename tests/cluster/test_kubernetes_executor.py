@@ -148,7 +148,7 @@ def left(cluster: Cluster, namespace: str) -> str:
     return "\n".join(cluster.launched(namespace))
 
 
-def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
+def test_a_cancelled_launch_leaves_no_objects(
     own_cluster: Cluster, bench: Bench, owner: ResourceKind, namespace: str
 ) -> None:
     bench.executor.submit(bench.launch)
@@ -161,7 +161,7 @@ def test_a_launch_leaves_nothing_behind_once_it_is_cancelled(
     assert not left(own_cluster, namespace), "what was cancelled is not brought back"
 
 
-def test_what_another_left_is_found_and_taken_away(
+def test_orphans_of_another_dispatcher_are_found_and_cancelled(
     own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     opened().submit(unplaced())
@@ -173,9 +173,7 @@ def test_what_another_left_is_found_and_taken_away(
     own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
 
 
-def test_width_changes_while_it_runs_and_no_pod_begins_again(
-    own_cluster: Cluster, bench: Bench, namespace: str
-) -> None:
+def test_resizing_a_running_launch_restarts_no_pod(own_cluster: Cluster, bench: Bench, namespace: str) -> None:
     def pods() -> dict[str, str]:
         found = json.loads(own_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
         return {pod["metadata"]["uid"]: pod["status"]["phase"] for pod in found}
@@ -206,7 +204,7 @@ def test_the_log_of_a_runner_is_followed_from_its_start(bench: Bench, runner_api
     assert not listener.is_alive() and b"(0)" in b"".join(said)
 
 
-def test_a_missing_image_is_told_and_becomes_hopeless(opened: Open) -> None:
+def test_a_missing_image_is_noted_and_becomes_hopeless(opened: Open) -> None:
     executor = opened(images={"runner": "windtunnel.local/none:1"}, patience=3)
     executor.submit(idle())
     found = seen(executor, lambda one: one.hopeless)
@@ -214,7 +212,7 @@ def test_a_missing_image_is_told_and_becomes_hopeless(opened: Open) -> None:
     executor.cancel(LAUNCH)
 
 
-def test_what_no_node_has_is_told_and_may_come(opened: Open) -> None:
+def test_unschedulable_resources_are_noted_and_not_hopeless(opened: Open) -> None:
     executor = opened(patience=1)
     executor.submit(unplaced())
     found = seen(executor, lambda one: bool(one.notes))
@@ -222,7 +220,7 @@ def test_what_no_node_has_is_told_and_may_come(opened: Open) -> None:
     executor.cancel(LAUNCH)
 
 
-def test_a_container_that_takes_too_much_memory_is_named(opened: Open) -> None:
+def test_a_container_beyond_its_memory_limit_is_named(opened: Open) -> None:
     executor = opened(model_server={"cpu": "10m", "memory": "6Mi"})
     executor.submit(idle())
     found = seen(executor, lambda one: any(note.key == "OOMKilled:model-server" for note in one.notes))
@@ -230,7 +228,7 @@ def test_a_container_that_takes_too_much_memory_is_named(opened: Open) -> None:
     executor.cancel(LAUNCH)
 
 
-def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
+def test_an_exhausted_quota_of_pods_is_noted_and_of_objects_refused_temporarily(
     own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     def limit(name: str, what: str) -> None:
@@ -250,7 +248,7 @@ def test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now(
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing of it stays")
 
 
-def test_a_missing_namespace_is_named_or_made(own_cluster: Cluster, opened: Open, namespace: str) -> None:
+def test_a_missing_namespace_is_named_or_created(own_cluster: Cluster, opened: Open, namespace: str) -> None:
     pattern = f"x{namespace[-20:].strip('-')}-{{project}}"
     mine = pattern.format(project="p1")
     with pytest.raises(NotGranted, match=f"kubectl create namespace {mine}"):
@@ -283,7 +281,7 @@ def taken(executor: KubernetesExecutor, launch: Launch) -> bool:
     return True
 
 
-def test_a_failing_webhook_is_waited_for_and_one_that_refuses_is_quoted(
+def test_a_failing_webhook_is_retried_and_a_refusal_is_quoted(
     own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     own_cluster.apply(failing(namespace, owner))
@@ -354,7 +352,7 @@ def entitled(cluster: Cluster, account: Account, folder: Path) -> Path:
     return path
 
 
-def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant(
+def test_the_rights_of_the_table_suffice_and_a_missing_right_is_named(
     own_cluster: Cluster, opened: Open, owner: ResourceKind, account: Any, namespace: str, tmp_path: Path
 ) -> None:
     ours: Account = account("windtunnel-rights", namespace)
@@ -387,7 +385,7 @@ def test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_gra
     own_cluster.kubectl("delete", "namespace", project.format(project="p"), "--wait=false")
 
 
-def test_while_the_api_server_is_away_nothing_is_known_and_then_all_is_as_it_was(
+def test_an_outage_of_the_api_server_leaves_statuses_unknown_and_launches_unchanged(
     own_cluster: Cluster, bench: Bench
 ) -> None:
     bench.executor.submit(bench.launch)
@@ -423,7 +421,7 @@ def unanswered(ask: Callable[[], object]) -> bool:
     return False
 
 
-def test_a_change_rings(opened: Open) -> None:
+def test_a_change_wakes_the_dispatcher(opened: Open) -> None:
     executor, rung, stop = opened(), threading.Event(), threading.Event()
     watcher = threading.Thread(target=executor.watch, args=(rung.set, stop), daemon=True)
     watcher.start()

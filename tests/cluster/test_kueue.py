@@ -168,7 +168,7 @@ def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jo
         )
 
 
-def test_the_queues_that_the_documentation_shows_are_taken(own_cluster: Cluster, queues: Queues) -> None:
+def test_the_queues_of_the_documentation_are_valid(own_cluster: Cluster, queues: Queues) -> None:
     text = (DOCUMENTS / "gangs.md").read_text()
     shown = [one for part in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(part.split("```")[0])]
     for one in shown:
@@ -180,7 +180,7 @@ def test_the_queues_that_the_documentation_shows_are_taken(own_cluster: Cluster,
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
-def test_what_finds_no_room_says_so_and_runs_once_another_has_ended(
+def test_a_launch_without_quota_says_so_and_runs_once_another_has_ended(
     own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
 ) -> None:
     queues.open(pods=1)
@@ -199,7 +199,7 @@ def test_what_finds_no_room_says_so_and_runs_once_another_has_ended(
     own_cluster.until(lambda: not queues.left(), "nothing of both is left")
 
 
-def test_whoever_waits_behind_another_is_never_told_that_somebody_must_resume_it(
+def test_a_launch_queued_behind_another_is_not_reported_as_suspended(
     opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=0, queueingStrategy="StrictFIFO")
@@ -220,7 +220,7 @@ def test_whoever_waits_behind_another_is_never_told_that_somebody_must_resume_it
         executor.cancel(id)
 
 
-def test_a_queue_that_is_not_there_is_named_with_no_more_rights_than_the_table_gives(
+def test_a_missing_queue_is_named_with_the_rights_of_the_table(
     own_cluster: Cluster,
     opened: Open,
     queues: Queues,
@@ -251,7 +251,7 @@ def allowed(executor: KubernetesExecutor) -> bool:
         return False
 
 
-def test_a_gang_is_let_in_whole_or_not_at_all(
+def test_a_gang_is_admitted_whole_or_not_at_all(
     own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=2)
@@ -274,7 +274,7 @@ def together(runner_api: RunnerApi, **changes: Any) -> Launch:
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
-def test_who_makes_room_for_another_gives_its_work_back_and_goes_on_after_it(
+def test_a_preempted_launch_releases_its_leases_and_continues_later(
     own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
 ) -> None:
     queues.open(pods=1, preemption={"withinClusterQueue": "LowerPriority"})
@@ -296,7 +296,7 @@ def test_who_makes_room_for_another_gives_its_work_back_and_goes_on_after_it(
     own_cluster.until(lambda: not queues.left(), "nothing of both is left")
 
 
-def test_a_gang_whose_queue_is_emptied_waits_and_begins_again(
+def test_a_gang_whose_queue_is_drained_waits_and_restarts(
     own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=3)
@@ -318,7 +318,7 @@ def test_a_gang_whose_queue_is_emptied_waits_and_begins_again(
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
-def test_who_was_let_in_at_a_width_keeps_it(
+def test_an_admitted_launch_keeps_its_number_of_workers(
     own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
 ) -> None:
     queues.open(pods=1)
@@ -333,7 +333,7 @@ def test_who_was_let_in_at_a_width_keeps_it(
     executor.cancel(LAUNCH)
 
 
-def test_pods_kept_warm_wait_in_a_namespaces_default_queue_and_are_given_out_only_while_they_run(
+def test_warm_pods_wait_in_a_namespaces_default_queue_and_are_handed_out_only_while_they_run(
     opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
 ) -> None:
     queues.open(pods=1, name="default")

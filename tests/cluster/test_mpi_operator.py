@@ -125,7 +125,7 @@ def cleared(cluster: Cluster, executor: KubernetesExecutor, namespace: str) -> N
 
 
 @pytest.mark.parametrize("implementation", ["openmpi", "mpich"])
-def test_ranks_meet_by_the_operators_keys(
+def test_ranks_connect_with_the_operators_keys(
     own_cluster: Cluster, opened: Open, image: Bring, namespace: str, implementation: str
 ) -> None:
     executor = opened()
@@ -136,7 +136,9 @@ def test_ranks_meet_by_the_operators_keys(
     cleared(own_cluster, executor, namespace)
 
 
-def test_a_program_that_fails_tells_its_exit(own_cluster: Cluster, opened: Open, image: Bring, namespace: str) -> None:
+def test_the_exit_code_of_a_failed_program_is_reported(
+    own_cluster: Cluster, opened: Open, image: Bring, namespace: str
+) -> None:
     executor = opened()
     executor.submit(launch(image("openmpi"), FAIL))
     found = seen(own_cluster, executor, over, "it ends")
@@ -145,7 +147,7 @@ def test_a_program_that_fails_tells_its_exit(own_cluster: Cluster, opened: Open,
 
 
 @pytest.mark.parametrize("role", ["worker", "launcher"])
-def test_a_gang_of_which_a_pod_was_asked_off_its_node_has_not_ended_by_itself(
+def test_a_gang_that_lost_a_pod_to_a_drain_has_not_ended_by_itself(
     own_cluster: Cluster, opened: Open, image: Bring, namespace: str, role: str
 ) -> None:
     executor = opened()
@@ -162,7 +164,7 @@ def test_a_gang_of_which_a_pod_was_asked_off_its_node_has_not_ended_by_itself(
     cleared(own_cluster, executor, namespace)
 
 
-def test_a_missing_image_is_told_and_becomes_hopeless(own_cluster: Cluster, opened: Open, namespace: str) -> None:
+def test_a_missing_image_is_noted_and_becomes_hopeless(own_cluster: Cluster, opened: Open, namespace: str) -> None:
     executor = opened(patience=3)
     executor.submit(launch("windtunnel.local/none:1", LAST))
     found = seen(own_cluster, executor, lambda one: one.hopeless, "it is hopeless")
@@ -170,7 +172,7 @@ def test_a_missing_image_is_told_and_becomes_hopeless(own_cluster: Cluster, open
     cleared(own_cluster, executor, namespace)
 
 
-def test_an_image_without_an_ssh_server_ends_in_words(own_cluster: Cluster, opened: Open, namespace: str) -> None:
+def test_an_image_without_an_ssh_server_ends_with_a_reason(own_cluster: Cluster, opened: Open, namespace: str) -> None:
     executor = opened()
     executor.submit(launch(tools.PROBE, LAST))
     found = seen(own_cluster, executor, over, "it ends")
@@ -178,7 +180,7 @@ def test_an_image_without_an_ssh_server_ends_in_words(own_cluster: Cluster, open
     cleared(own_cluster, executor, namespace)
 
 
-def test_a_used_up_quota_is_told(own_cluster: Cluster, opened: Open, image: Bring, namespace: str) -> None:
+def test_an_exhausted_quota_is_noted(own_cluster: Cluster, opened: Open, image: Bring, namespace: str) -> None:
     own_cluster.kubectl("create", "quota", "pods", "--hard=pods=1", "-n", namespace)
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/pods"
     own_cluster.until(lambda: "used" in own_cluster.get(path).get("status", {}), "the quota is counted")

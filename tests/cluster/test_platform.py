@@ -26,7 +26,7 @@ def promised(platform: Installed) -> str:
     return id
 
 
-def test_the_oldest_promise_brings_results_through_the_service_until_it_is_cancelled(platform: Installed) -> None:
+def test_the_1_0_request_has_results_through_the_service_until_it_is_cancelled(platform: Installed) -> None:
     id = promised(platform)
     platform.until(lambda: platform.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "results come")
     httpx.post(f"{platform.url}/v1/simulations/{id}/cancel", timeout=30.0).raise_for_status()
@@ -37,7 +37,7 @@ def test_the_oldest_promise_brings_results_through_the_service_until_it_is_cance
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
-def test_the_oldest_promise_is_kept_to_its_end(platform: Installed) -> None:
+def test_the_1_0_request_runs_to_its_end(platform: Installed) -> None:
     id = promised(platform)
     ended = platform.ended(id, 400.0)
     assert (ended["state"], ended["executor"]) == ("succeeded", "cluster"), ended["reason"]
@@ -47,7 +47,7 @@ def test_the_oldest_promise_is_kept_to_its_end(platform: Installed) -> None:
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
-def test_where_nobody_needs_a_token_the_notes_name_none(platform: Installed) -> None:
+def test_the_notes_of_an_anonymous_installation_name_no_token(platform: Installed) -> None:
     notes = platform.helm("get", "notes", RELEASE)
     assert "need no token" in notes and "WINDTUNNEL_TOKEN" not in notes
 
@@ -93,7 +93,7 @@ def ring(platform: Installed, tasks: int = 4) -> str:
     return id
 
 
-def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(platform: Installed) -> None:
+def test_a_gang_is_submitted_in_one_request_and_its_replicas_find_each_other(platform: Installed) -> None:
     assert platform.ready
     ended = platform.ended(ring(platform), 240.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
@@ -103,7 +103,7 @@ def test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other(pla
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, "ok"), (3, "crashed")])
-def test_a_gang_of_the_trainer_s_ends_as_its_program_does(
+def test_a_gang_of_trainer_ends_like_its_program(
     own_cluster: Cluster, platform: Installed, code: int, status: str
 ) -> None:
     own_cluster.trainer()
@@ -122,7 +122,7 @@ def test_a_gang_of_the_trainer_s_ends_as_its_program_does(
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
-def test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does(
+def test_a_gang_of_the_mpi_operator_ends_like_its_program(
     own_cluster: Cluster, platform: Installed, tmp_path: Path
 ) -> None:
     own_cluster.mpi_operator()
@@ -146,7 +146,7 @@ def test_a_gang_of_the_mpi_operator_s_ends_as_its_program_does(
     platform.until(lambda: not platform.left(), "nothing is left of them")
 
 
-def test_a_pod_that_waits_is_used_and_replaced_and_gone_when_it_is_wanted_no_more(platform: Installed) -> None:
+def test_a_warm_pod_is_used_and_replaced_and_deleted_when_the_option_is_removed(platform: Installed) -> None:
     platform.option(warm=[{"project": "default", "runtime": "python", "dataset": "noop"}])
     platform.until(lambda: len(platform.waiting()) == 1, "a pod waits")
     (first,) = platform.waiting()

@@ -97,18 +97,16 @@ def test_a_pod_is_drained_off_its_node(platform: Installed, running: str) -> Non
     platform.cluster.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
 
 
-def test_all_of_a_launch_is_deleted_behind_our_back(platform: Installed, running: str) -> None:
+def test_all_objects_of_a_launch_are_deleted_externally(platform: Installed, running: str) -> None:
     platform.cluster.kubectl("delete", "jobsets", "-n", PROJECT, "--all", "--wait=false")
 
 
-def test_both_dispatchers_die(platform: Installed, running: str) -> None:
+def test_both_dispatchers_are_killed(platform: Installed, running: str) -> None:
     chosen = ["-n", NAMESPACE, "-l", "app.kubernetes.io/component=dispatch"]
     platform.cluster.kubectl("delete", "pods", *chosen, "--force", "--grace-period=0", "--wait=false")
 
 
-def test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_was(
-    platform: Installed, running: str
-) -> None:
+def test_an_api_pod_ends_while_a_client_reads_and_the_client_continues(platform: Installed, running: str) -> None:
     seen: list[int] = []
 
     def read() -> bool:
@@ -128,7 +126,7 @@ def test_an_api_pod_goes_while_a_client_reads_and_the_client_goes_on_where_it_wa
     assert sorted(seen) == list(range(400))
 
 
-def test_the_api_server_is_away_for_longer_than_the_grace(
+def test_the_api_server_is_down_for_longer_than_the_grace_period(
     own_cluster: Cluster, platform: Installed, running: str
 ) -> None:
     own_cluster.control_plane.stop("kube-apiserver")
@@ -144,7 +142,7 @@ def test_etcd_is_restarted(own_cluster: Cluster, platform: Installed, running: s
     own_cluster.control_plane.wait()
 
 
-def test_its_width_changes_while_it_runs(platform: Installed, running: str) -> None:
+def test_its_number_of_workers_changes_while_it_runs(platform: Installed, running: str) -> None:
     platform.until(lambda: len(running_pods(platform, running)) == 2, "both pods are known to run")
     first = {one["metadata"]["name"] for one in running_pods(platform, running)}
     answer = httpx.patch(f"{platform.url}/v1/simulations/{running}", json={"workers": 1}, timeout=30.0)
@@ -153,7 +151,7 @@ def test_its_width_changes_while_it_runs(platform: Installed, running: str) -> N
     assert {one["metadata"]["name"] for one in running_pods(platform, running)} < first, "it is one of those there were"
 
 
-def test_the_projects_namespace_is_deleted_and_made_again(platform: Installed, running: str) -> None:
+def test_the_projects_namespace_is_deleted_and_created_again(platform: Installed, running: str) -> None:
     platform.cluster.kubectl("delete", "namespace", PROJECT, timeout=120)
     platform.until(lambda: gone(platform, running), "it waits for its namespace")
     platform.upgrade()

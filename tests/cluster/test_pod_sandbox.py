@@ -131,7 +131,7 @@ def shown(outcomes: dict[str, tuple[str, str, str]]) -> dict[str, str]:
     return {name: result for name, (result, _, _) in outcomes.items()}
 
 
-def test_a_model_in_a_pod_is_held_as_the_tables_say(siege: Siege) -> None:
+def test_a_model_in_a_pod_is_confined_as_documented(siege: Siege) -> None:
     found = shown(siege.confined)
     suite, pods = documented(4, 3), documented(2, 0)
     for apart in ("inherited_descriptors", "calls_of_another_kind"):
@@ -139,7 +139,7 @@ def test_a_model_in_a_pod_is_held_as_the_tables_say(siege: Siege) -> None:
     assert found == suite | pods
 
 
-def test_the_same_attacks_from_the_same_container_reach_what_the_table_says(siege: Siege) -> None:
+def test_unconfined_attacks_from_the_same_container_succeed_as_documented(siege: Siege) -> None:
     found = shown(siege.unconfined)
     assert {name: found[name] for name in documented(2, 1)} == documented(2, 1)
     assert {name: how for name, (_, how, _) in siege.unconfined.items() if name.startswith("ask_")} == {
@@ -153,12 +153,12 @@ def test_the_same_attacks_from_the_same_container_reach_what_the_table_says(sieg
     assert siege.unconfined["connect_to_the_runner"][1] == "connected, then the runner closed the connection"
 
 
-def test_the_table_says_what_each_attack_tries(siege: Siege) -> None:
+def test_the_documented_table_describes_each_attack(siege: Siege) -> None:
     rows = re.findall(r"\| `(\w+)` \| ([^|]*) \| \w+ \| \w+ \|\n", DOCUMENT.read_text())
     assert dict(rows) == {name: siege.confined[name][2] for name, _ in rows}
 
 
-def test_a_call_of_another_kind_of_machine_ends_the_model_and_is_its_result(siege: Siege) -> None:
+def test_a_system_call_of_another_architecture_ends_the_model_with_a_result(siege: Siege) -> None:
     id = siege.submit("dies_of_it", scenarios={"tasks": [0]})
     assert siege.platform.ended(id)["state"] == "succeeded"
     (result,) = siege.platform.results(id)
@@ -181,13 +181,13 @@ def test_the_pod_is_restricted_and_its_containers_share_no_user(siege: Siege) ->
         }
 
 
-def test_a_model_runs_out_of_addresses_before_its_container_runs_out_of_memory(siege: Siege) -> None:
+def test_a_models_address_space_is_limited_below_its_containers_memory(siege: Siege) -> None:
     post, *model_servers = siege.hunt("model-server")["addresses"]
     assert post == "unlimited" and model_servers, "the first process is the post"
     assert {int(limit) < 1 << 30 for limit in model_servers} == {True}, model_servers
 
 
-def test_the_token_is_in_the_runner_alone(siege: Siege) -> None:
+def test_the_token_is_in_the_runners_container_only(siege: Siege) -> None:
     found = {name: siege.hunt(name) for name in ("runner", "evaluator", "model-server")}
     assert "/run/windtunnel/token/token" in " ".join(found["runner"]["found"]), "the hunt finds what is there"
     for name in ("evaluator", "model-server"):
@@ -198,7 +198,7 @@ def test_the_token_is_in_the_runner_alone(siege: Siege) -> None:
     assert len(siege.token) >= 32
 
 
-def test_without_the_token_the_runner_api_surface_takes_nothing_even_from_the_pod_itself(siege: Siege) -> None:
+def test_without_the_token_the_runner_api_refuses_requests_even_of_the_pod_itself(siege: Siege) -> None:
     code = """
 import json, sys, urllib.error, urllib.request
 url, tokens = json.loads(sys.stdin.readline())
@@ -217,7 +217,7 @@ for token in tokens:
     assert codes <= {"401", "404", "405"} and "401" in codes, said
 
 
-def test_a_score_cannot_be_forged_nor_a_task_named(siege: Siege) -> None:
+def test_a_model_can_forge_neither_a_score_nor_a_task(siege: Siege) -> None:
     platform, asked = siege.platform, {"seed": 7}
     ids = {name: siege.submit(name, **asked) for name in ("honest", "forges_lines", "forges_frames")}
     ended = {name: platform.ended(id) for name, id in ids.items()}

@@ -106,7 +106,7 @@ def called(caller: Container, address: str) -> str:
     return caller.python(CALLING, given=f"{address}\n").strip()
 
 
-def test_what_is_open_without_anybody_who_enforces_is_closed_with_one(
+def test_connections_that_are_open_without_enforcement_are_closed_with_it(
     platform: Installed, own_cluster: Cluster, around: dict[str, Any], pods: list[Any]
 ) -> None:
     one, other = (inside(platform, pod) for pod in pods)
@@ -136,7 +136,7 @@ def test_what_is_open_without_anybody_who_enforces_is_closed_with_one(
 
 
 @pytest.mark.usefixtures("closed")
-def test_a_simulation_plays_to_its_end_where_policies_hold(platform: Installed) -> None:
+def test_a_simulation_runs_to_its_end_with_enforced_policies(platform: Installed) -> None:
     id = platform.submit(dataset="car_street", runtime="python", model="idm", scenarios={"range": [0, 12]})
     assert platform.ended(id)["state"] == "succeeded"
     assert [one["task"] for one in platform.results(id)] == list(range(12))
@@ -144,7 +144,7 @@ def test_a_simulation_plays_to_its_end_where_policies_hold(platform: Installed) 
 
 
 @pytest.mark.usefixtures("closed")
-def test_the_replicas_of_a_gang_find_each_other_where_policies_hold(platform: Installed) -> None:
+def test_the_replicas_of_a_gang_find_each_other_with_enforced_policies(platform: Installed) -> None:
     ended = platform.ended(ring(platform, tasks=2), 240.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
     assert [one["metrics"]["total"] for one in platform.results(ended["id"])] == [11, 11]

@@ -130,19 +130,19 @@ def production(operator: Production, refused: dict[str, str]) -> Installed:
     return operator.release
 
 
-def test_what_is_missing_is_said_before_anything_is_made(refused: dict[str, str]) -> None:
+def test_missing_values_are_reported_before_any_object_is_created(refused: dict[str, str]) -> None:
     assert f"Secret {SECRET} does not exist in namespace {NAMESPACE}; create it first" in refused["secret"]
     assert f"{SECRET} has no key WINDTUNNEL_TOKEN, and settings.token is not set" in refused["token"]
 
 
-def test_a_database_that_is_not_there_is_named_by_helm_itself(operator: Production, refused: dict[str, str]) -> None:
+def test_an_unreachable_database_is_named_by_helm(operator: Production, refused: dict[str, str]) -> None:
     said = refused["database"]
     assert f"The database windtunnel at {HOSTS['postgresql']}:5432 cannot be used: failed to resolve host" in said
     assert f"job {RELEASE}-migrate failed: BackoffLimitExceeded" in said and PASSWORD not in said
     operator.cluster.until(lambda: operator.hooks("BackoffLimitExceeded") == 1, "the cluster says so, too")
 
 
-def test_the_next_try_brings_the_schema_and_then_every_role(operator: Production, production: Installed) -> None:
+def test_the_next_attempt_creates_the_schema_and_then_every_role(operator: Production, production: Installed) -> None:
     operator.cluster.until(lambda: operator.hooks("Completed") == 1, "the hook ran")
     assert operator.status() == "deployed"
     assert not {f"job/{RELEASE}-migrate", f"secret/{RELEASE}-migrate"} & operator.there(), "the hook cleans up"
@@ -158,7 +158,7 @@ def test_the_next_try_brings_the_schema_and_then_every_role(operator: Production
     }
 
 
-def test_only_who_has_the_token_is_served(operator: Production, production: Installed) -> None:
+def test_only_requests_with_the_token_are_served(operator: Production, production: Installed) -> None:
     service = operator.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-api")["spec"]
     address, host = f"http://{service['clusterIP']}/v1/simulations", {"Host": f"{RELEASE}-api.{NAMESPACE}.svc"}
     assert httpx.get(address, headers=host, timeout=30.0).status_code == 401
@@ -167,7 +167,7 @@ def test_only_who_has_the_token_is_served(operator: Production, production: Inst
     assert httpx.get(address, headers=host | production.headers, timeout=30.0).status_code == 200
 
 
-def test_the_notes_commands_work_as_they_are_printed(operator: Production, own_cluster: Cluster) -> None:
+def test_the_commands_of_the_notes_work_verbatim(operator: Production, own_cluster: Cluster) -> None:
     forward, ready, token, label = operator.commands()
     assert "port-forward" in forward and ready.startswith("curl ")
     # On a machine where port 5000 is free.
@@ -187,13 +187,13 @@ def undisturbed(production: Installed) -> list[Any]:
     return untimed(production.results(ended["id"]))
 
 
-def test_a_simulation_is_played_to_its_end_and_leaves_nothing(production: Installed, undisturbed: list[Any]) -> None:
+def test_a_simulation_runs_to_its_end_and_leaves_no_objects(production: Installed, undisturbed: list[Any]) -> None:
     assert [one["task"] for one in undisturbed] == list(range(TASKS))
     assert {one["status"] for one in undisturbed} == {"ok"}
     production.until(lambda: not production.left(), "nothing is left of it")
 
 
-def test_an_upgrade_replaces_every_pod_and_no_result(
+def test_an_upgrade_replaces_every_pod_and_changes_no_result(
     operator: Production, production: Installed, undisturbed: list[Any]
 ) -> None:
     id = production.submit(**LOAD, **SLOWLY)
@@ -211,7 +211,7 @@ def test_an_upgrade_replaces_every_pod_and_no_result(
     production.until(lambda: not production.left(), "nothing is left of it")
 
 
-def test_an_upgrade_that_was_cut_short_is_rolled_back_and_uninstalling_leaves_nothing(
+def test_an_interrupted_upgrade_is_rolled_back_and_uninstalling_leaves_no_objects(
     operator: Production, production: Installed
 ) -> None:
     done = production.ask_helm(*UPGRADE, "--timeout", "1s")

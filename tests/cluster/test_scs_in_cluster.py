@@ -128,7 +128,7 @@ def key() -> str:
 MINE = f"{TOKENS}/{AUDIENCE}"
 
 
-def test_a_pod_of_a_project_puts_and_gets_by_the_token_projected_into_it(caller: Caller, key: str) -> None:
+def test_a_pod_of_a_project_puts_and_gets_with_its_projected_token(caller: Caller, key: str) -> None:
     assert caller.statuses(("GET", key, MINE), ("PUT", key, MINE), ("PUT", key, MINE)) == [404, 201, 201]
     assert caller.ask(("GET", key, MINE)) == [(200, f"content of {key}")]
 
@@ -155,7 +155,7 @@ def test_a_pod_of_another_namespace_is_refused(
     assert caller.statuses(("GET", key, taken)) == [403], "nor is its token good in a pod of ours"
 
 
-def test_a_token_past_its_end_is_refused(caller: Caller, key: str, own_cluster: Cluster) -> None:
+def test_an_expired_token_is_refused(caller: Caller, key: str, own_cluster: Cluster) -> None:
     plane, now = own_cluster.control_plane, int(time.time())
     token = Account(plane, PROJECT, "default").token(AUDIENCE, pod=caller.pod)
     good = signed(plane, token, exp=now + 300)
@@ -163,7 +163,9 @@ def test_a_token_past_its_end_is_refused(caller: Caller, key: str, own_cluster: 
     assert caller.statuses(("PUT", key, good), ("GET", key, good), ("GET", key, over)) == [201, 200, 401]
 
 
-def test_a_token_goes_with_its_pod(platform: Installed, caller: Caller, key: str, own_cluster: Cluster) -> None:
+def test_a_token_becomes_invalid_with_its_pod(
+    platform: Installed, caller: Caller, key: str, own_cluster: Cluster
+) -> None:
     leaver = Caller(platform, PROJECT)
     leaver.wait()
     tokens = Account(own_cluster.control_plane, PROJECT, "default")
@@ -186,9 +188,7 @@ def play(platform: Installed, name: str, source: bytes, **asked: Any) -> tuple[A
     return platform.ended(id), platform.results(id)
 
 
-def test_runners_bring_what_is_played_to_the_cache_and_have_it_from_there_next_time(
-    platform: Installed, caller: Caller
-) -> None:
+def test_runners_fill_the_cache_and_read_from_it_the_next_time(platform: Installed, caller: Caller) -> None:
     source = f"# {os.urandom(8).hex()}\nclass Model:\n    def act(self, observation):\n        return [0.5] * 4\n"
     key = "sha256/" + hashlib.sha256(source.encode()).hexdigest()
     before = {name: caller.counted(name) for name in ("scs_hits_total", "scs_stores_total")}
@@ -204,7 +204,7 @@ def test_runners_bring_what_is_played_to_the_cache_and_have_it_from_there_next_t
     assert untimed(again) == untimed(results)
 
 
-def test_what_another_pod_puts_in_a_models_place_is_not_played(platform: Installed, caller: Caller) -> None:
+def test_wrong_content_in_the_cache_is_never_used_as_a_model(platform: Installed, caller: Caller) -> None:
     source = f"# {os.urandom(8).hex()}\nclass Model:\n    def act(self, observation):\n        return [0.5] * 4\n"
     key = "sha256/" + hashlib.sha256(source.encode()).hexdigest()
     assert caller.put(key, source.replace("0.5", "9.5")) == 201

@@ -47,24 +47,24 @@ def team(account: MakeAccount) -> Account:
     return account("team-a", "trainer")
 
 
-def test_a_token_for_the_cache_tells_its_namespace_and_account(authenticator: Authenticator, team: Account) -> None:
+def test_a_token_for_the_cache_has_its_namespace_and_account(authenticator: Authenticator, team: Account) -> None:
     found = authenticator.authenticate(team.token(AUDIENCE))
     assert found is not None
     assert (found.namespace, found.account) == ("team-a", "trainer")
 
 
-def test_a_token_for_several_audiences_is_good_if_the_cache_is_among_them(
+def test_a_token_for_several_audiences_is_valid_if_the_cache_is_among_them(
     authenticator: Authenticator, team: Account
 ) -> None:
     assert authenticator.authenticate(team.token("another", AUDIENCE)) is not None
 
 
 @pytest.mark.parametrize("audience", ["another", "SCS", "scs2"])
-def test_a_token_for_another_audience_is_not_good(authenticator: Authenticator, team: Account, audience: str) -> None:
+def test_a_token_for_another_audience_is_invalid(authenticator: Authenticator, team: Account, audience: str) -> None:
     assert authenticator.authenticate(team.token(audience)) is None
 
 
-def test_a_token_for_the_api_server_itself_is_not_good(authenticator: Authenticator, team: Account) -> None:
+def test_a_token_for_the_api_server_itself_is_invalid(authenticator: Authenticator, team: Account) -> None:
     assert authenticator.authenticate(team.token()) is None
 
 
@@ -74,15 +74,13 @@ def signed(control_plane: ControlPlane, token: str, **changed: object) -> str:
     return jwt.encode(claims_of(token) | changed, control_plane.signing, algorithm="RS256", headers={"kid": kid})
 
 
-def test_a_token_past_its_end_is_not_good(
-    control_plane: ControlPlane, authenticator: Authenticator, team: Account
-) -> None:
+def test_an_expired_token_is_invalid(control_plane: ControlPlane, authenticator: Authenticator, team: Account) -> None:
     token, now = team.token(AUDIENCE), int(time.time())
     assert authenticator.authenticate(signed(control_plane, token, exp=now + 300)) is not None
     assert authenticator.authenticate(signed(control_plane, token, iat=now - 900, nbf=now - 900, exp=now - 300)) is None
 
 
-def test_a_token_that_is_not_good_yet_is_not_good(
+def test_a_token_before_its_not_before_time_is_invalid(
     control_plane: ControlPlane, authenticator: Authenticator, team: Account
 ) -> None:
     now = int(time.time())
@@ -91,7 +89,7 @@ def test_a_token_that_is_not_good_yet_is_not_good(
     )
 
 
-def test_a_token_of_a_pod_is_good_until_the_pod_is_gone(
+def test_a_pods_token_is_valid_until_the_pod_is_deleted(
     control_plane: ControlPlane, authenticator: Authenticator, team: Account
 ) -> None:
     pod = team.pod("short-lived")
@@ -103,7 +101,7 @@ def test_a_token_of_a_pod_is_good_until_the_pod_is_gone(
     assert authenticator.authenticate(token) is None, "another pod of the same name is another pod"
 
 
-def test_a_token_of_an_account_that_is_gone_is_not_good(
+def test_a_token_of_a_deleted_account_is_invalid(
     control_plane: ControlPlane, authenticator: Authenticator, account: MakeAccount
 ) -> None:
     leaver = account("team-a", "leaver")
@@ -112,7 +110,7 @@ def test_a_token_of_an_account_that_is_gone_is_not_good(
     until(lambda: authenticator.authenticate(token) is None)  # API servers cache results for seconds
 
 
-def test_a_token_signed_by_someone_else_is_not_good(
+def test_a_token_with_another_signature_is_invalid(
     authenticator: Authenticator, team: Account, control_plane: ControlPlane
 ) -> None:
     from cryptography.hazmat.primitives.asymmetric import rsa
@@ -127,11 +125,13 @@ def test_a_token_signed_by_someone_else_is_not_good(
 
 
 @pytest.mark.parametrize("garbage", ["", "x", "a.b.c", "\N{SNOWMAN}", "A" * 100_000, '{"token": 1}'])
-def test_garbage_is_not_good(authenticator: Authenticator, garbage: str) -> None:
+def test_a_malformed_token_is_invalid(authenticator: Authenticator, garbage: str) -> None:
     assert authenticator.authenticate(garbage) is None
 
 
-def test_nobody_can_say_without_leave_to_ask(control_plane: ControlPlane, team: Account, tmp_path: Path) -> None:
+def test_without_the_right_to_create_token_reviews_the_result_is_unknown(
+    control_plane: ControlPlane, team: Account, tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text(team.token())
     powerless = open_authenticator(told(control_plane, tmp_path / "token"))
     token = team.token(AUDIENCE)
@@ -140,7 +140,7 @@ def test_nobody_can_say_without_leave_to_ask(control_plane: ControlPlane, team: 
     assert token not in str(caught.value)
 
 
-def test_the_issuers_published_keys_tell_the_same(
+def test_the_issuers_published_keys_give_the_same_results(
     control_plane: ControlPlane, authenticator: Authenticator, server_token: Path, account: MakeAccount, team: Account
 ) -> None:
     account("scs", "key-reader").bind("system:service-account-issuer-discovery")
@@ -196,7 +196,7 @@ def listens(port: int) -> bool:
     return True
 
 
-def test_the_cache_serves_the_namespaces_it_was_told_and_no_others(
+def test_the_cache_serves_only_its_configured_namespaces(
     service: str, team: Account, account: MakeAccount, tmp_path: Path
 ) -> None:
     digest, file = "sha256:" + "0" * 64, tmp_path / "file"

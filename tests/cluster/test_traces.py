@@ -60,7 +60,7 @@ def family(pid: int) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_cluster_that_ends_leaves_nothing(own_cluster: Cluster, how: signal.Signals) -> None:
+def test_a_stopped_cluster_leaves_no_traces(own_cluster: Cluster, how: signal.Signals) -> None:
     parent, before = os.getpid(), footprint()
     holder = subprocess.Popen(
         [sys.executable, "-m", "tests.cluster", "hold"],

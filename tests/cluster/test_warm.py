@@ -58,7 +58,7 @@ def take(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, W
     return replace(asked, id=waiting.id, token=""), waiting
 
 
-def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
+def test_a_warm_pod_is_taken_and_replaced_and_leaves_no_objects(
     own_cluster: Cluster, opened: Open, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
     executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
@@ -91,7 +91,7 @@ def test_a_pod_waits_is_taken_and_replaced_and_nothing_of_it_stays(
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing waits where nobody asks for it")
 
 
-def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
+def test_a_dispatcher_killed_before_labelling_loses_neither_launch_nor_workers(
     own_cluster: Cluster, opened: Open, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
     executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
@@ -121,7 +121,7 @@ def test_a_dispatcher_that_dies_before_the_mark_loses_nothing_its_width_neither(
     own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
 
 
-def test_what_was_taken_away_behind_our_back_is_missed_and_made_again(
+def test_an_externally_deleted_warm_launch_is_missed_and_created_again(
     own_cluster: Cluster, opened: Open, owner: ResourceKind, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
     executor = opened(warm=[NOOP], runner_api_url=runner_api.url)

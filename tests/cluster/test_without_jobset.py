@@ -21,22 +21,22 @@ from tests.cluster.test_kubernetes_executor import (
     idle,
     left,
     offered,
-    test_a_change_rings,
-    test_a_container_that_takes_too_much_memory_is_named,
-    test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
-    test_a_missing_image_is_told_and_becomes_hopeless,
-    test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now,
+    test_a_cancelled_launch_leaves_no_objects,
+    test_a_change_wakes_the_dispatcher,
+    test_a_container_beyond_its_memory_limit_is_named,
+    test_a_missing_image_is_noted_and_becomes_hopeless,
+    test_an_exhausted_quota_of_pods_is_noted_and_of_objects_refused_temporarily,
+    test_orphans_of_another_dispatcher_are_found_and_cancelled,
+    test_resizing_a_running_launch_restarts_no_pod,
     test_the_log_of_a_runner_is_followed_from_its_start,
-    test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
-    test_what_another_left_is_found_and_taken_away,
-    test_width_changes_while_it_runs_and_no_pod_begins_again,
+    test_the_rights_of_the_table_suffice_and_a_missing_right_is_named,
 )
 from tests.cluster.test_kubernetes_executor import bench as bench  # fixtures are found by their names in here
 from tests.cluster.test_kubernetes_executor import opened as opened
 from tests.cluster.test_kubernetes_executor import runner_api as runner_api
 from tests.cluster.test_platform import ring
 from tests.cluster.test_platform import (
-    test_a_gang_is_asked_for_in_one_request_and_its_replicas_find_each_other as a_gang,
+    test_a_gang_is_submitted_in_one_request_and_its_replicas_find_each_other as a_gang,
 )
 from tests.cluster.test_platform_faults import LOAD
 from tests.contracts.test_executor import launch_of
@@ -55,15 +55,15 @@ from workers.executors.kubernetes.objects import JOB, ResourceKind
 ) = CONTRACT
 #: What a Job is held to, too.
 SHARED = (
-    test_a_change_rings,
-    test_a_container_that_takes_too_much_memory_is_named,
-    test_a_launch_leaves_nothing_behind_once_it_is_cancelled,
-    test_a_missing_image_is_told_and_becomes_hopeless,
-    test_a_used_up_quota_of_pods_is_told_and_of_objects_refused_for_now,
+    test_a_change_wakes_the_dispatcher,
+    test_a_container_beyond_its_memory_limit_is_named,
+    test_a_cancelled_launch_leaves_no_objects,
+    test_a_missing_image_is_noted_and_becomes_hopeless,
+    test_an_exhausted_quota_of_pods_is_noted_and_of_objects_refused_temporarily,
     test_the_log_of_a_runner_is_followed_from_its_start,
-    test_the_rights_in_the_table_are_enough_and_without_them_it_says_what_to_grant,
-    test_what_another_left_is_found_and_taken_away,
-    test_width_changes_while_it_runs_and_no_pod_begins_again,
+    test_the_rights_of_the_table_suffice_and_a_missing_right_is_named,
+    test_orphans_of_another_dispatcher_are_found_and_cancelled,
+    test_resizing_a_running_launch_restarts_no_pod,
 )
 
 
@@ -104,7 +104,7 @@ def platform(
         yield found
 
 
-def test_a_simulation_is_played_to_its_end_and_leaves_nothing(owner: ResourceKind, platform: Installed) -> None:
+def test_a_simulation_runs_to_its_end_and_leaves_no_objects(owner: ResourceKind, platform: Installed) -> None:
     ended = platform.ended(platform.submit(**LOAD))
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
     results = platform.results(ended["id"])
@@ -112,13 +112,13 @@ def test_a_simulation_is_played_to_its_end_and_leaves_nothing(owner: ResourceKin
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
-def test_a_gang_is_refused_in_words_where_nothing_starts_gangs(owner: ResourceKind, platform: Installed) -> None:
+def test_a_gang_is_refused_with_a_reason_without_jobset(owner: ResourceKind, platform: Installed) -> None:
     ended = platform.ended(ring(platform))
     assert ended["state"] == "failed" and "does not serve JobSets, which this gang needs" in ended["reason"]
     assert not platform.left()
 
 
-def test_jobset_may_come_and_go_while_launches_run(
+def test_jobset_may_be_installed_and_removed_while_launches_run(
     own_cluster: Cluster, opened: Open, lasting: RunnerApi, namespace: str, platform: Installed
 ) -> None:
     executor = opened()
