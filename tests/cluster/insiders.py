@@ -1,4 +1,4 @@
-"""What is run inside pods: models that attack, and the same attacks in processes beside them that nothing confines."""
+"""Programs that run inside pods: models that attack, and the same attacks in unconfined processes beside them."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.cluster.machines import ENVIRON
 
 HERE = Path(__file__).parent / "inside"
 SANDBOX = Path(__file__).parents[1] / "sandbox" / "inside"
-#: In the order in which they import one another.
+#: Modules in the order of their imports.
 MODULES = (
     *(SANDBOX / f"{name}.py" for name in ("registry", "driver")),
     *(SANDBOX / f"on_{name}.py" for name in ("resources", "files", "network", "kernel", "processes")),
@@ -26,7 +26,7 @@ for _name, _source in {sources!r}.items():
     sys.modules[_name] = _module = types.ModuleType(_name)
     exec(compile(_source, _name, "exec"), _module.__dict__)
 """
-#: Takes its program from standard input, whose rest is the program's own.
+#: Reads its program from standard input; the rest is the program's input.
 READING = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'inside'})"
 
 
@@ -35,7 +35,7 @@ METADATA = "169.254.169.254"
 
 @contextmanager
 def metadata_service(cluster: Cluster) -> Iterator[None]:
-    """Have the first node answer where a cloud tells its machines their credentials."""
+    """Serve the address of a cloud's metadata service on the first node."""
     node = cluster.node(0)
     node.call("ip", "address", "add", f"{METADATA}/32", "dev", "lo")
     node.run("metadata", sys.executable, "-m", "http.server", "80", "--bind", METADATA, "--directory", "/proc/self/ns")
@@ -47,7 +47,7 @@ def metadata_service(cluster: Cluster) -> Iterator[None]:
 
 
 def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
-    """Return what a pod might call, by the names that attacks know it by."""
+    """Return addresses around a pod, by the keys that attacks use."""
 
     def service(component: str) -> str:
         found = cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-{component}")["spec"]
@@ -69,28 +69,28 @@ def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
 
 
 def bundle(code: str, stage: Mapping[str, Any]) -> str:
-    """Return one source for code that imports the attacks, and ``told`` for its stage."""
+    """Return a single source of code that imports the attacks, and its stage from ``told``."""
     sources = {path.stem: path.read_text() for path in MODULES} | {"told": f"STAGE = {dict(stage)!r}\n"}
     return PRELUDE.format(sources=sources) + code
 
 
 def model(name: str, stage: Mapping[str, Any]) -> bytes:
-    """Return a model's file."""
+    """Return the source of a model."""
     return bundle((HERE / f"{name}.py").read_text(), stage).encode()
 
 
 class Container:
-    """A container of a pod that runs, in which an administrator runs more."""
+    """A running container of a pod, in which an administrator executes programs."""
 
     def __init__(self, cluster: Client, namespace: str, pod: str, name: str) -> None:
         self._cluster, self._namespace, self._pod, self._name = cluster, namespace, pod, name
 
     def python(self, source: str, *, given: str = "", timeout: float = 60.0) -> str:
-        """Run a program to its end and return what it printed."""
+        """Run a program to its end and return its output."""
         return self._cluster.kubectl(*self._execute(), given=_on_input(source) + given, timeout=timeout)
 
     def keep(self, source: str) -> "subprocess.Popen[bytes]":
-        """Start a program whose standard input stays open; return it once it has said a line."""
+        """Start a program whose standard input stays open; return it after its first line of output."""
         cluster = self._cluster
         kubectl = [str(cluster.program), f"--kubeconfig={cluster.kubeconfig}", *self._execute()]
         pipe = subprocess.PIPE
@@ -114,7 +114,7 @@ def _on_input(source: str) -> str:
 
 
 def outcomes(text: str) -> dict[str, tuple[str, str, str]]:
-    """Read what attacks were said to have come to, by name: result, how, and what was tried."""
+    """Parse the outcomes of attacks by name: result, details, and description."""
     found = {}
     for line in text.splitlines():
         _, mark, words = line.partition("attack [")

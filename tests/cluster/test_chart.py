@@ -1,4 +1,4 @@
-"""The chart on a real API server: taken as it is, upgraded from its earlier version, and gone without a trace."""
+"""The chart on a real API server: installation, upgrade from the earlier version, and removal without traces."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ RELEASE = "windtunnel"
 
 
 class Release:
-    """A release of the chart in a namespace that insists on restricted pod security. Its images are nowhere."""
+    """A release of the chart in a namespace with enforced restricted pod security. Its images do not exist."""
 
     def __init__(self, cluster: Client, namespace: str) -> None:
         self.cluster, self.namespace, self.project = cluster, namespace, f"{namespace}-default"
@@ -44,7 +44,7 @@ class Release:
         return done.stdout
 
     def bring(self, chart: Path) -> None:
-        """Install it, or upgrade what is there."""
+        """Install or upgrade the release."""
         self.helm("upgrade", "--install", RELEASE, str(chart), "--values", "-")
 
     def get(self, plural: str, namespace: str = "") -> list[Any]:
@@ -55,12 +55,12 @@ class Release:
         return found
 
     def secrets(self) -> dict[str, Any]:
-        """Return what the release keeps secret."""
+        """Return the data of the release's Secrets."""
         ours = [one for one in self.get("secrets") if one["type"] == "Opaque"]
         return {one["metadata"]["name"]: one["data"] for one in ours}
 
     def may(self, group: str, resource: str, verb: str, namespace: str) -> bool:
-        """Ask the API server whether dispatch may."""
+        """Return whether the API server grants dispatch a right."""
         plain, _, part = resource.partition("/")
         asked = {"group": group, "resource": plain, "subresource": part, "verb": verb, "namespace": namespace}
         review = {
@@ -77,7 +77,7 @@ class Release:
 
 @pytest.fixture
 def release(cluster: Client, namespace: str) -> Iterator[Release]:
-    """A release that is not installed yet, and is taken away afterwards."""
+    """A release that is not installed yet; uninstalled afterwards."""
     cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     found = Release(cluster, namespace)
     yield found
@@ -96,7 +96,7 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(release: Release) -> No
     wanted = {"api": 2, "runner-api": 2, "dispatch": 2, "jobs": 1, "envoy": 2, "postgresql": 1, "valkey": 1, "minio": 1}
 
     def made() -> bool:
-        """Tell whether every pod was admitted: pod security refuses a pod, not what makes it."""
+        """Return whether every pod was admitted: pod security refuses pods, not their workloads."""
         counts: dict[str, int] = {}
         for pod in release.get("pods"):
             component = pod["metadata"]["labels"]["app.kubernetes.io/component"]

@@ -1,4 +1,4 @@
-"""That the cluster of these tests is one: its pods run, are limited, find each other, and its operators work."""
+"""The tests' own cluster: pods run, have limits, find each other, and operators work."""
 
 import socket
 import urllib.request
@@ -20,7 +20,7 @@ def image(cluster: Client) -> None:
 
 
 def pod(namespace: str, name: str, *command: str, memory: str = "64Mi", **spec: Any) -> dict[str, Any]:
-    """Return a pod that runs a command of the tests' own image to its end."""
+    """Return a pod that runs a command of the tests' image to its end."""
     container = {
         "name": "main",
         "image": PROBE,
@@ -41,7 +41,7 @@ def replicas(name: str, count: int, *command: str, **spec: Any) -> dict[str, Any
 
 
 def jobset(namespace: str, name: str, *groups: Any, annotations: Any = None, **spec: Any) -> dict[str, Any]:
-    """Return a JobSet whose replicas have names of their own before they are ready."""
+    """Return a JobSet whose replicas have DNS names before they are ready."""
     network = {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
     metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}}
     spec = {"network": network, "replicatedJobs": list(groups)} | spec
@@ -49,7 +49,7 @@ def jobset(namespace: str, name: str, *groups: Any, annotations: Any = None, **s
 
 
 def came_to(cluster: Client, path: str, *kinds: str) -> str:
-    """Wait until one of these conditions is true of an object, and return which."""
+    """Wait until an object has one of these conditions, and return it."""
     found: list[str] = []
 
     def so() -> bool:
@@ -62,7 +62,7 @@ def came_to(cluster: Client, path: str, *kinds: str) -> str:
 
 
 def ended(cluster: Client, namespace: str, name: str) -> dict[str, Any]:
-    """Wait for a pod's end and return how its container ended."""
+    """Wait for a pod's end and return its container's terminated state."""
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     cluster.until(lambda: cluster.get(path)["status"]["phase"] in ("Succeeded", "Failed"), f"{name} ends")
     found: dict[str, Any] = cluster.get(path)["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -168,7 +168,7 @@ def test_a_train_job_runs_on_its_runtime(cluster: Client, namespace: str) -> Non
     container |= {"name": "node", "command": ["sh", "-c", "echo rank $PET_NODE_RANK of $PET_NNODES"]}
     node["template"]["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
     for less in ("completions", "parallelism", "completionMode"):
-        del node["template"]["spec"][less]  # the trainer says how many
+        del node["template"]["spec"][less]  # set by Trainer
     metadata = {"name": "plain", "namespace": namespace, "labels": {"trainer.kubeflow.org/framework": "torch"}}
     policy = {"numNodes": 1, "torch": {}}
     runtime = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [node]}}}

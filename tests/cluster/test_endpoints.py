@@ -1,4 +1,4 @@
-"""Which cache nodes a real API server's EndpointSlices tell."""
+"""Discovery of cache nodes from EndpointSlices of a real API server."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ RIGHTS = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
 
 @pytest.fixture(scope="module")
 def token(control_plane: ControlPlane, account: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The token of an account that may list this namespace's EndpointSlices, and nothing else."""
+    """The token of an account whose only right is to list this namespace's EndpointSlices."""
     reader: Account = account(NAMESPACE, "reader")
     rule = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}
     control_plane.make(f"{RIGHTS}/roles", "Role", "slices", rules=[rule])
@@ -51,7 +51,7 @@ def nodes_of(control_plane: ControlPlane, token: Path, clock: Clock) -> Callable
 
 @pytest.fixture
 def publish(control_plane: ControlPlane, token: Path) -> Iterator[Callable[..., None]]:
-    """Write an EndpointSlice of a service, or another in its place; they go when the test ends."""
+    """Create or replace an EndpointSlice of a Service; deleted when the test ends."""
     written: set[str] = set()
 
     def write(name: str, service: str, endpoints: list[Any], *, kind: str = "IPv4", ports: Any = None) -> None:

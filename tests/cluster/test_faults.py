@@ -1,4 +1,4 @@
-"""That parts of the tests' cluster can be stopped and started, and what is seen of it from outside."""
+"""Stopping and starting parts of the tests' cluster, and the visible effects."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.cluster.test_cluster import pod
 
 @pytest.fixture
 def spare(own_cluster: Cluster) -> Node:
-    """A node that nothing else depends on."""
+    """A node without components of the cluster."""
     return own_cluster.grow(2)[1]
 
 
@@ -19,7 +19,7 @@ def restarts(cluster: Cluster, path: str) -> int:
 
 
 def process_of(cluster: Cluster, path: str, node: Node) -> str:
-    """Return a container's first process, as its node counts, if it runs."""
+    """Return the process id of a container's first process on its node, or None."""
     container = cluster.get(path)["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     rows = [line.split() for line in node.ctr("tasks", "list").splitlines()]
     return next(row[1] for row in rows if row[0] == container and row[2] == "RUNNING")

@@ -1,4 +1,4 @@
-"""Gangs on a real cluster: their objects as its API server takes them, their names resolving, their ends."""
+"""Gangs on a real cluster: their objects are accepted, their names resolve, their ends are reported."""
 
 import dataclasses
 import json
@@ -24,8 +24,8 @@ from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.options import CacheOptions, KubernetesOptions
 
 ROOT = Path(__file__).parents[2]
-#: What the samples name and a cluster has to have before it takes them.
-#: How a pod says which of its job's it is.
+#: Objects that the samples refer to, which must exist first.
+#: Label with a pod's index in its Job.
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 PRIORITY = {
@@ -34,7 +34,7 @@ PRIORITY = {
     "metadata": {"name": "low"},
     "value": -10,
 }
-#: A sum over all replicas, through the first of them, which all know by name; each also resolves every other one.
+#: A sum over all replicas, through the first replica, found by name; each replica also resolves all other names.
 SUM = """
 import json, os, socket, time
 index, size = int(os.environ["NODE_RANK"]), int(os.environ["PET_NNODES"])
@@ -82,7 +82,7 @@ import json, os
 assert os.environ["TPU_WORKER_ID"] in "01" and len(os.environ["TPU_WORKER_HOSTNAMES"].split(",")) == 2
 json.dump({"slices": os.environ["MEGASCALE_NUM_SLICES"]}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
 """
-#: Ends its container's first process, as a node's end would.
+#: Ends its container's first process, like the loss of a node.
 LOST = """
 import os, time
 if os.environ["NODE_RANK"] == "1":
@@ -99,7 +99,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def tag(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Bring an image to the cluster, and tell how it is called there."""
+    """Import an image into the cluster; return its name."""
     made: dict[str, str] = {}
 
     def bring(name: str) -> str:
@@ -116,7 +116,7 @@ def tag(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def mpi(folder: Path) -> str:
-    """Write an image of the one for Python with MPICH in it, as a site might have it; return what it is called."""
+    """Write the Python image with MPICH added, as a site might have it; return its name."""
     base = image("python")
     config = layers.unpack(base.archive, folder)
     made = Path(tool("mpich")).parents[1]
@@ -125,7 +125,7 @@ def mpi(folder: Path) -> str:
     for program in ("mpiexec.hydra", "hydra_pmi_proxy"):
         shutil.copy(made / "bin" / program, folder / "opt" / "mpi" / "bin")
     needed = subprocess.run(["ldd", made / "lib" / "libmpi.so.12"], capture_output=True, text=True, check=True).stdout
-    for line in needed.splitlines():  # what of the machine's own the image for Python had no need of
+    for line in needed.splitlines():  # libraries of the machine that the Python image does not contain
         name, _, path = (line.split(" (")[0]).strip().partition(" => ")
         if name.startswith(("libdl", "libpthread", "librt", "libm.")):
             shutil.copy(path, folder / "opt" / "mpi" / "lib")
@@ -142,7 +142,7 @@ def mpi(folder: Path) -> str:
 
 
 def options(namespace: str, server: str = "none:0", program: str = "") -> KubernetesOptions:
-    """Return options that name the images that were imported, whatever became of the code meanwhile."""
+    """Return options with the imported images, even if the code has changed meanwhile."""
     images = dataclasses.replace(OPTIONS.images, runner=server, tag=program.rpartition(":")[2])
     return dataclasses.replace(
         OPTIONS, namespace=namespace, images=images, pull_policy="Never", runner_api_url="", scs=CacheOptions()
@@ -151,7 +151,7 @@ def options(namespace: str, server: str = "none:0", program: str = "") -> Kubern
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """How a JobSet ended, what it left behind, and where its pods were."""
+    """A JobSet's end, the objects that it left, and its pods' nodes."""
 
     condition: str
     results: list[dict[str, Any]]
@@ -166,7 +166,7 @@ Play = Callable[..., End]
 
 @pytest.fixture
 def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_path: Path) -> Iterator[Play]:
-    """Have a gang play a simulation whose runner API is a process of this machine."""
+    """Run a simulation with a gang, whose runner API is a process of this machine."""
     server = tag("server")
     own_cluster.jobset()
     opened: list[RunnerApi] = []
@@ -189,13 +189,13 @@ def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_pa
 
 
 def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], runner_api: RunnerApi) -> End:
-    """Create a gang, wait for its end and take it away."""
+    """Create a gang, wait for its end and cancel it."""
     began = time.monotonic()
     cluster.apply(*reversed(objects))
     name = objects[0]["metadata"]["name"]
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/{name}"
     found: dict[str, Any] = {}
-    seen: dict[tuple[str, str], str] = {}  # while it runs: a JobSet that is done takes what still runs away at once
+    seen: dict[tuple[str, str], str] = {}  # while it runs: a finished JobSet deletes its running pods at once
 
     def ended() -> bool:
         runner_api.settle()
@@ -219,7 +219,7 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], ru
 
 
 def places(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:
-    """Return the nodes that pods were given, by their job and their index in it."""
+    """Return the nodes of pods, by Job and index."""
     return {
         (one["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], one["metadata"]["labels"][INDEX]): node
         for one in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
@@ -228,11 +228,11 @@ def places(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:
 
 
 def told(cluster: Client, namespace: str) -> str:
-    """Return what a gang's programs printed, for whoever reads why a test failed."""
+    """Return the output of a gang's programs, for messages of failed tests."""
     pods = ("-l", "windtunnel/launch", "--all-containers", "--prefix", "--tail=-1")
     try:
         return cluster.kubectl("logs", "-n", namespace, *pods)
-    except RuntimeError as error:  # one of the pods has just been swept up
+    except RuntimeError as error:  # a pod has just been deleted
         return str(error)
 
 
@@ -242,7 +242,7 @@ def conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def served(cluster: Client) -> Iterator[None]:
-    """What samples name, for as long as they are tried."""
+    """Objects that the samples refer to, while the test runs."""
     cluster.jobset()
     cluster.trainer()
     cluster.mpi_operator()

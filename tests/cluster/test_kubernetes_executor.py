@@ -1,4 +1,4 @@
-"""The executor's contract on a real cluster, with real runners in its pods; and what can go wrong only there."""
+"""The executor contract on a real cluster, with real runners in its pods, and failures of clusters."""
 
 import json
 import threading
@@ -37,7 +37,7 @@ from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOBSET, ResourceKind
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
-#: The port's contract: the very functions that every other executor is held to.
+#: The contract of all executors: the same test functions.
 CONTRACT = (
     test_a_launch_is_seen_until_it_has_ended,
     test_submitting_twice_is_harmless,
@@ -54,7 +54,7 @@ Open = Callable[..., KubernetesExecutor]
 
 @pytest.fixture(scope="module")
 def images(own_cluster: Cluster) -> dict[str, str]:
-    """What a launch of these tests runs in, made from the code at hand."""
+    """Images of the launches, built from the present code."""
     wanted = {names.image_of(name) for name in ("python", "noop")}
     made = {name: image(name) for name in ("server", "python", "noop")}
     assert wanted <= {one.reference for one in made.values()}, "the sources changed while images were made of them"
@@ -65,7 +65,7 @@ def images(own_cluster: Cluster) -> dict[str, str]:
 
 @pytest.fixture
 def owner(own_cluster: Cluster) -> ResourceKind:
-    """What a launch is on this cluster."""
+    """Kind of the launches' owner on this cluster."""
     own_cluster.jobset()
     return JOBSET
 
@@ -97,7 +97,7 @@ def opened(
 
 
 def offered(cluster: Cluster, folder: Path, *, launched: bool = True, sleep_ms: int = 1) -> RunnerApi:
-    """Offer a hundred thousand tasks of so many milliseconds where pods can ask for them."""
+    """Serve a runner API with a hundred thousand tasks of this many milliseconds, reachable from pods."""
     play = {"definition": dict(datasets()["noop"].definition), "deadline": 5.0, "isolation": "launch"}
     play |= {"params": {"sleep_ms": sleep_ms}}
     packed = scenario_folder.pack(datasets()["noop"].folder)
@@ -119,21 +119,21 @@ def bench(opened: Open, runner_api: RunnerApi) -> Bench:
 
 
 def idle(**changes: Any) -> Launch:
-    """Return a launch whose runners find nobody to ask, for what goes wrong before they would."""
+    """Return a launch whose runner API does not exist, for failures before its first request."""
     return launch_of("http://192.0.2.1:1", **changes)
 
 
 def unplaced() -> Launch:
-    """Return a launch whose pods no node takes, for what does not depend on them.
+    """Return a launch whose pods cannot be scheduled, for tests that do not depend on pods.
 
-    Pods that are deleted while they start take their whole grace: a container's first process gets no signal that it
-    has no answer to yet.
+    Pods that are deleted while they start need their whole grace period: a container's first process ignores signals
+    without a handler.
     """
     return idle(placement=Placement(resources={"example.com/gpu": "1"}))
 
 
 def seen(executor: KubernetesExecutor, so: Callable[[LaunchStatus], bool]) -> LaunchStatus:
-    """Look until it is so."""
+    """Observe until a condition holds."""
     found: list[LaunchStatus] = []
 
     def look() -> bool:
@@ -165,7 +165,7 @@ def test_orphans_of_another_dispatcher_are_found_and_cancelled(
     own_cluster: Cluster, opened: Open, owner: ResourceKind, namespace: str
 ) -> None:
     opened().submit(unplaced())
-    own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all")  # half of it
+    own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all")  # one of its objects
     next_one = opened()
     assert next_one.orphans([]) == [LAUNCH] and next_one.orphans([LAUNCH]) == []
     next_one.cancel(LAUNCH)
@@ -261,7 +261,7 @@ def test_a_missing_namespace_is_named_or_created(own_cluster: Cluster, opened: O
     own_cluster.kubectl("delete", "namespace", mine, "--wait=false")
     with pytest.raises(ClusterFull, match="is being deleted"):
         executor.submit(idle(id="s1x1x1", project="p1"))
-    # The namespace waits for the pods, these for followers that it lets in no more: the launch has to be cancelled.
+    # The namespace waits for its pods, and these for followers that can no longer be created: cancel the launch.
     until(lambda: ended(executor.observe([LAUNCH]).get(LAUNCH)), 150)
     executor.cancel(LAUNCH)
     until(lambda: taken(executor, idle(id="s1x1x1", project="p1")), 120)
@@ -309,7 +309,7 @@ def refusal(opened: Open) -> BaseException | None:
 
 
 def failing(namespace: str, owner: ResourceKind) -> dict[str, Any]:
-    """A webhook that nobody serves."""
+    """A webhook without a server."""
     webhook = {
         "name": "nobody.example.com",
         "failurePolicy": "Fail",
@@ -326,7 +326,7 @@ def failing(namespace: str, owner: ResourceKind) -> dict[str, Any]:
 
 
 def refusing(namespace: str, owner: ResourceKind) -> list[dict[str, Any]]:
-    """A rule of the cluster's against us."""
+    """An admission policy that refuses the launches."""
     api, metadata = "admissionregistration.k8s.io/v1", {"name": namespace}
     words = {"expression": "false", "message": "no simulations on Sundays"}
     policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [creating(owner)]}, "validations": [words]}
@@ -344,7 +344,7 @@ def creating(owner: ResourceKind) -> dict[str, list[str]]:
 
 
 def entitled(cluster: Cluster, account: Account, folder: Path) -> Path:
-    """Return a kubeconfig of somebody who may do what an account may, and no more."""
+    """Return a kubeconfig with exactly the rights of an account."""
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": account.token()}
     path = folder / "kubeconfig"
@@ -370,7 +370,7 @@ def test_the_rights_of_the_table_suffice_and_a_missing_right_is_named(
     def works() -> bool:
         try:
             return bool(executor.capacity()["cpu"])
-        except PermissionError:  # the API server learns of a role within a moment
+        except PermissionError:  # the API server applies a role after a moment
             return False
 
     own_cluster.until(works, "the role is known")
@@ -394,7 +394,7 @@ def test_an_outage_of_the_api_server_leaves_statuses_unknown_and_launches_unchan
     plane.stop("kube-apiserver", kindly=False)
     try:
         for ask in (bench.phase, bench.executor.capacity, lambda: bench.executor.orphans([])):
-            until(lambda ask=ask: unanswered(ask))  # what took long to list is believed for a while
+            until(lambda ask=ask: unanswered(ask))  # a list that took long is reused for a while
         with pytest.raises(OSError):
             bench.executor.submit(replace(bench.launch, id="s1x1x1"))
     finally:
@@ -404,7 +404,7 @@ def test_an_outage_of_the_api_server_leaves_statuses_unknown_and_launches_unchan
     def answers() -> bool:
         try:
             return bench.executor.observe([LAUNCH, "s1x1x1"]).keys() == {LAUNCH}
-        except OSError:  # it is up, and its cache is not yet
+        except OSError:  # it is up, but its watch cache is not filled yet
             return False
 
     until(answers)

@@ -1,4 +1,4 @@
-"""Launches in the queues of a real Kueue: they wait and say why, are let in, are thrown out, and go on."""
+"""Launches in queues of a real Kueue: they wait with a reason, are admitted, are preempted, and continue."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -31,23 +31,23 @@ from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.rbac import RIGHTS, rules
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
-#: The name of every LocalQueue here, and the second launch where there are two.
+#: Name of every LocalQueue here, and id of the second launch.
 QUEUE, SECOND = "simulations", "s2x1x0"
-#: What there may be of a launch, with what Kueue makes of it.
+#: Kinds of a launch's objects, with Kueue's.
 ALL = "jobsets,jobs,pods,secrets,services,networkpolicies,workloads.kueue.x-k8s.io"
-#: Seconds that a launch may take from being let go to its end on a busy machine.
+#: Seconds from admission to the end of a launch on a busy machine.
 PATIENCE = 150.0
 
 
 class Queues:
-    """Queues of one namespace, all of one quota of pods."""
+    """Queues of a namespace that share a quota of pods."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster, self.namespace = cluster, namespace
         cluster.apply(flavor(namespace))
 
     def open(self, pods: int, *, name: str = QUEUE, **spec: Any) -> None:
-        """Open a queue for so many pods, or change it."""
+        """Create a queue with a quota of pods, or change the quota."""
         quota = {"cpu": 100, "memory": "1000Gi", "pods": pods}
         resources = [{"name": of, "nominalQuota": much} for of, much in quota.items()]
         flavors = [{"name": self.namespace, "resources": resources}]
@@ -60,7 +60,7 @@ class Queues:
         )
 
     def left(self) -> list[str]:
-        """Return what there is of launches."""
+        """Return the objects of launches."""
         return self._cluster.kubectl("get", ALL, "-n", self.namespace, "-o", "name").split()
 
     def pods(self, launch: str) -> list[Any]:
@@ -70,7 +70,7 @@ class Queues:
         return found
 
     def close(self) -> None:
-        """Take them away: whoever still waits there goes, too."""
+        """Delete the queues, and the launches that still wait in them."""
         self._cluster.kubectl("delete", "-n", self.namespace, "jobsets,jobs,localqueues", "--all")
         for kind in ("clusterqueue", "resourceflavor"):
             self._cluster.kubectl("delete", kind, self.namespace, "--ignore-not-found")
@@ -86,7 +86,7 @@ def queues(own_cluster: Cluster, namespace: str) -> Iterator[Queues]:
 
 @pytest.fixture
 def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
-    """Offer simulations of so many tasks of a hundredth of a second, each with its launch."""
+    """Serve simulations of this many tasks of 10 ms, each with its launch."""
     made: list[RunnerApi] = []
 
     def offer(launch: str, total: int, *, model: bytes = MODEL, **play: Any) -> RunnerApi:
@@ -120,7 +120,7 @@ def queued(runner_api: RunnerApi, id: str, queue: str = QUEUE, **changes: Any) -
 
 
 def seen(executor: KubernetesExecutor, id: str, so: Callable[[LaunchStatus], bool]) -> LaunchStatus:
-    """Look until it is so."""
+    """Observe until a condition holds."""
     found: list[LaunchStatus] = []
 
     def look() -> bool:
@@ -135,7 +135,7 @@ def seen(executor: KubernetesExecutor, id: str, so: Callable[[LaunchStatus], boo
 
 
 def waits(words: str) -> Callable[[LaunchStatus], bool]:
-    """Tell whether a launch is held, and these words say so."""
+    """Return whether a launch is suspended with a note that contains these words."""
     return lambda one: one.phase is Phase.SUSPENDED and any(words in note.words for note in one.notes)
 
 
@@ -144,7 +144,7 @@ def runs(one: LaunchStatus) -> bool:
 
 
 def over(runner_api: RunnerApi) -> Callable[[LaunchStatus], bool]:
-    """Do what a dispatcher does in a pass, and tell whether the launch has ended."""
+    """Do one pass of a dispatcher; return whether the launch has ended."""
 
     def ended(one: LaunchStatus) -> bool:
         runner_api.settle()
@@ -154,12 +154,12 @@ def over(runner_api: RunnerApi) -> Callable[[LaunchStatus], bool]:
 
 
 def whole(runner_api: RunnerApi, total: int) -> None:
-    """See that each task has one result, and a good one."""
+    """Check that each task has exactly one result, and that it is `ok`."""
     assert [one["status"] for one in runner_api.results()] == ["ok"] * total
 
 
 def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jobset: bool) -> None:
-    """Submit a launch; as an Indexed Job of its own where there is said to be no JobSet."""
+    """Submit a launch; without JobSet as an Indexed Job."""
     if jobset:
         executor.submit(launch)
     else:
@@ -247,7 +247,7 @@ def test_a_missing_queue_is_named_with_the_rights_of_the_table(
 def allowed(executor: KubernetesExecutor) -> bool:
     try:
         return executor.observe(["nobody"]) == {}
-    except PermissionError:  # the API server learns of a role within a moment
+    except PermissionError:  # the API server applies a role after a moment
         return False
 
 
@@ -267,7 +267,7 @@ def test_a_gang_is_admitted_whole_or_not_at_all(
 
 
 def together(runner_api: RunnerApi, **changes: Any) -> Launch:
-    """Return a gang of two and the one that leads them."""
+    """Return a gang of two replicas and their leader."""
     placement = Placement(cpu=0.01, memory=128 << 20, queue=QUEUE)
     made = gang(2, "torch", placement, command=("python", "model.py"), **changes)
     return replace(made, id=LAUNCH, url=runner_api.url, token=TOKEN)

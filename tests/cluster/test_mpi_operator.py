@@ -1,4 +1,4 @@
-"""Gangs of the MPI operator's on the real one: ranks meet by ssh in restricted pods, and every end is told."""
+"""Gangs of a real MPI operator: ranks connect by ssh in restricted pods, and every end is reported."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from workers.executors import kubernetes
 from workers.executors.base import LocalPaths
 from workers.executors.kubernetes.executor import KubernetesExecutor
 
-#: Everything that is made of such a launch; of configuration, all but what every namespace has.
+#: Kinds of objects that such a launch creates.
 MADE = "mpijobs,jobs,pods,secrets,services,networkpolicies"
-#: What an operator's name for the owner is made of, and what it calls its pods by.
+#: Labels of the operator's pods.
 OWNER, LEADER = f"wt-{LAUNCH}", "training.kubeflow.org/job-role=launcher"
-#: Seconds that a state may take to come about on a machine with more to do.
+#: Seconds for a state on a busy machine.
 PATIENCE = 180
-#: What all programs begin with: their ranks meet, and each is where a worker is.
+#: Beginning of all programs: their ranks connect, and each runs on a worker.
 MEET = """
 import socket, sys, time
 from mpi4py import MPI
@@ -40,7 +40,7 @@ Open = Callable[..., KubernetesExecutor]
 
 @pytest.fixture(scope="module")
 def image(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Bring:
-    """Bring an image of an MPI to the cluster, and tell how it is called there."""
+    """Import an image with an MPI into the cluster; return its name."""
     own_cluster.mpi_operator()
     made: dict[str, str] = {}
 
@@ -55,7 +55,7 @@ def image(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Bri
 
 @pytest.fixture
 def opened(own_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Open]:
-    """Open an executor whose pods run in this test's namespace, which is restricted as a project's is."""
+    """Open an executor whose pods run in this test's namespace, with a project's restricted pod security."""
     own_cluster.mpi_operator()
     own_cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     made: list[KubernetesExecutor] = []
@@ -81,7 +81,7 @@ def launch(image: str, program: str, **changes: Any) -> Launch:
 
 
 def seen(cluster: Cluster, executor: KubernetesExecutor, so: Callable[[LaunchStatus], bool], what: str) -> LaunchStatus:
-    """Look until it is so."""
+    """Observe until a condition holds."""
     found: list[LaunchStatus] = []
 
     def look() -> bool:
@@ -100,7 +100,7 @@ def over(one: LaunchStatus) -> bool:
 
 
 def said(cluster: Cluster) -> str:
-    """Return what the programs of all launches printed."""
+    """Return the output of all launches' programs."""
     pods = ("--all-namespaces", "-l", "windtunnel/launch", "-o", "json")
     words = []
     for pod in json.loads(cluster.kubectl("get", "pods", *pods))["items"]:
@@ -113,7 +113,7 @@ def said(cluster: Cluster) -> str:
 
 
 def cleared(cluster: Cluster, executor: KubernetesExecutor, namespace: str) -> None:
-    """Cancel it, and wait until nothing is left of it."""
+    """Cancel a launch, and wait until its objects are deleted."""
     executor.cancel(LAUNCH)
 
     def nothing() -> bool:

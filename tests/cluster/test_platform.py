@@ -1,4 +1,4 @@
-"""The platform on a cluster, as its users have it: `helm install`, the oldest promise, and what it leaves: nothing."""
+"""The platform on a cluster, as its users have it: `helm install`, the 1.0 request, gangs, warm pods, removal."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 
 
 def promised(platform: Installed) -> str:
-    """Send the very words, and return the simulation's id; only where the name leads, and its port here, are added."""
+    """Send the 1.0 request verbatim, with the host name resolved to the Service; return the simulation's id."""
     command = ["curl", "-sS", "--connect-to", f"karrozzeria:5000:127.0.0.1:{platform.port}", "-X", "POST"]
     command += ["http://karrozzeria:5000/1.0/simluation/tests", "-d", PROMISE]
     platform.until(lambda: platform.ready, "the API answers")
@@ -77,7 +77,7 @@ else:
 
 
 def ring(platform: Installed, tasks: int = 4) -> str:
-    """Submit a gang whose replicas have to find each other; each task's total is 11."""
+    """Submit a gang whose replicas must find each other; each task's total is 11."""
     gang = {"size": 2, "communication": "torch", "command": ["python", "model.py"]}
     form = {
         "dataset": "program",

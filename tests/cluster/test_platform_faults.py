@@ -1,4 +1,4 @@
-"""What breaks under a running simulation on a cluster costs time, and never a result: each ends as if undisturbed."""
+"""Failures under a running simulation on a cluster: they cost time but no result; the end is as if undisturbed."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.house import NAMESPACE, PROJECT, Installed, untimed
 from tests.waiting import until
 
-#: Some five seconds of work for two pods of one pair each.
+#: About five seconds of work for two pods of one worker each.
 LOAD: dict[str, Any] = {
     "dataset": "noop",
     "runtime": "python",
@@ -25,7 +25,7 @@ LOAD: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def undisturbed(platform: Installed) -> list[Any]:
-    """What comes of the load when nobody disturbs it, timing apart."""
+    """Results of the load without failures and without timing."""
     id = platform.submit(**LOAD)
     assert platform.ended(id)["state"] == "succeeded"
     return untimed(platform.results(id))
@@ -41,27 +41,27 @@ def at_work(platform: Installed) -> str:
 
 @pytest.fixture
 def running(platform: Installed, undisturbed: list[Any]) -> Iterator[str]:
-    """A simulation that is at work on the cluster; it must end as if nothing had happened, and leave nothing."""
+    """A running simulation; it must end with undisturbed results, and leave no objects."""
     id = at_work(platform)
     yield id
     ends_as(platform, id, undisturbed)
 
 
 def ends_as(platform: Installed, id: str, undisturbed: list[Any]) -> None:
-    """Wait for the end of a simulation; it must be as if nothing had happened, and leave nothing."""
+    """Wait for the end of a simulation; it must have undisturbed results, and leave no objects."""
     ends_as_played(platform, id, undisturbed)
     platform.until(lambda: not platform.left(), "nothing is left of it")
 
 
 def ends_as_played(platform: Installed, id: str, undisturbed: list[Any]) -> None:
-    """Wait for the end of a simulation, which must be as if nothing had happened."""
+    """Wait for the end of a simulation, which must have undisturbed results."""
     ended = platform.ended(id, 240.0)
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(id))
     assert untimed(platform.results(id)) == undisturbed
 
 
 def pod_of(platform: Installed, id: str) -> Any:
-    """Return one of a simulation's pods that run; its results may come before its kubelet says so."""
+    """Return a running pod of a simulation; results may arrive before the kubelet reports it as running."""
     found: list[Any] = []
 
     def look() -> bool:
@@ -73,7 +73,7 @@ def pod_of(platform: Installed, id: str) -> Any:
 
 
 def running_pods(platform: Installed, id: str) -> list[Any]:
-    """Return a simulation's pods that run."""
+    """Return a simulation's running pods."""
     return [one for one in platform.pods(f"windtunnel/simulation={id}") if one["status"]["phase"] == "Running"]
 
 
@@ -110,7 +110,7 @@ def test_an_api_pod_ends_while_a_client_reads_and_the_client_continues(platform:
     seen: list[int] = []
 
     def read() -> bool:
-        """Follow from where the last connection ended; tell whether all has come."""
+        """Continue the stream where the last connection ended; return whether all results have arrived."""
         with suppress(httpx.HTTPError):
             address = f"{platform.url}/v1/simulations/{running}/results?follow=true&skip={len(seen)}"
             with httpx.stream("GET", address, timeout=30.0) as answer:
@@ -130,7 +130,7 @@ def test_the_api_server_is_down_for_longer_than_the_grace_period(
     own_cluster: Cluster, platform: Installed, running: str
 ) -> None:
     own_cluster.control_plane.stop("kube-apiserver")
-    time.sleep(30.0)  # the grace is 20 s; the runners work on, and their leases show it
+    time.sleep(30.0)  # the grace period is 20 s; the runners continue, as their leases show
     own_cluster.control_plane.resume("kube-apiserver")
     own_cluster.control_plane.wait()
 
@@ -158,7 +158,7 @@ def test_the_projects_namespace_is_deleted_and_created_again(platform: Installed
 
 
 def gone(platform: Installed, id: str) -> bool:
-    """Tell whether a simulation waits for a place that is not there."""
+    """Return whether a simulation waits for a missing namespace."""
     return PROJECT in (platform.get(f"/v1/simulations/{id}")["reason"] or "")
 
 

@@ -1,7 +1,7 @@
-"""The attack suite as a user's model in a real pod of the installed platform, and beside it, where we confine nothing.
+"""The attack suite as a user's model in a real pod of the installed platform, and unconfined beside it.
 
-What comes out has to be what docs/sandbox.md says, for the model and for a process of the same container that is not
-confined: what reaches nothing even there would prove nothing.
+The outcomes must be those of docs/sandbox.md, for the model and for an unconfined process of the same container: an
+attack that fails even there would prove nothing.
 """
 
 import json
@@ -21,7 +21,7 @@ from workers.executors.kubernetes import names
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 FOLDER = "/tmp/stage"
-#: The parts of the suite's stage that are a process's of the same container; its first process is whom it attacks.
+#: The suite's stage for a process of the same container; the attacked process is the container's first.
 STAGE = {
     "driver": 1,
     "tmp": "/tmp",
@@ -29,7 +29,7 @@ STAGE = {
     "ready": f"{FOLDER}/ready",
     "key": f"{FOLDER}/driver/key",
     "database": f"{FOLDER}/driver/database",
-    "environment": "/opt/windtunnel/site",  # of which a model server may read everything
+    "environment": "/opt/windtunnel/site",  # a model server may read all of it
     "module": "/opt/windtunnel/site/numpy/__init__.py",
     "model": f"{FOLDER}/driver/model.bin",
     "tcp": 18001,
@@ -41,7 +41,7 @@ STAGE = {
 
 
 class Siege:
-    """A launch whose model plays every attack; and what it, and a process beside it, came to."""
+    """A launch whose model runs every attack; the outcomes, and those of an unconfined process beside it."""
 
     def __init__(self, platform: Installed, cluster: Cluster) -> None:
         self.platform, self.cluster = platform, cluster
@@ -49,7 +49,7 @@ class Siege:
         self.id = self.submit("besieger", scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200})
 
     def submit(self, name: str, **asked: Any) -> str:
-        """Submit a simulation of one of our models."""
+        """Submit a simulation of a model of the tests."""
         self.platform.until(lambda: self.platform.ready, "the API answers")
         source = model(name, self.stage)
         file = {"file": (f"{name}.py", source)}
@@ -59,7 +59,7 @@ class Siege:
         return self.platform.submit(dataset="noop", runtime="python", model=name, workers=1, **asked)
 
     def play(self) -> None:
-        """Have it besieged."""
+        """Run all attacks, confined and unconfined."""
         platform, selector = self.platform, f"windtunnel/simulation={names.label(self.id)}"
         platform.until(lambda: platform.pods(selector), "there is a pod")
         self.spec = platform.pods(selector)[0]["spec"]
@@ -87,7 +87,7 @@ class Siege:
         self.token = self.containers["runner"].python("print(open('/run/windtunnel/token/token').read())").strip()
 
     def logs(self, id: str) -> str:
-        """Return what was printed."""
+        """Return a simulation's log."""
 
         def answered() -> httpx.Response | None:
             try:
@@ -100,14 +100,14 @@ class Siege:
         return answer.text
 
     def hunt(self, container: str) -> Any:
-        """Look for the launch's token from a container."""
+        """Search for the launch's token from a container."""
         code = bundle("import hunting; hunting.main(sys.stdin.readline().strip())", self.stage)
         return json.loads(self.containers[container].python(code, given=f"{self.token}\n"))
 
 
 @pytest.fixture(scope="module")
 def siege(platform: Installed, own_cluster: Cluster) -> Iterator[Siege]:
-    """A siege that has been played; its simulation goes on while it is looked at."""
+    """A siege after its attacks; its simulation continues while the tests run."""
     with metadata_service(own_cluster):
         found = Siege(platform, own_cluster)
         try:
@@ -119,13 +119,13 @@ def siege(platform: Installed, own_cluster: Cluster) -> Iterator[Siege]:
 
 
 def documented(columns: int, column: int) -> dict[str, str]:
-    """Read one column of the document's table that has so many."""
+    """Read a column of the document's table with this many columns."""
     row = re.compile(r"\| `(\w+)` \|[^|]*" + r"\| (contained|escaped) " * columns + r"\|")
     return {found[1]: found[column + 2] for found in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if found}
 
 
 def shown(outcomes: dict[str, tuple[str, str, str]]) -> dict[str, str]:
-    """Print how attacks went, for whoever reads why a test failed, and return the results."""
+    """Print the outcomes, for messages of failed tests, and return the results."""
     for name, (result, how, _) in outcomes.items():
         print(f"{name:36} {result:10} {how}")
     return {name: result for name, (result, _, _) in outcomes.items()}
@@ -135,7 +135,7 @@ def test_a_model_in_a_pod_is_confined_as_documented(siege: Siege) -> None:
     found = shown(siege.confined)
     suite, pods = documented(4, 3), documented(2, 0)
     for apart in ("inherited_descriptors", "calls_of_another_kind"):
-        del suite[apart]  # see `other_descriptors`, and the test of a call that kills
+        del suite[apart]  # see `other_descriptors`, and the test of another architecture's system call
     assert found == suite | pods
 
 

@@ -1,4 +1,4 @@
-"""NetworkPolicies as the chart and launches bring them, where somebody enforces them: what is closed, what works."""
+"""NetworkPolicies of the chart and of launches, enforced by a firewall: closed connections, working simulations."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.cluster.house import PROJECT, Installed
 from tests.cluster.insiders import Container, bundle, metadata_service, surroundings
 from tests.cluster.test_platform import ring
 
-#: Asks around by the attacks' own ways, and says of each how far it came.
+#: Runs these attacks, and prints the outcome of each.
 ASKING = """
 import json, on_pod, told
 for name in {names!r}:
@@ -30,9 +30,9 @@ CLOSED = (
     "reach_the_database_server",
     "multipath_to_another_pod",
 )
-#: What a runner needs; a policy knows pods, not containers.
+#: Connections that a runner needs; a policy applies to pods, not containers.
 OPEN = {"ask_the_runner_api": "HTTP 401", "ask_the_cache": "HTTP 401"}
-#: Takes calls at a port, and says so.
+#: Listens at a port, and says so.
 LISTENING = """
 import socket
 with socket.create_server(("", 26000)) as server:
@@ -53,21 +53,21 @@ except OSError:
 
 @pytest.fixture(scope="module")
 def around(platform: Installed, own_cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """Where a pod might call."""
+    """Addresses around a pod."""
     with metadata_service(own_cluster):
         yield surroundings(platform, own_cluster)
 
 
 @pytest.fixture
 def closed(own_cluster: Cluster) -> Iterator[None]:
-    """Policies hold."""
+    """Policies are enforced."""
     with enforced(own_cluster):
         yield
 
 
 @pytest.fixture
 def pods(platform: Installed) -> Iterator[list[Any]]:
-    """Two pods of the project's that play, of two simulations."""
+    """Two working pods of the project, of two simulations."""
     ids = [
         platform.submit(
             dataset="noop", runtime="python", workers=1, scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200}
@@ -93,7 +93,7 @@ def at_work(pod: Any) -> bool:
 
 
 def inside(platform: Installed, pod: Any) -> Container:
-    """Where a model is."""
+    """Return the container of a pod's model server."""
     return Container(platform.cluster, PROJECT, pod["metadata"]["name"], "model-server")
 
 

@@ -1,6 +1,6 @@
-"""The chart as production installs it: stores elsewhere, one Secret, a token, and a Job that brings the schema first.
+"""Production installation of the chart: external stores, one Secret, a token, and a Job that migrates the schema first.
 
-In front of the cache is no Envoy here: there is no image of it. Everything else is as it is by default.
+Envoy is disabled, because there is no image of it. All other values are the defaults.
 """
 
 import json
@@ -28,27 +28,27 @@ GIVEN = {
     "WINDTUNNEL_OBJECT_STORE_SECRET_KEY": PASSWORD,
 }
 LITTLE = {"requests": {"cpu": "10m", "memory": "64Mi"}}
-#: What is not as it is by default: shares of a small machine, and names that are free beside other tests' releases.
+#: Values that differ from the defaults: small resources, and names that other tests' releases do not use.
 VALUES: dict[str, Any] = {
     "existingSecret": SECRET,
     "projects": {"namespace": f"{NAMESPACE}-{{project}}"},
     **{role: {"resources": LITTLE} for role in ("api", "runnerApi", "dispatch", "jobs")},
 }
 TASKS = 2400
-#: A minute of work for two pods, which is more than a hook takes; how long a task sleeps is not in its result.
+#: A minute of work for two pods, longer than a hook; how long a task sleeps does not affect its result.
 LOAD: dict[str, Any] = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, TASKS]}}
 SLOWLY: dict[str, Any] = {"params": {"sleep_ms": 50}}
-#: All kinds of which a release makes objects in namespaces.
+#: Kinds of a release's namespaced objects.
 KINDS = (
     "deployments,daemonsets,statefulsets,replicasets,jobs,pods,services,endpointslices,configmaps,secrets,"
     "serviceaccounts,networkpolicies,poddisruptionbudgets,roles,rolebindings,controllerrevisions"
 )
-#: What a namespace has before anybody does anything there.
+#: Objects of a new namespace.
 ALWAYS = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
 class Production:
-    """A release, and what its operator sees."""
+    """A release, as its operator sees it."""
 
     def __init__(self, cluster: Cluster, folder: Path, images: dict[str, str]) -> None:
         self.cluster = cluster
@@ -58,28 +58,28 @@ class Production:
         self.release.prepare(trial=False, **VALUES)
 
     def hooks(self, reason: str) -> int:
-        """Count the schema's Jobs that came to an end of this kind, by what the cluster remembers."""
+        """Count the migration Jobs that ended in this way, by the cluster's events."""
         chosen = f"involvedObject.kind=Job,involvedObject.name={RELEASE}-migrate,reason={reason}"
         found = self.cluster.kubectl("get", "events", "-n", NAMESPACE, f"--field-selector={chosen}", "-o", "name")
         return len(found.split())
 
     def there(self) -> set[str]:
-        """Return what is in its namespace, beside what always is and the operator's own Secret."""
+        """Return the objects in its namespace, without the initial objects and the operator's Secret."""
         found = self.cluster.kubectl("get", KINDS, "-n", NAMESPACE, "-o", "name").split()
         return {re.sub(r"[.][^/]*(?=/)", "", one) for one in found} - ALWAYS - {f"secret/{SECRET}"}
 
     def roles(self) -> set[str]:
-        """Return who its roles' pods are, but for those that are leaving."""
+        """Return its roles' pods, without terminating pods."""
         found = self.release.pods("app.kubernetes.io/component in (api,runner_api,dispatch,jobs)", NAMESPACE)
         return {one["metadata"]["uid"] for one in found if "deletionTimestamp" not in one["metadata"]}
 
     def status(self) -> str:
-        """Return what helm thinks of it."""
+        """Return helm's status of the release."""
         status: str = json.loads(self.release.helm("status", RELEASE, "--output", "json"))["info"]["status"]
         return status
 
     def commands(self) -> Sequence[str]:
-        """Return the commands that the notes print, as they stand there."""
+        """Return the commands of the notes, verbatim."""
         notes = self.release.helm("get", "notes", RELEASE).replace("\\\n", " ")
         return [line.strip() for line in notes.splitlines() if line.startswith("  ")]
 
@@ -88,7 +88,7 @@ class Production:
 def operator(
     own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Production]:
-    """Nothing is installed yet, and the stores are not there."""
+    """A release that is not installed yet, without stores."""
     own_cluster.jobset()
     made = Production(own_cluster, tmp_path_factory.mktemp("production"), brought)
     yield made
@@ -98,7 +98,7 @@ def operator(
 
 @pytest.fixture(scope="module")
 def refused(operator: Production) -> dict[str, str]:
-    """What helm says of each thing that is missing."""
+    """Helm's message for each missing value."""
     said = {}
 
     def tried(what: str) -> None:
@@ -118,7 +118,7 @@ def refused(operator: Production) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def production(operator: Production, refused: dict[str, str]) -> Installed:
-    """The stores are there by now, and the same command is given once more."""
+    """The stores exist, and the same command is run again."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STORES}}
     operator.cluster.apply(space)
     operator.cluster.apply(*stores.apart(STORES, PASSWORD))
@@ -170,7 +170,7 @@ def test_only_requests_with_the_token_are_served(operator: Production, productio
 def test_the_commands_of_the_notes_work_verbatim(operator: Production, own_cluster: Cluster) -> None:
     forward, ready, token, label = operator.commands()
     assert "port-forward" in forward and ready.startswith("curl ")
-    # On a machine where port 5000 is free.
+    # Only on a machine where port 5000 is free.
     begin = f"export PATH={own_cluster.programs}:$PATH KUBECONFIG={own_cluster.kubeconfig} HOME={own_cluster.folder}"
     wait = f"until {ready} --silent --fail; do sleep 0.2; kill -0 $forward; done"
     script = f"set -e; {begin}\n{forward} >&2 &\nforward=$!; trap 'kill $forward' EXIT\n{wait}\n"
@@ -181,7 +181,7 @@ def test_the_commands_of_the_notes_work_verbatim(operator: Production, own_clust
 
 @pytest.fixture(scope="module")
 def undisturbed(production: Installed) -> list[Any]:
-    """What comes of the load when nobody disturbs it."""
+    """Results of the load without failures."""
     ended = production.ended(production.submit(**LOAD))
     assert ended["state"] == "succeeded", (ended["reason"], production.messages(ended["id"]))
     return untimed(production.results(ended["id"]))

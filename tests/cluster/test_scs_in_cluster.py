@@ -1,4 +1,4 @@
-"""The cache service as the chart installs it: whom a real API server vouches for, and what runners have of it."""
+"""The cache service as the chart installs it: tokens checked by a real API server, and its use by runners."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from tests.cluster.insiders import Container
 from tests.cluster.test_tokens import signed
 
 TOKENS = "/run/tokens"
-#: Asks the cache, with tokens that lie in files or are given, and says how each was answered.
+#: Sends requests to the cache, with tokens from files or arguments, and prints the answers.
 ASKING = """
 import http.client, json, sys
 host, asked = json.loads(sys.stdin.readline())
@@ -34,7 +34,7 @@ for method, path, token, body in asked:
 
 
 class Caller:
-    """A pod of the server's image that holds projected tokens of several audiences, and asks the cache when told to."""
+    """A pod of the server's image with projected tokens of several audiences, which sends requests to the cache."""
 
     def __init__(self, platform: Installed, namespace: str) -> None:
         self._cluster, self._namespace = platform.cluster, namespace
@@ -70,7 +70,7 @@ class Caller:
 
     @property
     def pod(self) -> Any:
-        """The pod as the API server has it; None if it is gone."""
+        """The pod's object, or None."""
         return self._cluster.get(f"/api/v1/namespaces/{self._namespace}/pods/{self.name}")
 
     def wait(self) -> None:
@@ -78,11 +78,11 @@ class Caller:
         self._cluster.until(lambda: self.pod["status"]["phase"] == "Running", f"{self.name} runs")
 
     def token(self, audience: str) -> str:
-        """Return a token that was projected into it."""
+        """Return a projected token."""
         return self._container.python(f"print(open({TOKENS + '/' + audience!r}).read())").strip()
 
     def ask(self, *asked: tuple[str, str, str]) -> list[tuple[int, str]]:
-        """Ask with a method, an object's key or a path, and a token or where it lies."""
+        """Send a request with a method, an object's key or a path, and a token or its file."""
         told = []
         for method, key, token in asked:
             path = key if key.startswith("/") else f"/v1/objects/private/{key}"
@@ -91,22 +91,22 @@ class Caller:
         return [(answer[0], answer[1]) for answer in map(json.loads, said.splitlines())]
 
     def statuses(self, *asked: tuple[str, str, str]) -> list[int]:
-        """Ask, for the statuses alone."""
+        """Send requests and return the statuses only."""
         return [status for status, _ in self.ask(*asked)]
 
     def put(self, key: str, content: str) -> int:
-        """Put some text there."""
+        """Put text into an object."""
         told = [("PUT", f"/v1/objects/private/{key}", f"{TOKENS}/{AUDIENCE}", content)]
         status: int = json.loads(self._container.python(ASKING, given=json.dumps([self._host, told]) + "\n"))[0]
         return status
 
     def counted(self, name: str) -> float:
-        """Return the sum of a measure over its labels."""
+        """Return the sum of a metric over its labels."""
         ((_, text),) = self.ask(("GET", "/metrics", ""))
         return sum(float(value) for value in re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE))
 
     def remove(self) -> None:
-        """Take the pod away at once."""
+        """Delete the pod at once."""
         self._cluster.kubectl("delete", "pod", "-n", self._namespace, self.name, "--grace-period=0", "--force")
 
 
@@ -121,7 +121,7 @@ def caller(platform: Installed) -> Iterator[Caller]:
 
 @pytest.fixture
 def key() -> str:
-    """The name of an object that nobody else uses."""
+    """A unique object key."""
     return os.urandom(8).hex()
 
 
@@ -169,17 +169,17 @@ def test_a_token_becomes_invalid_with_its_pod(
     leaver = Caller(platform, PROJECT)
     leaver.wait()
     tokens = Account(own_cluster.control_plane, PROJECT, "default")
-    # One is shown before, one only afterwards: the cache believes what it was told for a minute.
+    # One token is used before, one only afterwards: the cache keeps an accepted token for a minute.
     shown, kept = leaver.token(AUDIENCE), tokens.token(AUDIENCE, pod=leaver.pod)
     assert caller.statuses(("PUT", key, shown), ("GET", key, shown)) == [201, 200]
     leaver.remove()
     platform.until(lambda: leaver.pod is None, "the pod is gone")
-    # The API server itself may believe for some seconds what it has just seen, and the cache its answer for five.
+    # The API server may cache its result for some seconds, and the cache a rejection for five.
     platform.until(lambda: caller.statuses(("GET", key, kept)) == [401], "the token is refused", 60.0)
 
 
 def play(platform: Installed, name: str, source: bytes, **asked: Any) -> tuple[Any, list[Any]]:
-    """Play a model to its end; return the simulation and its results."""
+    """Run a simulation to its end; return it and its results."""
     platform.until(lambda: platform.ready, "the API answers")
     sent = httpx.post(f"{platform.url}/v1/models", data={"name": name}, files={"file": ("m.py", source)}, timeout=60.0)
     assert sent.status_code == 201, sent.text

@@ -1,4 +1,4 @@
-"""Whose token a real API server says it is, and whom the cache service lets in for it."""
+"""Tokens checked by a real API server, and access to the cache service with them."""
 
 import io
 import json
@@ -164,7 +164,7 @@ def test_the_issuers_published_keys_give_the_same_results(
 
 @pytest.fixture(scope="module")
 def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The cache service as it runs in a cluster; yields its address."""
+    """The cache service, configured as in a cluster; yields its address."""
     parent = os.getpid()
     folder, port = tmp_path_factory.mktemp("service"), free_ports(1)[0]
     bucket = {"Name": "private", "Public": False, "BucketQuota": "1Mi", "AllowNamespaces": ["team-a"]}
@@ -188,7 +188,7 @@ def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: p
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody does."""
+    """Return whether the port answers."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""That a cluster is gone when it has ended, or was killed: no process, device, route, rule, mount, group or file."""
+"""A stopped or killed cluster leaves no process, device, route, rule, mount, cgroup or file."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.cluster.machines import TUNABLES
 from tests.system.house import census, die_with, lives
 from tests.waiting import until
 
-#: Where a node writes, whatever folder it is given.
+#: Folders to which a node's programs write in any case.
 PLACES = (
     "/etc/cni /opt/cni /opt/containerd /root/.kube /run/containerd /run/flannel /run/netns /usr/libexec/kubernetes "
     "/var/lib/cni /var/lib/containerd /var/lib/kubelet /var/log/containers /var/log/pods"
@@ -26,7 +26,7 @@ SETTINGS = (*TUNABLES, "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"
 
 
 def footprint() -> set[str]:
-    """Return what there is on this machine of all that a cluster could change, a line each."""
+    """Return the state of this machine that a cluster could change, as lines."""
     found = set(printed("ip", "-o", "link")) | set(printed("ip", "-4", "route")) | set(printed("ip", "-4", "rule"))
     for program in ("iptables-save", "ip6tables-save"):
         found |= {f"{program} {line}" for line in printed(program) if not line.startswith(("#", ":"))}
@@ -45,13 +45,13 @@ def printed(*command: str) -> list[str]:
 
 
 def ours(lines: set[str], number: int) -> set[str]:
-    """Leave out what is another cluster's on this machine: each has its number in its names."""
+    """Omit lines of other clusters on this machine, by the number in their names."""
     numbers = ((line, re.search(r"windtunnel-?(\d)", line)) for line in lines)
     return {line for line, found in numbers if found is None or int(found[1]) == number}
 
 
 def family(pid: int) -> dict[int, int]:
-    """Return a process and its descendants, with the ticks they were born at."""
+    """Return a process and its descendants, with their start times in ticks."""
     table = dict(census())
     found = {pid: table[pid][1]}
     while more := {child: born for child, (parent, born) in table.items() if parent in found and child not in found}:

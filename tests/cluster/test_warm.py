@@ -1,4 +1,4 @@
-"""Pods that wait for a launch, on a real cluster: used, marked, replaced, and gone when nobody wants them."""
+"""Warm pods on a real cluster: used, labelled, replaced, and deleted when the option is removed."""
 
 import json
 import time
@@ -35,7 +35,7 @@ def runner_api(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
 
 @pytest.fixture
 def owners(own_cluster: Cluster, owner: ResourceKind, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
-    """The labels of what there is, by launch."""
+    """Labels of the owners, by launch."""
 
     def look() -> dict[str, dict[str, str]]:
         found = json.loads(own_cluster.kubectl("get", owner.plural, "-n", namespace, "-o", "json"))["items"]
@@ -45,12 +45,12 @@ def owners(own_cluster: Cluster, owner: ResourceKind, namespace: str) -> Callabl
 
 
 def whole(executor: KubernetesExecutor, taken: dict[str, ActiveLaunch] | None = None) -> None:
-    """Look after what waits until all of it does."""
+    """Maintain the warm pool until it is full."""
     until(lambda: executor.maintain_warm_pool(taken or {}), 120)
 
 
 def take(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, WarmLaunch]:
-    """Do what a dispatcher does: write the launch down under the id of one that waits."""
+    """Do what a dispatcher does: insert the launch with the id of a warm launch."""
     asked = launch_of(runner_api.url, simulation_id=SIMULATION, workers=1)
     waiting = executor.take_warm_launch(asked)
     assert waiting is not None
@@ -96,7 +96,7 @@ def test_a_dispatcher_killed_before_labelling_loses_neither_launch_nor_workers(
 ) -> None:
     executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
     whole(executor)
-    launch, _ = take(executor, runner_api)  # and it dies
+    launch, _ = take(executor, runner_api)  # and the dispatcher is killed
     until(lambda: "report" in runner_api.asked)
 
     successor = opened(warm=[NOOP], runner_api_url=runner_api.url)
@@ -134,7 +134,7 @@ def test_an_externally_deleted_warm_launch_is_missed_and_created_again(
     executor.cancel(launch.id)
     whole(executor)
     assert first not in owners() and len(owners()) == 1
-    # Other images are other pods.
+    # Other images need other pods.
     changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=runner_api.url, patience=60, workers_per_pod=2)
     kept = set(owners())
     changed.maintain_warm_pool({})

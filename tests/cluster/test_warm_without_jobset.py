@@ -1,4 +1,4 @@
-"""Pods that wait for a launch, where they are Jobs: the very tests that JobSets are held to."""
+"""Warm pods as Jobs: the same tests as for JobSets."""
 
 from tests.cluster.test_warm import opened as opened
 from tests.cluster.test_warm import owners as owners

@@ -1,6 +1,6 @@
-"""A cluster where nobody installed JobSet, as most are: launches are Jobs, and held to what JobSets are held to.
+"""A cluster without JobSet: launches are Jobs, with the same tests as JobSets.
 
-It is installed at the end, while some run. So these tests want a session of their own.
+JobSet is installed at the end, while launches run. So these tests need a session of their own.
 """
 
 import json
@@ -53,7 +53,7 @@ from workers.executors.kubernetes.objects import JOB, ResourceKind
     test_a_launch_holds_its_cores_until_it_ends,
     test_logs_end_with_the_launch,
 ) = CONTRACT
-#: What a Job is held to, too.
+#: Tests that apply to Jobs too.
 SHARED = (
     test_a_change_wakes_the_dispatcher,
     test_a_container_beyond_its_memory_limit_is_named,
@@ -69,27 +69,27 @@ SHARED = (
 
 @pytest.fixture(scope="session")
 def brought(own_cluster: Cluster) -> Iterator[dict[str, str]]:
-    """The images that a platform and these tests' simulations run in."""
+    """The images of the platform and of these tests' simulations."""
     with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
         yield bring_images(own_cluster, Path(folder), ("server", "noop", "python"))
 
 
 @pytest.fixture(scope="session")
 def images(brought: dict[str, str]) -> dict[str, str]:
-    """What a launch runs in."""
+    """Images of the launches."""
     return {"runner": brought["server"]}
 
 
 @pytest.fixture
 def owner(own_cluster: Cluster) -> ResourceKind:
-    """What a launch is on this cluster."""
+    """Kind of the launches' owner on this cluster."""
     assert not own_cluster.serves("jobset.x-k8s.io"), "these tests come first, in a session of their own"
     return JOB
 
 
 @pytest.fixture
 def lasting(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
-    """A simulation that takes longer than anything else here."""
+    """A simulation that outlasts the test."""
     made = offered(own_cluster, tmp_path, sleep_ms=20)
     yield made
     made.close()
@@ -143,7 +143,7 @@ def test_jobset_may_be_installed_and_removed_while_launches_run(
 
     own_cluster.jobset()
     assert phase() is Phase.RUNNING
-    executor.submit(gang)  # a gang has it look what there is by now
+    executor.submit(gang)  # a gang makes it repeat the discovery
     executor.submit(idle(id="s1x1x2"))
     assert jobsets() == ["jobset.jobset.x-k8s.io/wt-s1x1x1", "jobset.jobset.x-k8s.io/wt-s1x1x2"]
     for one in (executor, opened()):
@@ -176,6 +176,6 @@ def test_jobset_may_be_installed_and_removed_while_launches_run(
 def submitted(executor: KubernetesExecutor) -> bool:
     try:
         executor.submit(idle())
-    except OSError:  # the API server still says for a moment that there are JobSets
+    except OSError:  # the API server lists JobSets for a moment longer
         return False
     return True

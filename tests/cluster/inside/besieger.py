@@ -1,4 +1,4 @@
-"""A model that waits for its victim and plays every attack, while it is loaded; then it answers as others do."""
+"""A model that waits for its victim and runs every attack while it is loaded; then it answers like other models."""
 
 import os
 import time
@@ -8,13 +8,13 @@ from told import STAGE
 
 
 class Model:
-    """Plays once."""
+    """Runs the attacks once."""
 
     def __init__(self):
         ends = time.monotonic() + 100
         while time.monotonic() < ends:
             try:
-                os.stat(STAGE["ready"])  # what exists can be seen at level 2, and nothing else of it
+                os.stat(STAGE["ready"])  # at level 2 only the existence of a file can be seen
                 break
             except FileNotFoundError:
                 time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Makes a system call by the number of another kind of machine, which ends it."""
+"""A model that makes a system call of another architecture, which kills it."""
 
 import on_kernel
 

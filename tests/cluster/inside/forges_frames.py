@@ -1,4 +1,4 @@
-"""Says on its line to the evaluator what the evaluator says to the runner: results, of tasks that it names."""
+"""A model that writes the evaluator's frames for the runner to its own socket: results of tasks that it names."""
 
 import contextlib
 import json

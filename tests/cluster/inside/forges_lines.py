@@ -1,4 +1,4 @@
-"""Answers as the honest one, and prints results for itself and others, as a runner would report them."""
+"""A model that answers like the honest model, and prints results of its own and other tasks in a runner's format."""
 
 import json
 import os

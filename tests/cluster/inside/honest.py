@@ -1,4 +1,4 @@
-"""A model that answers, and nothing else."""
+"""A model that only answers."""
 
 
 class Model:

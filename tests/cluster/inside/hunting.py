@@ -1,4 +1,4 @@
-"""Looks for a secret wherever a process of a container can look."""
+"""Searches for a secret in all places that a process of a container can read."""
 
 import contextlib
 import json
@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 PLACES = ("/run", "/var", "/tmp", "/etc", "/dev", "/home", "/root", "/opt/windtunnel/src", "/sys/fs/cgroup")
-#: Of each process: what it was started with, and where a secret would be mounted.
+#: Per process: its command line and environment, and its mounts.
 OF_PROCESSES = ("environ", "cmdline", "mountinfo", "root/run/windtunnel/token/token")
 LARGEST = 1 << 20
 
 
 def main(secret: str) -> None:
-    """Say where it is, and what else this container has, as JSON."""
+    """Print the places of the secret and properties of this container, as JSON."""
     wanted = secret.encode()
     own = os.getpid()
     files = [Path(folder, name) for place in PLACES for folder, _, names in os.walk(place) for name in names]
@@ -29,12 +29,12 @@ def main(secret: str) -> None:
 
 
 def processes() -> list[str]:
-    """Return all there are to be seen."""
+    """Return all visible processes."""
     return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
 def content(path: Path) -> bytes:
-    """Return what can be read of an ordinary file."""
+    """Return the readable content of a regular file."""
     with contextlib.suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
@@ -43,13 +43,13 @@ def content(path: Path) -> bytes:
 
 
 def status() -> dict[str, str]:
-    """Return what the kernel says of this process."""
+    """Return this process's status from the kernel."""
     lines = [line.partition(":") for line in Path("/proc/self/status").read_text().splitlines()]
     wanted = ("Uid", "Groups", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
     return {name: value.strip() for name, _, value in lines if name in wanted}
 
 
 def addresses(pid: str) -> str:
-    """Return how many bytes of addresses a process may have, as the kernel says it."""
+    """Return a process's limit of address space, from the kernel."""
     limits = content(Path("/proc", pid, "limits")).decode()
     return next((line.split()[3] for line in limits.splitlines() if line.startswith("Max address space")), "gone")

@@ -1,4 +1,4 @@
-"""Plays attacks from within: in a model, or in a process beside it that nothing of ours confines."""
+"""Runs attacks: in a model, or in an unconfined process beside it."""
 
 import contextlib
 import json
@@ -8,14 +8,14 @@ from typing import Any
 
 from registry import ATTACKS
 
-#: In a host these mean something else (it holds its line to the evaluator), or end the process.
+#: In a model server these mean something else (it has a socket to the evaluator), or kill the process.
 APART = ("inherited_descriptors", "calls_of_another_kind")
 
 
 def play(stage: dict[str, Any], *, bombs: bool = True) -> None:
-    """Play attacks, and say of each in a line how it went.
+    """Run attacks, and print a line with the outcome of each.
 
-    Without ``bombs``, for whom nothing holds: a container has no more than its own memory.
+    Without ``bombs`` in an unconfined process: they would exhaust the container's memory.
     """
     signal.signal(signal.SIGWINCH, signal.SIG_IGN)
     for name, attack in ATTACKS.items():
@@ -31,7 +31,7 @@ def play(stage: dict[str, Any], *, bombs: bool = True) -> None:
 
 
 def outcome(name: str, stage: dict[str, Any]) -> tuple[str, str]:
-    """Try it once: what it returns that is true is what it achieved."""
+    """Run an attack once; a true value that it returns is what it achieved."""
     try:
         achieved = ATTACKS[name](stage)
     except Exception as error:
@@ -40,7 +40,7 @@ def outcome(name: str, stage: dict[str, Any]) -> tuple[str, str]:
 
 
 def descriptors() -> set[int]:
-    """Return what is open, without /proc."""
+    """Return the open descriptors, without /proc."""
     found = set()
     for descriptor in range(256):
         with contextlib.suppress(OSError):
