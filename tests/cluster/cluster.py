@@ -151,7 +151,7 @@ class Cluster(Client):
             self._played = count
             self.until(lambda: self._ready_ones() >= count, f"{count} played nodes ready", max(PATIENCE, count / 10))
 
-    def unplay(self) -> None:
+    def remove_kwok(self) -> None:
         """Remove the simulated nodes: a thousand of them cost a third of a processor."""
         if self._played:
             self._control.end("kwok")

@@ -218,4 +218,4 @@ def test_a_job_of_a_hundred_pods_runs_on_simulated_nodes(own_cluster: Cluster, n
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs/wide"
     assert came_to(own_cluster, path, "Complete", "Failed") == "Complete"
     own_cluster.kubectl("delete", "job", "-n", namespace, "wide")
-    own_cluster.unplay()
+    own_cluster.remove_kwok()
