@@ -9,6 +9,16 @@ class FormatSchema(Open):
     """A model format that a runtime supports."""
 
     name = fields.String(required=True, metadata={"description": "Name of the format, such as `onnx`."})
+    title = fields.String(required=True, metadata={"description": "Title, such as `TensorFlow Lite`."})
+    description = fields.String(required=True, metadata={"description": "What a model of this format has to have."})
+    suffixes = fields.List(
+        fields.String(), required=True, metadata={"description": "Suffixes of file names, such as `.onnx`."}
+    )
+    max_size = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "Most bytes of a model; null: no limit but the server's."},
+    )
     environment = fields.String(required=True, metadata={"description": "Python environment that the model runs in."})
     ready = fields.Boolean(
         required=True, metadata={"description": "Whether the environment is installed on this machine."}

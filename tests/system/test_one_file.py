@@ -13,7 +13,12 @@ from tests.system.house import ROOT, Platform, whole
 from tests.waiting import until
 
 #: Where each recipe lies: a page, and the file that it says to write.
-RECIPES = {"docs/executors.md": "workers/executors/subprocesses.py"}
+RECIPES = {
+    "docs/executors.md": "workers/executors/subprocesses.py",
+    "docs/model-formats.md": "runtimes/harness/models/linear.py",
+}
+#: Balances the pole: pushes to the side to which it falls.
+POLICY = b"# linear policy\n2,5,100,50,0.5\n"
 
 
 def recipe(page: str, file: str) -> str:
@@ -70,6 +75,42 @@ def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended
     assert extended.http.post(f"/v1/simulations/{id}/cancel").status_code == 202
     assert extended.ended(id)["state"] == "cancelled"
     until(lambda: not standalone_runners(extended), message="the runner outlives its launch")
+
+
+def test_the_format_of_the_recipe_is_listed_with_what_its_file_says(extended: Platform) -> None:
+    linear = extended.http.get("/v1/runtimes/linear").json()
+    assert linear in extended.http.get("/v1/runtimes").json()["items"]
+    (format,) = linear["formats"]
+    assert (format["name"], format["title"], format["suffixes"]) == ("linear", "Linear policy", [".csv"])
+    assert (format["environment"], format["max_size"], format["ready"]) == ("python", 1 << 20, True)
+
+
+@pytest.mark.parametrize("executor", ["agent", "children"])
+def test_a_model_of_the_recipes_format_is_recognised_and_drives_to_the_end(extended: Platform, executor: str) -> None:
+    model = extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY)}).json()
+    assert model["format"] == "linear"
+    run = extended.run(model=model["id"], dataset="cartpole", scenarios={"range": [0, 8]}, placement=on(executor))
+    assert (run["state"], run["executor"], run["runtime"]["name"]) == ("succeeded", executor, "linear"), run
+    results = extended.results(run["id"])
+    assert whole(results, 8)
+    assert min(one["metrics"]["length"] for one in results) > 400, "the pole falls at once if the weights do not count"
+
+
+def test_what_the_format_of_the_recipe_refuses_is_refused_in_its_words(extended: Platform) -> None:
+    answers = {
+        "headless": extended.http.post("/v1/models", files={"file": ("policy.csv", b"1,2,3,4,5\n")}),
+        "large": extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY + b"#" * (1 << 20))}),
+        "elsewhere": extended.post(model=POLICY, filename="policy.csv", dataset="cartpole", runtime="onnx"),
+        "unknown": extended.http.post("/v1/models", files={"file": ("model", b"\x7fELF" + bytes(100))}),
+    }
+    assert answers["headless"].status_code == 422
+    assert "begins with the line `# linear policy`" in answers["headless"].json()["detail"]
+    assert answers["large"].status_code == 413
+    assert "a model of the format linear has at most 1,048,576" in answers["large"].json()["detail"]
+    assert "Use the runtime linear." in answers["elsewhere"].json()["detail"]
+    assert "linear (.csv)" in answers["unknown"].json()["detail"]
+    narrow = extended.run(model=b"# linear policy\n1,2\n", filename="p.csv", dataset="cartpole", max_failures=8)
+    assert narrow["state"] == "failed" and "it needs 1 lines of 5 numbers" in narrow["reason"], narrow
 
 
 def on(executor: str) -> dict[str, str]:

@@ -11,8 +11,9 @@ import pytest
 
 from core.services.uploads.models import shipped
 from datasets.catalogue import Dataset, datasets
-from runtimes import catalogue
+from runtimes import catalogue, formats
 from runtimes.harness.simulators.base import Interface
+from scripts.lock import requirements
 
 DATASETS = sorted(datasets().values(), key=lambda dataset: dataset.name)
 LOCKS = sorted(Path("runtimes").glob("*/*.lock"))
@@ -92,18 +93,22 @@ def test_every_runtime_brings_a_baseline_for_car_street_in_a_format_it_takes() -
         for name, model in runtime.baselines.items():
             assert name in datasets()
             path = shipped()[model]
-            assert catalogue.sniff(path, path.name) in runtime.formats
+            assert formats.detect(path, path.name) in runtime.formats
 
 
-def test_every_format_has_a_module_that_loads_it() -> None:
-    for format in catalogue.formats():
-        assert (Path("runtimes/harness/models") / f"{format}.py").is_file()
+def test_every_shipped_model_is_of_the_format_of_its_suffix() -> None:
+    for path in shipped().values():
+        assert path.suffix in formats.formats()[formats.detect(path)].suffixes
+
+
+def test_every_environment_has_a_lock_and_every_lock_an_environment() -> None:
+    assert set(requirements()) == {lock.absolute() for lock in LOCKS}
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
 def test_a_lock_pins_everything_by_hash_and_names_no_server(lock: Path) -> None:
     text = lock.read_text()
-    wanted = lock.with_suffix(".in").read_text()
+    wanted = requirements()[lock.absolute()]
     pinned = re.findall(r"^([a-z0-9-]+)==\S+", text, re.MULTILINE)
     blocks = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
     assert len(blocks) == len(pinned)

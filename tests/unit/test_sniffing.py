@@ -1,4 +1,4 @@
-"""A binary's format is told from its bytes, and a zip that is not to be unpacked is refused by its directory alone."""
+"""A model's format is detected from its bytes; a zip that is not to be unpacked is refused by its directory alone."""
 
 import io
 import stat
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from errors import BadArchive
+from errors import BadArchive, UnknownFormat
 from runtimes import archives
-from runtimes.catalogue import sniff, unknown
+from runtimes.formats import detect
 from tests.contracts import graphs
 
 
@@ -83,13 +83,13 @@ def test_a_zip_that_is_not_to_be_unpacked_is_refused_with_the_reason(what: str, 
     path = tmp_path / "model.zip"
     path.write_bytes(make())
     with pytest.raises(BadArchive, match=words):
-        sniff(path, "model.zip")
+        detect(path, "model.zip")
 
 
-def told(tmp_path: Path, content: bytes, name: str | None = None) -> str | None:
+def told(tmp_path: Path, content: bytes, name: str | None = None) -> str:
     path = tmp_path / "model"
     path.write_bytes(content)
-    return sniff(path, name)
+    return detect(path, name)
 
 
 def test_every_format_is_told_by_its_bytes_whatever_the_file_is_called(tmp_path: Path) -> None:
@@ -107,7 +107,8 @@ def test_every_format_is_told_by_its_bytes_whatever_the_file_is_called(tmp_path:
     "content", [b"\x7fELF" + bytes(100), b"\x89PNG\r\n\x1a\n", packed("readme"), b"\0", b"\xff" * 2000]
 )
 def test_what_is_none_of_them_is_none_of_them(tmp_path: Path, content: bytes) -> None:
-    assert told(tmp_path, content) is None
+    with pytest.raises(UnknownFormat):
+        told(tmp_path, content)
 
 
 def test_a_zip_with_a_model_of_the_owners_and_a_graph_it_uses_is_the_owners(tmp_path: Path) -> None:
@@ -118,20 +119,20 @@ def test_a_zip_with_a_model_of_the_owners_and_a_graph_it_uses_is_the_owners(tmp_
     ("content", "words"),
     [
         (packed("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
-        (packed("policy.onnx"), "neither `model.py` at its top, nor a `saved_model.pb`"),
+        (packed("policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
         (b"\x7fELF" + bytes(100), "cannot be determined from its bytes"),
     ],
 )
 def test_what_is_none_of_them_is_told_what_is_missing(content: bytes, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "model"
-    path.write_bytes(content)
-    assert words in (unknown(path).detail or "")
+    with pytest.raises(UnknownFormat) as refusal:
+        told(tmp_path, content)
+    assert words in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", ["car_street.onnx", "car_street.tflite", "car_street.keras", "idm.py"])
 def test_the_shipped_models_are_told(name: str, tmp_path: Path) -> None:
     path = Path("runtimes/baselines/car_street") / name
-    assert sniff(path) == {".py": "python"}.get(path.suffix, path.suffix[1:])
+    assert detect(path) == {".py": "python"}.get(path.suffix, path.suffix[1:])
 
 
 def test_a_directory_with_large_sizes_is_read(tmp_path: Path) -> None:

@@ -24,11 +24,23 @@ class Catalogue:
     def runtime(self, name: str) -> dict[str, Any]:
         """Return one runtime, or raise UnknownRuntime with the nearest names."""
         runtime = catalogue.runtime(name)
-        return runtime.describe() | {
-            "formats": [
-                {"name": format, "environment": entry.environment.name, "ready": self.ready(entry.environment)}
-                for format, entry in runtime.formats.items()
-            ]
+        return {
+            "name": runtime.name,
+            "title": runtime.title,
+            "description": runtime.description,
+            "formats": [self._format(entry) for entry in runtime.formats.values()],
+            "baselines": dict(runtime.baselines),
+        }
+
+    def _format(self, entry: catalogue.RuntimeFormat) -> dict[str, Any]:
+        return {
+            "name": entry.name,
+            "title": entry.format.title,
+            "description": entry.format.description,
+            "suffixes": list(entry.format.suffixes),
+            "max_size": entry.format.max_size,
+            "environment": entry.environment.name,
+            "ready": self.ready(entry.environment),
         }
 
     def simulators(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Models: taken in as a stream, named by content, never looked into here; and those that ship with the platform."""
+"""Models: received as a stream, named by content, never parsed here; registered models and the shipped baselines."""
 
 import difflib
 import functools
@@ -16,29 +16,30 @@ from core.services.uploads.checksum_stream import verified
 from core.store import models as store
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
-from errors import DigestMismatch, InUse, Invalid, UnknownFormat, UnknownModel
-from runtimes import catalogue
+from errors import DigestMismatch, InUse, Invalid, TooLarge, UnknownFormat, UnknownModel
+from runtimes import catalogue, formats
 
 PROJECT = "default"
-SHIPPED = Path(catalogue.__file__).parent / "baselines"
-#: Seconds in which the download of a linked object must begin.
-LINKED = 900
+#: Folder of the shipped models; files in it without a suffix of a format describe the models.
+SHIPPED = catalogue.FOLDER / "baselines"
+#: Seconds in which the download of a presigned URL must begin.
+LINK_EXPIRY = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def key_of(digest: str) -> str:
-    """Where a model's bytes lie in the object store."""
+    """Return the key of a model's bytes in the object store."""
     return f"models/{digest.removeprefix('sha256:')}"
 
 
 class Models:
-    """The models a person registered, and the shipped ones. Bytes go to the object store as they come."""
+    """Registered models and the shipped ones. Bytes are written to a draft file, then to the object store."""
 
     def __init__(self, database: Database, store: ObjectStore, scratch: Path) -> None:
         self._database = database
         self._store = store
         self._scratch = scratch
-        self._shipped: dict[str, Model] = {}  # by name, once this process has put them into the store
+        self._shipped: dict[str, Model] = {}  # by name; those that this process has written to the object store
 
     def add(
         self,
@@ -50,7 +51,7 @@ class Models:
         runtime: str | None = None,
         digest: str | None = None,
     ) -> Model:
-        """Take a model in; its format is told from its bytes unless named. Nothing is kept of one that is refused."""
+        """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing."""
         if name is not None and not _NAME.fullmatch(name):
             raise Invalid(
                 "A model's name has up to 100 letters, digits, dots, dashes and underscores,"
@@ -68,18 +69,18 @@ class Models:
                     file.write(chunk)
             if size == 0:
                 raise Invalid("The model is empty.")
-            found = "sha256:" + hasher.hexdigest()
-            if digest not in {None, found}:
-                raise DigestMismatch(f"The bytes that came have the digest {found}.")
-            digest = found
-            format = self._format(draft, filename, format, runtime)
-            self._store.put(key_of(digest), _pieces(draft))
+            actual = "sha256:" + hasher.hexdigest()
+            if digest not in {None, actual}:
+                raise DigestMismatch(f"The bytes that came have the digest {actual}.")
+            format = format_of(draft, filename, format, runtime)
+            check_size(format, size)
+            self._store.put(key_of(actual), _pieces(draft))
         finally:
             draft.unlink(missing_ok=True)
         if name is None:
             stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(filename or "").stem).strip(".-_")[:80]
-            name = stem or f"model-{digest[7:19]}"
-        return self._register(name, digest, format, size, filename, runtime)
+            name = stem or f"model-{actual[7:19]}"
+        return self._register(name, actual, format, size, filename, runtime)
 
     def _register(
         self, name: str, digest: str, format: str, size: int, filename: str | None, runtime: str | None
@@ -89,24 +90,8 @@ class Models:
         values |= {"filename": filename and filename[:255], "runtime": runtime, "created_at": now.timestamp()}
         return _record(self._database.write(lambda c: store.add(c, values)))
 
-    @staticmethod
-    def _format(path: Path, filename: str | None, format: str | None, runtime: str | None) -> str:
-        taken = catalogue.runtime(runtime).formats if runtime is not None else None
-        if format is not None:
-            if format not in catalogue.formats():
-                raise UnknownFormat(
-                    f"There is no format {format[:80]!r}; there are: {', '.join(sorted(catalogue.formats()))}."
-                )
-            return format
-        found = catalogue.sniff(path, filename)
-        if found is None and taken is not None and len(taken) == 1:
-            return next(iter(taken))
-        if found is None:
-            raise catalogue.unknown(path)
-        return found
-
     def get(self, ref: str) -> Model:
-        """Return the model that an id, digest, name or ``name@version`` refers to; a shipped one by its name."""
+        """Return the model with this id, digest, name or ``name@version``, or the shipped model of this name."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
             known = store.names(c, PROJECT) if row is None else []
@@ -115,7 +100,7 @@ class Models:
         shipped_models = shipped()
         if ref in shipped_models:
             return self._ship(ref, shipped_models[ref])
-        if ref.startswith("sha256:"):  # a retry or a re-run pins a shipped model by its content
+        if ref.startswith("sha256:"):  # a retry or a re-run refers to a shipped model by its digest
             for name, path in shipped_models.items():
                 if digest_of(path.read_bytes()) == ref:
                     return self._ship(name, path)
@@ -124,7 +109,7 @@ class Models:
         raise UnknownModel(f"There is no model {ref[:100]!r}.{hint}", nearest=near)
 
     def baseline(self, name: str) -> Model:
-        """Return a shipped model; one of a person's own that goes by its name is not meant."""
+        """Return the shipped model of this name, even if a registered model has the same name."""
         return self._ship(name, shipped()[name])
 
     def _ship(self, name: str, path: Path) -> Model:
@@ -138,7 +123,7 @@ class Models:
             name=name,
             version=1,
             digest=digest,
-            format=catalogue.sniff(path, path.name) or "python",
+            format=formats.detect(path, path.name),
             size=len(content),
             filename=path.name,
             runtime=None,
@@ -150,14 +135,14 @@ class Models:
     def list(
         self, *, name: str | None = None, format: str | None = None, after: str | None = None, limit: int = 50
     ) -> tuple[list[Model], str | None]:
-        """Return a page of registered models, newest first, and the cursor of the next."""
+        """Return a page of registered models, newest first, and the cursor of the next page."""
         with self._database.read() as c:
             rows = store.page(c, PROJECT, name=name, format=format, after=after, limit=limit + 1)
-        found = [_record(row) for row in rows[:limit]]
-        return found, found[-1].id if len(rows) > limit else None
+        models = [_record(row) for row in rows[:limit]]
+        return models, models[-1].id if len(rows) > limit else None
 
     def delete(self, ref: str) -> None:
-        """Delete a model, unless a simulation that has not ended needs it."""
+        """Delete a registered model. Raise InUse if a simulation that has not ended uses it."""
         with self._database.read() as c:
             row = store.find(c, PROJECT, ref)
         if row is None:
@@ -172,27 +157,45 @@ class Models:
             self._store.delete(key_of(row.digest))
 
     def content(self, model: Model, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """Yield a model's bytes from start up to, not including, stop."""
+        """Yield a model's bytes from ``start`` up to, but not including, ``stop``."""
         chunks = self._store.get(key_of(model.digest), start, None if stop is None else stop - start)
         return verified(chunks, model.digest, model.name) if start == 0 and stop in {None, model.size} else chunks
 
     def link(self, model: Model) -> str | None:
-        """Return where a model's bytes can be had without passing through here; None where the store has no links."""
-        return self._store.link(key_of(model.digest), seconds=LINKED, filename=model.filename or model.name)
+        """Return a presigned URL of a model's bytes; None if the object store has no such URLs."""
+        return self._store.link(key_of(model.digest), seconds=LINK_EXPIRY, filename=model.filename or model.name)
+
+
+def format_of(path: Path, filename: str | None, format: str | None, runtime: str | None) -> str:
+    """Return the format that was named, or else the detected one; raise UnknownFormat or UnknownRuntime.
+
+    A file of no known format is of the format of the named runtime, if that has one only.
+    """
+    accepted = list(catalogue.runtime(runtime).formats) if runtime is not None else []
+    if format is None:
+        return formats.detect(path, filename, default=accepted[0] if len(accepted) == 1 else None)
+    if format not in formats.formats():
+        raise UnknownFormat(f"There is no format {format[:80]!r}; there are: {formats.listed()}.")
+    return format
+
+
+def check_size(format: str, size: int) -> None:
+    """Raise TooLarge if a model has more bytes than its format allows."""
+    most = formats.formats()[format].max_size
+    if most is not None and size > most:
+        raise TooLarge(f"The model has {size:,} bytes; a model of the format {format} has at most {most:,}.")
 
 
 @functools.cache
 def shipped() -> dict[str, Path]:
-    """Return the shipped models by name: a file's stem where that is one file's alone, else its whole name."""
-    files = sorted(path for path in SHIPPED.rglob("*") if path.suffix in {".py", ".onnx", ".tflite", ".keras"})
-    # The scripts that trained a model lie beside it; a model in python is what holds a class Model.
-    files = [path for path in files if path.suffix != ".py" or "\nclass Model" in path.read_text()]
+    """Return the shipped models by name: the stem of the file's name if no other file has it, else the whole name."""
+    files = sorted(path for path in SHIPPED.rglob("*") if path.suffix in formats.suffixes())
     stems = [path.stem for path in files]
     return {path.stem if stems.count(path.stem) == 1 else path.name: path for path in files}
 
 
 def _is_shipped(digest: str) -> bool:
-    """Tell whether a shipped model has this content; those have no rows, and their bytes stay."""
+    """Return whether a shipped model has this digest: its bytes stay in the object store."""
     return any(digest_of(path.read_bytes()) == digest for path in shipped().values())
 
 

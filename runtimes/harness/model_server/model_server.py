@@ -114,7 +114,7 @@ def main() -> None:
     name = told["format"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise SystemExit(f"no such format: {name!r}")
-    format = importlib.import_module(f"..models.{name}", __package__)
+    format = importlib.import_module(f"..models.{name}", __package__).FORMAT
     format.preload()
     if sealed:
         from ..sandbox import seal

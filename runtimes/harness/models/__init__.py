@@ -1,1 +1,1 @@
-"""Model formats: one module per format loads and calls its models; each imports its own libraries."""
+"""Model formats: each module with a FORMAT is one, with all that is known about it; see docs/model-formats.md."""

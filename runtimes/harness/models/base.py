@@ -1,10 +1,11 @@
-"""Model port: the interface of a format's module, and the checks of a model's inputs and outputs."""
+"""Model port: what a format is and what its loader returns, and the checks of a model's inputs and outputs."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from enum import IntEnum
+from pathlib import Path, PurePath
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +60,94 @@ class LoadedModel(Protocol):
         """Map ``[n, *observation shape]`` to the bytes of ``[n, *action shape]``; raise NoAction if invalid."""
 
 
-class ModelFormat(Protocol):
-    """The interface of a format's module."""
+class Certainty(IntEnum):
+    """How surely a file is of a format; of several formats, the surest gets the file."""
 
-    def preload(self) -> None:
-        """Import the libraries that models of this format need, before a model is opened."""
+    GUESS = 1  # text that may well be something else
+    NAME = 2  # the suffix of the file's name
+    CONTENT = 3  # magic bytes, or the names in a zip
+    DECLARED = 4  # a file that is in a zip for this format only, whatever else is in the zip
 
-    def load(self, assignment: Assignment) -> LoadedModel:
-        """Load a model and check its inputs and outputs; raise Misfit with the reason."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """What formats are recognised by: the first bytes of a file, the names in it if it is a zip, its name and size."""
+
+    head: bytes
+    size: int
+    filename: str = ""  # empty: unknown
+    members: tuple[str, ...] | None = None  # None: not a zip
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the file's name in lower case, such as ``.onnx``; empty if there is none."""
+        return PurePath(self.filename).suffix.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A format's claim to a file. ``refusal``: why such a file cannot be used, and what to send instead."""
+
+    certainty: Certainty
+    refusal: str = ""
+
+
+def recognise_nothing(sample: Sample) -> Recognition | None:
+    """Leave it to the suffix."""
+    return None
+
+
+def preload_nothing() -> None:
+    """Import nothing: the loader needs only what the module itself imports."""
+
+
+def prepare_nothing(assignment: Assignment) -> None:
+    """Do nothing before the model is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFormat:
+    """A model format. Each module of this package that has a ``FORMAT`` is one; the module's name is the format's.
+
+    Servers import the module too, to recognise and list models: libraries that only the format's environment has are
+    imported by `preload` and `load`, which run in a model server's process.
+    """
+
+    title: str
+    #: What to send, in a sentence or two.
+    description: str
+    #: The runtime that the format belongs to. Formats of the same runtime need not share an environment.
+    runtime: str
+    #: Environment of the model servers, and the packages in it besides the harness's own. Formats may share it.
+    environment: str
+    packages: tuple[str, ...] = ()
+    #: How long a model server lives: for a launch, or for a scenario, if a model can remember what was in the last one.
+    isolation: Literal["scenario", "launch"] = "launch"
+    #: Loads a model and checks its inputs and outputs. Raises Misfit with the reason.
+    load: Callable[[Assignment], LoadedModel]
+    #: Imports the libraries that models of this format need, before the sandbox is sealed.
+    preload: Callable[[], None] = preload_nothing
+    #: Does once per model server, before any scenario's process is forked, what needs no code of the model to run.
+    prepare: Callable[[Assignment], None] = prepare_nothing
+    #: Suffixes of file names, in lower case, such as ``.onnx``.
+    suffixes: tuple[str, ...] = ()
+    #: Recognises a file by more than its suffix.
+    recognise: Callable[[Sample], Recognition | None] = recognise_nothing
+    #: What a zip of this format has in it, for the error about a zip of no format; empty: the format is not a zip.
+    zip_contents: str = ""
+    #: The most bytes of a model; None: no limit but the server's.
+    max_size: int | None = None
+    #: The model of `runtimes/baselines` that a submission without a model runs, by dataset.
+    baselines: Mapping[str, str] = field(default_factory=dict)
+
+    def judge(self, sample: Sample) -> Recognition | None:
+        """Return the surest claim to a file: by its content or, unless it is a zip, by its suffix."""
+        claim = self.recognise(sample)
+        if claim is not None and claim.certainty >= Certainty.NAME:
+            return claim
+        if sample.members is None and sample.suffix in self.suffixes:
+            return Recognition(Certainty.NAME)
+        return claim
 
 
 def action_bytes(answer: Any, count: int, space: Space) -> bytes:

@@ -1,16 +1,34 @@
-"""Keras format: models in a .keras file."""
+"""Keras format: a zip with a model's configuration and weights, in a .keras file."""
 
 from typing import Any
 
 from numpy.typing import NDArray
 
-from .base import Assignment, LoadedModel, Misfit, check_batched, select_node
-from .tensorflow_function import FunctionModel, tf
-from .tensorflow_function import preload as preload
+from .base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    Recognition,
+    Sample,
+    check_batched,
+    select_node,
+)
+from .tensorflow_function import ENVIRONMENT, PACKAGES, FunctionModel, import_tensorflow, start_tensorflow
+
+#: The members of every .keras file besides the weights.
+MEMBERS = frozenset({"config.json", "metadata.json"})
+
+
+def recognise(sample: Sample) -> Recognition | None:
+    """Recognise a .keras file by its members."""
+    return Recognition(Certainty.CONTENT) if sample.members is not None and set(sample.members) >= MEMBERS else None
 
 
 def load(assignment: Assignment) -> LoadedModel:
     """Load the file and compile it to one function."""
+    tf = import_tensorflow()
     path = assignment.folder() / "model.keras"
     path.write_bytes(assignment.source)
     try:
@@ -36,3 +54,17 @@ def load(assignment: Assignment) -> LoadedModel:
         return (answer[0] if isinstance(answer, list | tuple) else answer).numpy()
 
     return FunctionModel(call, assignment, f"keras {tf.keras.__version__}")
+
+
+FORMAT = ModelFormat(
+    title="Keras",
+    description="A .keras file with one input and one output, both with a leading batch axis.",
+    runtime="tensorflow",
+    environment=ENVIRONMENT,
+    packages=PACKAGES,
+    suffixes=(".keras",),
+    recognise=recognise,
+    zip_contents="`config.json` and `metadata.json`",
+    preload=start_tensorflow,
+    load=load,
+)

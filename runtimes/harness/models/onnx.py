@@ -1,13 +1,23 @@
-"""ONNX format: models run by onnxruntime on one thread."""
+"""ONNX format: one graph in a file, run by onnxruntime on one thread."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
-from .base import Assignment, LoadedModel, Misfit, action_bytes, check_batched, select_node
+from .base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    Recognition,
+    Sample,
+    action_bytes,
+    check_batched,
+    select_node,
+)
 
 TYPES = {
     "tensor(float)": "float32",
@@ -22,10 +32,22 @@ TYPES = {
 }
 #: Random operators. A session creates their generators, and seeds those of nodes that have no seed.
 RANDOM_OPERATORS = (b"Random", b"Multinomial", b"Bernoulli")
+#: The most bytes of one protobuf message.
+MAX_SIZE = (2 << 30) - 1
+#: Keys (field number and wire type) of the fields that follow ir_version in a ModelProto (onnx.proto3).
+KEYS = frozenset({0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42})
+
+
+def recognise(sample: Sample) -> Recognition | None:
+    """Recognise a ModelProto: it begins with ir_version (field 1, a small varint), followed by another field."""
+    head = sample.head
+    starts = len(head) > 8 and head[0] == 0x08 and 1 <= head[1] <= 32 and head[2] in KEYS
+    return Recognition(Certainty.CONTENT) if starts else None
 
 
 def preload() -> None:
-    """Do nothing: this module imports its libraries itself."""
+    """Import onnxruntime."""
+    import onnxruntime  # noqa: F401
 
 
 def load(assignment: Assignment) -> LoadedModel:
@@ -34,6 +56,8 @@ def load(assignment: Assignment) -> LoadedModel:
 
 
 def _session(source: bytes) -> Any:
+    import onnxruntime as ort
+
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -52,6 +76,8 @@ class OnnxModel:
     """Runs a session. A graph has no state except its random generators, so only those are reset."""
 
     def __init__(self, assignment: Assignment) -> None:
+        import onnxruntime as ort
+
         session = _session(assignment.source)
         self._random_source = assignment.source if any(name in assignment.source for name in RANDOM_OPERATORS) else None
         interface = assignment.interface
@@ -60,6 +86,7 @@ class OnnxModel:
         check_batched("input", _type(input_), input_.shape, interface.observation, "observes", assignment.batch)
         check_batched("output", _type(output), output.shape, interface.action, "takes", assignment.batch)
         self._run = session.run
+        self._set_seed = ort.set_seed
         self._input_name, self._output_names = input_.name, [output.name]
         self._flat_size = _flat_length(input_.shape, interface.observation.shape)
         self._space = interface.action
@@ -67,7 +94,7 @@ class OnnxModel:
 
     def reset(self, seed: int) -> None:
         if self._random_source is not None:
-            ort.set_seed(seed & 0x7FFFFFFF)
+            self._set_seed(seed & 0x7FFFFFFF)
             self._run = _session(self._random_source).run
 
     def act(self, observations: NDArray[Any]) -> bytes:
@@ -84,3 +111,18 @@ def _type(node: Any) -> str:
 def _flat_length(declared: Sequence[Any], shape: tuple[int, ...]) -> int | None:
     """Return the length to flatten observations to, or None if the graph does not declare a flat input."""
     return int(np.prod(shape)) if len(declared) == 2 and len(shape) != 1 else None
+
+
+FORMAT = ModelFormat(
+    title="ONNX",
+    description="A .onnx file with one input (observation) and one output (action), both with a leading batch axis.",
+    runtime="onnx",
+    environment="onnx",
+    packages=("onnxruntime",),
+    suffixes=(".onnx",),
+    recognise=recognise,
+    max_size=MAX_SIZE,
+    preload=preload,
+    load=load,
+    baselines={"car_street": "car_street.onnx"},
+)

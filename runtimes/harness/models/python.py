@@ -1,5 +1,6 @@
 """Python format: a file, or a zip with ``model.py``, that defines a class ``Model``."""
 
+import codecs
 import importlib.util
 import sys
 from collections.abc import Mapping
@@ -10,9 +11,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import unpacking
-from .base import Assignment, LoadedModel, Misfit, NoAction, action_bytes
+from .base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    NoAction,
+    Recognition,
+    Sample,
+    action_bytes,
+)
+
+#: The file that a zip has at its top, and words that a file of Python is likely to begin with.
+ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
 
 _compiled: dict[bytes, CodeType] = {}
+
+
+def recognise(sample: Sample) -> Recognition | None:
+    """Recognise a zip by its `model.py`, and a file as text that looks like Python."""
+    if sample.members is None:
+        return Recognition(Certainty.GUESS) if _is_python(sample.head, whole=len(sample.head) == sample.size) else None
+    if ENTRY in sample.members:
+        return Recognition(Certainty.DECLARED)
+    deeper = next((name for name in sample.members if name.endswith(f"/{ENTRY}")), None)
+    if deeper is None:
+        return None
+    reason = f"`{deeper}` lies in a folder of the zip: zip the contents of the folder, not the folder."
+    return Recognition(Certainty.GUESS, refusal=reason)
+
+
+def _is_python(head: bytes, *, whole: bool) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(head, final=whole)  # a head may end within a character
+    except UnicodeDecodeError:
+        return False
+    return "\0" not in text and any(word in text for word in WORDS)
 
 
 def preload() -> None:
@@ -62,10 +98,10 @@ def _code(source: bytes) -> CodeType:
 def _from_zip(assignment: Assignment) -> ModuleType:
     folder = assignment.folder()
     unpacking.unpack(assignment.source, folder)
-    if not (folder / "model.py").is_file():
-        raise Misfit("the zip has no `model.py` at its top; zip the files, not the folder that contains them")
+    if not (folder / ENTRY).is_file():
+        raise Misfit(f"the zip has no `{ENTRY}` at its top; zip the files, not the folder that contains them")
     sys.path.insert(0, str(folder))
-    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    spec = importlib.util.spec_from_file_location("model", folder / ENTRY)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["model"] = module
@@ -107,3 +143,23 @@ class PythonModel:
             return b"".join(action_bytes(self._act(observation.copy()), 1, self._space) for observation in observations)
         except NoAction as error:
             raise NoAction(f"{error}, for one observation of {count}") from None
+
+
+FORMAT = ModelFormat(
+    title="Python, a class with act()",
+    description=(
+        "A file, or a zip with model.py, with a class Model that has act(self, observation), and may have"
+        " reset(self, info) and act_batch(self, observations). A zip unpacks to at most 48 MB in about 1,000 files,"
+        " in the folder of __file__."
+    ),
+    runtime="python",
+    environment="python",
+    isolation="scenario",  # a model is code: a fresh process for each scenario, so that nothing leaks into the next
+    suffixes=(".py",),
+    recognise=recognise,
+    zip_contents=f"`{ENTRY}` at its top",
+    preload=preload,
+    prepare=prepare,
+    load=load,
+    baselines={"car_street": "idm", "cartpole": "cartpole", "highway": "highway", "noop": "zero"},
+)

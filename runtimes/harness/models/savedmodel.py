@@ -6,22 +6,41 @@ from typing import Any
 from numpy.typing import NDArray
 
 from . import unpacking
-from .base import Assignment, LoadedModel, Misfit, check_batched, select_node
-from .tensorflow_function import FunctionModel, tf
-from .tensorflow_function import preload as preload
+from .base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    Recognition,
+    Sample,
+    check_batched,
+    select_node,
+)
+from .tensorflow_function import ENVIRONMENT, PACKAGES, FunctionModel, import_tensorflow, start_tensorflow
+
+#: The file that every SavedModel has, in whichever folder of the zip.
+GRAPH = "saved_model.pb"
+
+
+def recognise(sample: Sample) -> Recognition | None:
+    """Recognise a zip with a SavedModel in it."""
+    names = {name.rpartition("/")[2] for name in sample.members or ()}
+    return Recognition(Certainty.CONTENT) if GRAPH in names else None
 
 
 def load(assignment: Assignment) -> LoadedModel:
     """Unpack the folder and call its serving function."""
     folder = assignment.folder()
     unpacking.unpack(assignment.source, folder)
-    saved = next((path.parent for path in sorted(folder.rglob("saved_model.pb"))), None)
+    saved = next((path.parent for path in sorted(folder.rglob(GRAPH))), None)
     if saved is None:
-        raise Misfit("the zip has no `saved_model.pb`; zip the folder that `tf.saved_model.save` wrote")
-    return FunctionModel(_function(saved, assignment), assignment, f"tensorflow {tf.__version__}")
+        raise Misfit(f"the zip has no `{GRAPH}`; zip the folder that `tf.saved_model.save` wrote")
+    return FunctionModel(_function(saved, assignment), assignment, f"tensorflow {import_tensorflow().__version__}")
 
 
 def _function(folder: Path, assignment: Assignment) -> Any:
+    tf = import_tensorflow()
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as error:
@@ -43,3 +62,16 @@ def _function(folder: Path, assignment: Assignment) -> Any:
 
     call.loaded_model = loaded  # type: ignore[attr-defined]  # the signature has only weak references to its variables
     return call
+
+
+FORMAT = ModelFormat(
+    title="SavedModel",
+    description="A zipped TensorFlow SavedModel with the signature `serving_default`.",
+    runtime="tensorflow",
+    environment=ENVIRONMENT,
+    packages=PACKAGES,
+    recognise=recognise,
+    zip_contents=f"a `{GRAPH}`",
+    preload=start_tensorflow,
+    load=load,
+)

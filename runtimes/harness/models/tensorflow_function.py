@@ -10,14 +10,21 @@ from numpy.typing import NDArray
 
 from .base import Assignment, Misfit, NoAction, action_bytes
 
-# TensorFlow reads both at import: fewer lines in the model's log, and the same order of summation on every machine.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-tf = importlib.import_module("tensorflow")
+#: The environment of TensorFlow's formats, and its packages.
+ENVIRONMENT, PACKAGES = "tensorflow", ("tensorflow-cpu",)
 
 
-def preload() -> None:
-    """Limit TensorFlow to one thread before it starts its threads."""
+def import_tensorflow() -> Any:
+    """Return TensorFlow; the first call imports it."""
+    # TensorFlow reads both at import: fewer lines in the model's log, and the same order of summation on every machine.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    return importlib.import_module("tensorflow")
+
+
+def start_tensorflow() -> None:
+    """Import TensorFlow and limit it to one thread before it starts its threads."""
+    tf = import_tensorflow()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.add(tf.constant(0.0), 1.0)  # starts the runtime

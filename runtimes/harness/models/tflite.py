@@ -1,21 +1,44 @@
-"""TensorFlow Lite format: models run by LiteRT on one thread."""
+"""TensorFlow Lite format: one graph in a flatbuffer, run by LiteRT on one thread."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 from numpy.typing import NDArray
 
-from .base import Assignment, LoadedModel, Misfit, action_bytes, check_batched, select_node
+from .base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    Recognition,
+    Sample,
+    action_bytes,
+    check_batched,
+    select_node,
+)
+
+#: The flatbuffer's file identifier, behind the offset of its root table.
+IDENTIFIER = b"TFL3"
+#: The most bytes of a flatbuffer.
+MAX_SIZE = (2 << 30) - 1
+
+
+def recognise(sample: Sample) -> Recognition | None:
+    """Recognise the flatbuffer by its file identifier."""
+    return Recognition(Certainty.CONTENT) if sample.head[4:8] == IDENTIFIER else None
 
 
 def preload() -> None:
-    """Do nothing: this module imports its libraries itself."""
+    """Import LiteRT."""
+    import ai_edge_litert.interpreter  # noqa: F401
 
 
 def load(assignment: Assignment) -> LoadedModel:
     """Create an interpreter from the bytes, resize it to the batch, and check its input and output."""
+    from ai_edge_litert.interpreter import Interpreter
+
     try:
         interpreter = Interpreter(model_content=assignment.source, num_threads=1)
     except (RuntimeError, ValueError) as error:
@@ -75,3 +98,18 @@ def _sizes(detail: Any) -> list[int]:
 
 def _type(detail: Any) -> str:
     return str(np.dtype(detail["dtype"]))
+
+
+FORMAT = ModelFormat(
+    title="TensorFlow Lite",
+    description="A .tflite file with one input and one output, both with a leading batch axis, run by LiteRT.",
+    runtime="tensorflow",
+    environment="litert",
+    packages=("ai-edge-litert",),
+    suffixes=(".tflite",),
+    recognise=recognise,
+    max_size=MAX_SIZE,
+    preload=preload,
+    load=load,
+    baselines={"car_street": "car_street.tflite"},
+)

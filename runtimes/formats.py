@@ -1,0 +1,103 @@
+"""Model formats: the modules of `runtimes.harness.models` that have a FORMAT, and the detection of a file's format."""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from errors import UnknownFormat
+from runtimes import archives
+from runtimes.harness import models
+from runtimes.harness.models.base import ModelFormat, Recognition, Sample
+
+#: Bytes at the start of a file that formats see.
+HEAD = 1024
+#: First bytes of a zip, and of an empty one.
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+@functools.cache
+def formats() -> Mapping[str, ModelFormat]:
+    """Return every format by name. Imports their modules, but none of the libraries that load models."""
+    return dict(_found())
+
+
+def _found() -> Iterator[tuple[str, ModelFormat]]:
+    for name in sorted(module.name for module in pkgutil.iter_modules(models.__path__)):
+        found = getattr(importlib.import_module(f"{models.__name__}.{name}"), "FORMAT", None)
+        if isinstance(found, ModelFormat):
+            yield name, found
+
+
+def packages() -> Mapping[str, tuple[str, ...]]:
+    """Return the packages of each environment of model servers, by the environment's name.
+
+    Raise ValueError if two formats want different packages in one environment.
+    """
+    by_environment: dict[str, tuple[str, ...]] = {}
+    for name, format in formats().items():
+        if by_environment.setdefault(format.environment, format.packages) != format.packages:
+            raise ValueError(
+                f"format {name}: the environment {format.environment} has other packages in another format"
+            )
+    return by_environment
+
+
+def suffixes() -> frozenset[str]:
+    """Return the suffixes of file names of all formats."""
+    return frozenset(suffix for format in formats().values() for suffix in format.suffixes)
+
+
+def listed() -> str:
+    """Return the formats as errors list them: names, with the suffixes of their files."""
+    return ", ".join(
+        f"{name} ({', '.join(format.suffixes)})" if format.suffixes else name for name, format in formats().items()
+    )
+
+
+def detect(path: Path, filename: str | None = None, *, default: str | None = None) -> str:
+    """Return the format of a file by its first bytes, the names in it if it is a zip, or its own name.
+
+    ``default`` is the format of a file that is of no known format, unless this format refuses it. Raise UnknownFormat
+    with the next step, or BadArchive if it is a zip that must not be unpacked. Models are not parsed here, not even for
+    their shapes: only a sandboxed model server does that.
+    """
+    sample = sample_of(path, filename)
+    try:
+        return decide(sample, formats())
+    except UnknownFormat:
+        claim = formats()[default].judge(sample) if default is not None else None
+        if default is None or (claim is not None and claim.refusal):
+            raise
+        return default
+
+
+def sample_of(path: Path, filename: str | None = None) -> Sample:
+    """Read what formats are recognised by. Raise BadArchive if the file is a zip that must not be unpacked."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD)
+    members = tuple(entry.name for entry in archives.entries(path)) if head.startswith(ZIP) else None
+    return Sample(head=head, size=path.stat().st_size, filename=filename or "", members=members)
+
+
+def decide(sample: Sample, formats: Mapping[str, ModelFormat]) -> str:
+    """Return the format that is surest of a file. Raise UnknownFormat for none, for several, and with its refusal."""
+    claims = {name: claim for name, format in formats.items() if (claim := format.judge(sample)) is not None}
+    surest = max((claim.certainty for claim in claims.values()), default=None)
+    best = {name: claim for name, claim in claims.items() if claim.certainty == surest}
+    accepted = [name for name, claim in best.items() if not claim.refusal]
+    if len(accepted) == 1:
+        return accepted[0]
+    if accepted:
+        raise UnknownFormat(f"The model may be {' or '.join(accepted)}. Name its `format`.")
+    raise UnknownFormat(_reason(sample, best, formats))
+
+
+def _reason(sample: Sample, refusals: Mapping[str, Recognition], formats: Mapping[str, ModelFormat]) -> str:
+    if refusals:
+        return " ".join(refusal.refusal for refusal in refusals.values())
+    if sample.members is not None:
+        zips = "; ".join(f"{name} has {format.zip_contents}" for name, format in formats.items() if format.zip_contents)
+        return f"The zip is of no known format: {zips}. Name its `format` if it is one of them."
+    return f"{UnknownFormat.__doc__} Formats: {listed()}."

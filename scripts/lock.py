@@ -1,0 +1,50 @@
+"""Write the locks of environments, with hashes: `python -m scripts.lock [NAME ...] [-- ARGUMENTS OF uv pip compile]`.
+
+An environment of model servers has the packages of its formats and those of the harness; an environment of a simulator
+has those of `runtimes/simulators/NAME.in`. Without names, all locks are written. Pins are kept unless ``-- --upgrade``.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import uv
+
+from runtimes import formats
+from runtimes.catalogue import MODEL_SERVERS, SIMULATORS
+
+#: Packages that the harness itself imports in every environment.
+HARNESS = ("msgspec", "numpy")
+OPTIONS = ("--quiet", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11")
+OPTIONS += ("--only-binary", ":all:", "--universal")
+
+
+def requirements() -> Mapping[Path, str]:
+    """Return the requirements of every environment by the path of its lock."""
+    by_lock = {
+        MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *packages})) + "\n"
+        for name, packages in formats.packages().items()
+    }
+    return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sorted(SIMULATORS.glob("*.in"))}
+
+
+def main() -> int:
+    """Write the locks that the command line names."""
+    cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    names, more = sys.argv[1:cut], sys.argv[cut + 1 :]
+    by_lock = requirements()
+    if unknown := sorted(set(names) - {lock.stem for lock in by_lock}):
+        print(
+            f"no environment {', '.join(unknown)}; known: {', '.join(lock.stem for lock in by_lock)}", file=sys.stderr
+        )
+        return 2
+    for lock, text in by_lock.items():
+        if not names or lock.stem in names:
+            command = [uv.find_uv_bin(), "pip", "compile", *OPTIONS, "--output-file", str(lock), *more, "-"]
+            subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Model formats: known without their libraries, decided by who is surest of a file, and contradictions refused."""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.services.uploads.models import check_size
+from errors import TooLarge, UnknownFormat
+from runtimes import catalogue, formats
+from runtimes.formats import decide
+from runtimes.harness import models
+from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, ModelFormat, Recognition, Sample
+from scripts import formats as page
+
+#: Libraries of the formats' environments, which a server must not need.
+LIBRARIES = {"onnxruntime", "ai_edge_litert", "tensorflow", "keras"}
+
+
+def load(assignment: Assignment) -> LoadedModel:
+    raise AssertionError("nothing is loaded here")
+
+
+def format_with(
+    claim: Recognition | None = None, suffixes: tuple[str, ...] = (), zip_contents: str = ""
+) -> ModelFormat:
+    return ModelFormat(
+        title="",
+        description="",
+        runtime="r",
+        environment="python",
+        suffixes=suffixes,
+        recognise=lambda sample: claim,
+        zip_contents=zip_contents,
+        load=load,
+    )
+
+
+CLAIMS = st.none() | st.builds(Recognition, st.sampled_from(Certainty), st.sampled_from(["", "Send something else."]))
+SAMPLE = Sample(head=b"x", size=1)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), CLAIMS), st.randoms(use_true_random=False))
+def test_the_surest_format_gets_the_file_in_whichever_order_they_are_asked(
+    claims: Mapping[str, Recognition | None], random: Random
+) -> None:
+    names = sorted(claims)
+    random.shuffle(names)
+    known = {name: format_with(claims[name]) for name in names}
+    made = {name: claim for name, claim in claims.items() if claim is not None}
+    surest = [name for name, claim in made.items() if claim.certainty == max(one.certainty for one in made.values())]
+    accepting = [name for name in surest if not made[name].refusal]
+    if len(accepting) == 1:
+        assert decide(SAMPLE, known) == accepting[0]
+        return
+    with pytest.raises(UnknownFormat) as refusal:
+        decide(SAMPLE, known)
+    if accepting:
+        assert all(name in str(refusal.value) for name in accepting) and "`format`" in str(refusal.value)
+    elif surest:
+        assert "Send something else." in str(refusal.value)
+
+
+def test_a_suffix_is_surer_than_a_guess_and_less_sure_than_magic_bytes() -> None:
+    text = format_with(Recognition(Certainty.GUESS), (".txt",))
+    magic = format_with(Recognition(Certainty.CONTENT), (".bin",))
+    named = format_with(None, (".csv", ".tsv"))
+    for name in ("a.csv", "a.TSV"):
+        sample = Sample(head=b"x", size=1, filename=name)
+        assert decide(sample, {"text": text, "named": named}) == "named"
+        assert decide(sample, {"text": text, "named": named, "magic": magic}) == "magic"
+
+
+def test_a_suffix_says_nothing_of_a_zip_and_the_error_lists_what_zips_have() -> None:
+    known = {"named": format_with(None, (".zip",)), "model": format_with(None, zip_contents="a `graph.xml`")}
+    with pytest.raises(UnknownFormat, match=r"no known format: model has a `graph\.xml`"):
+        decide(Sample(head=b"PK\x03\x04", size=100, filename="a.zip", members=("readme",)), known)
+
+
+def test_a_refusal_of_the_content_is_heard_although_the_suffix_fits() -> None:
+    known = {
+        "named": format_with(None, (".keras",)),
+        "refusing": format_with(Recognition(Certainty.CONTENT, "HDF5 is not accepted: save it as .keras.")),
+    }
+    with pytest.raises(UnknownFormat, match="HDF5 is not accepted"):
+        decide(Sample(head=b"\x89HDF", size=100, filename="a.keras"), known)
+
+
+def test_the_error_about_an_unknown_file_lists_formats_and_suffixes(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(b"\x7fELF" + bytes(100))
+    with pytest.raises(UnknownFormat) as refusal:
+        formats.detect(path)
+    for name, format in formats.formats().items():
+        assert name in str(refusal.value) and all(suffix in str(refusal.value) for suffix in format.suffixes)
+
+
+def test_a_file_of_no_format_is_of_the_default_unless_that_refuses_it(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(b"\x7fELF" + bytes(100))
+    assert formats.detect(path, default="onnx") == "onnx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mine/model.py", "")
+    with pytest.raises(UnknownFormat, match="lies in a folder"):
+        formats.detect(path, default="python")
+
+
+def test_python_is_recognised_although_its_head_ends_within_a_character(tmp_path: Path) -> None:
+    for padding in range(4):
+        path = tmp_path / "model"
+        path.write_text("import numpy\n" + "#" * padding + "\N{ROCKET}" * formats.HEAD)
+        assert formats.detect(path) == "python"
+
+
+def test_servers_know_every_format_without_the_libraries_that_load_models() -> None:
+    program = (
+        "import sys; from runtimes import catalogue, formats; catalogue.runtimes(); formats.suffixes();"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert not LIBRARIES & set(printed.split())
+
+
+def test_every_format_of_the_package_belongs_to_a_runtime_and_has_an_environment() -> None:
+    assert set(formats.formats()) == {"keras", "onnx", "python", "savedmodel", "tflite"}
+    for name, format in formats.formats().items():
+        entry = catalogue.runtimes()[format.runtime].formats[name]
+        assert entry.environment.name == format.environment and entry.isolation == format.isolation
+
+
+@pytest.fixture
+def more_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A second folder of the package, for modules that only a test has."""
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
+    caches = (formats.formats, catalogue.runtimes)
+    for cache in caches:
+        cache.cache_clear()
+    yield tmp_path
+    for cache in caches:
+        cache.cache_clear()
+    for name in [name for name, module in sys.modules.items() if str(tmp_path) in str(getattr(module, "__file__", ""))]:
+        del sys.modules[name]
+
+
+def module(**changes: object) -> str:
+    fields = {"title": "T", "description": "D.", "runtime": "r", "environment": "python", "packages": ()}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in (fields | changes).items())
+    return f"from .base import ModelFormat\nFORMAT = ModelFormat(load=lambda assignment: None, {arguments})\n"
+
+
+def test_a_module_that_is_put_into_the_package_is_a_format(more_formats: Path) -> None:
+    (more_formats / "table.py").write_text(module(suffixes=(".table",), max_size=10))
+    (more_formats / "shared.py").write_text("NOTHING = 0\n")
+    assert set(formats.formats()) == {"keras", "onnx", "python", "savedmodel", "table", "tflite"}
+    assert catalogue.runtime("r").formats["table"].environment.name == "python"
+    assert ".table" in formats.suffixes() and "table (.table)" in formats.listed()
+    check_size("table", 10)
+    with pytest.raises(TooLarge, match="11 bytes; a model of the format table has at most 10"):
+        check_size("table", 11)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"environment": "nowhere"}, r"nowhere has no nowhere.lock: run `python -m scripts.lock nowhere`"),
+        ({"runtime": "onnx", "baselines": {"car_street": "idm"}}, "has a baseline for car_street already"),
+    ],
+)
+def test_a_format_that_contradicts_the_others_is_an_error(
+    changes: dict[str, object], words: str, more_formats: Path
+) -> None:
+    (more_formats / "table.py").write_text(module(**changes))
+    with pytest.raises(ValueError, match=words):
+        catalogue.runtimes()
+
+
+def test_two_formats_cannot_want_different_packages_in_one_environment(more_formats: Path) -> None:
+    (more_formats / "table.py").write_text(module(environment="litert", packages=("pandas",)))
+    with pytest.raises(ValueError, match="the environment litert has other packages"):
+        formats.packages()
+
+
+def test_the_table_of_formats_is_up_to_date() -> None:
+    text = page.PAGE.read_text()
+    assert text == page.page(text), "run `python -m scripts.formats`"
+    assert all(f"| {name} |" in text for name in formats.formats())
