@@ -1,7 +1,6 @@
 """POST to first result in a pod on a real node, step by step, compared with plain Jobs and a plain JobSet."""
 
 import copy
-import json
 import os
 import re
 import statistics
@@ -15,11 +14,11 @@ from typing import Any
 from benchmarks.cluster_size import launch
 from benchmarks.figures import busy, tail
 from benchmarks.wire import Wire
+from kube.access import access_of
+from kube.client import KubernetesClient
 from tests.cluster.cluster import Cluster
 from tests.cluster.house import NAMESPACE, PROJECT, Installed
 from workers.executors.kubernetes import manifests
-from workers.executors.kubernetes.access import open_access
-from workers.executors.kubernetes.client import KubernetesClient
 from workers.executors.kubernetes.options import parse
 
 RUNS = 10
@@ -67,7 +66,7 @@ class Steps:
     def __init__(self, cluster: Cluster) -> None:
         self.seen: dict[str, float] = {}
         self._cgroup = cluster._record.cgroup
-        self._client = KubernetesClient(open_access(str(cluster.kubeconfig)), time_out=30.0)
+        self._client = KubernetesClient(access_of(str(cluster.kubeconfig)), time_out=30.0)
         self._over = threading.Event()
         jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{PROJECT}/jobsets"
         watches = ((jobsets, lambda _: ["JobSet is created"]), (f"/api/v1/namespaces/{PROJECT}/pods", _of_pod))
@@ -89,10 +88,10 @@ class Steps:
             self._threads[-1].join()
 
     def _watch(self, path: str, steps: Callable[[dict[str, Any]], list[str]]) -> None:
-        for line in self._client.lines(path, quiet=60, watch="1", timeoutSeconds="20"):
+        for event in self._client.watch(path, seconds=20, quiet=60):
             if self._over.is_set():
                 return
-            for step in steps(json.loads(line)["object"]):
+            for step in steps(event.object) if event.type != "BOOKMARK" else ():
                 self.seen.setdefault(step, now())
 
     def _scan(self) -> None:

@@ -15,7 +15,19 @@ from runtimes.environments import Environment
 #: Root of the project's code: a checkout, or /opt/windtunnel/src in an image.
 ROOT = Path(__file__).parents[2]
 #: Project files that every role of the server needs.
-SERVER = ("app.py", "api", "cli", "core", "datasets", "errors.py", "group_commit.py", "runtimes", "server", "workers")
+SERVER = (
+    "app.py",
+    "api",
+    "cli",
+    "core",
+    "datasets",
+    "errors.py",
+    "group_commit.py",
+    "kube",
+    "runtimes",
+    "server",
+    "workers",
+)
 #: Project files that evaluators and model servers need.
 HARNESS = ("runtimes/__init__.py", "runtimes/harness")
 DATASETS = "datasets/catalogue"

@@ -44,6 +44,18 @@ UNNEEDED = (
     "tensorflow/include",
     "clang",  # what libclang brings; TensorFlow names it and never imports it
     "matplotlib/mpl-data/sample_data",
+    "kubernetes/aio",  # an asynchronous client, and what it alone needs
+    "aiohttp",
+    "aiohttp_retry",
+    "aiosignal",
+    "aiohappyeyeballs",
+    "frozenlist",
+    "multidict",
+    "propcache",
+    "yarl",
+    "kubernetes/*_test.py",
+    "kubernetes/client/api/[a-z]*.py",  # typed calls and objects, imported when they are first named: kube/ names none
+    "kubernetes/client/models/[a-z]*.py",
     "ai_edge_litert/vendors",  # plugins for accelerators, linked to what their vendors install
     "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
     "onnxruntime/transformers",  # for making models, not for running them

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from datasets.scs_client.membership import CacheNode, EndpointSlices
+from datasets.scs_client.endpoint_slices import EndpointSlices
+from datasets.scs_client.membership import CacheNode
+from kube.access import TokenFile
 from tests.cluster.conftest import Account
 from tests.cluster.control_plane import ControlPlane
 from tests.conftest import Clock
@@ -36,17 +38,17 @@ def token(control_plane: ControlPlane, account: Any, tmp_path_factory: pytest.Te
 
 
 @pytest.fixture
-def nodes_of(control_plane: ControlPlane, token: Path, clock: Clock) -> Callable[..., EndpointSlices]:
-    def make(service: str, **options: Any) -> EndpointSlices:
-        given: dict[str, Any] = {
-            "server": control_plane.server,
-            "authority": control_plane.authority.path,
-            "token": token,
-            "clock": clock,
-        }
-        return EndpointSlices(NAMESPACE, service, **given | options)
+def nodes_of(control_plane: ControlPlane, token: Path, clock: Clock) -> Iterator[Callable[..., EndpointSlices]]:
+    made: list[EndpointSlices] = []
 
-    return make
+    def make(service: str, *, token: Path = token, authority: Path | None = None, **options: Any) -> EndpointSlices:
+        access = TokenFile(control_plane.server, token, authority or control_plane.authority.path)
+        made.append(EndpointSlices(NAMESPACE, service, access=access, clock=clock, **options))
+        return made[-1]
+
+    yield make
+    for membership in made:
+        membership.close()
 
 
 @pytest.fixture

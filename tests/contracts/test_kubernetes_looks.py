@@ -12,11 +12,11 @@ import yaml
 
 from core.domain.launches import Phase
 from errors import ClusterFull, PlatformError
-from tests.contracts.kubernetes_server import Server, hangs_up, says
+from kube.access import Kubeconfig
+from kube.client import KubernetesClient
+from tests.contracts.kubernetes_server import Answer, Server, hangs_up, says, streams
 from tests.contracts.test_executor import launch_of
-from workers.executors.kubernetes.access import kubeconfig_access
 from workers.executors.kubernetes.api_queries import ApiQueries
-from workers.executors.kubernetes.client import KubernetesClient
 from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.options import parse
@@ -37,6 +37,9 @@ class Cluster:
         self.lists: dict[str, list[Any]] = {}
         self.refused: dict[str, int] = {}
         self.groups = GROUPS
+        #: Answers to watches, in order, and the paths of those that were begun.
+        self.watched: list[Answer] = []
+        self.watches: list[str] = []
         self.server = Server()
         self.server.answers = [self.answer]
         cluster = {"name": "c", "cluster": {"server": self.server.url}}
@@ -44,13 +47,16 @@ class Cluster:
         (folder / "kubeconfig").write_text(
             yaml.safe_dump({"current-context": "x", "contexts": [context], "clusters": [cluster]})
         )
-        self.client = KubernetesClient(kubeconfig_access(folder / "kubeconfig"), time_out=10)
+        self.client = KubernetesClient(Kubeconfig(folder / "kubeconfig"), time_out=10)
         self.executor = KubernetesExecutor("west", self.client, parse({"cores": 8}), ClusterMetrics("west"))
 
     def answer(self, asked: BaseHTTPRequestHandler) -> None:
         path = asked.path.partition("?")[0]
         what = path.rpartition("/")[2]
-        if path == "/apis":
+        if "watch=true" in asked.path:
+            self.watches.append(asked.path)
+            (self.watched.pop(0) if self.watched else streams(changed("ADDED", "1")))(asked)
+        elif path == "/apis":
             says(200, {"groups": self.groups})(asked)
         elif status := self.refused.get(what):
             says(status, {"message": f"{what} is forbidden: cannot", "reason": "Forbidden"})(asked)
@@ -104,7 +110,7 @@ def test_every_list_is_of_this_installations_objects_alone(cluster: Cluster) -> 
     cluster.executor.cancel("b")
     asked = [path for verb, path, _, _ in cluster.server.asked if verb == "GET" and "labelSelector" in path]
     assert {path.partition("?")[0].rpartition("/")[2] for path in asked} >= {"jobsets", "pods", "networkpolicies"}
-    assert [path for path in asked if "windtunnel%2Finstallation%3Dwindtunnel" not in path] == []
+    assert [path for path in asked if "windtunnel/installation%3Dwindtunnel" not in path] == []
 
 
 def test_all_pods_of_an_mpijob_that_failed_are_looked_at(cluster: Cluster) -> None:
@@ -188,6 +194,39 @@ def test_a_watch_that_begins_while_the_cluster_is_away_rings_once_it_is_back(clu
     finally:
         stop.set()
         watching.join(20)
+
+
+def changed(type: str, version: str) -> bytes:
+    return json.dumps({"type": type, "object": {"metadata": {"resourceVersion": version}}}).encode() + b"\n"
+
+
+def test_a_watch_continues_where_the_last_one_ended_until_that_has_expired(cluster: Cluster) -> None:
+    """Else each watch would begin with an event, and the dispatcher with a pass, for every object there is."""
+    stop, again = threading.Event(), threading.Event()
+    expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+    cluster.watched = [
+        streams(changed("ADDED", "5"), changed("BOOKMARK", "9")),
+        streams(json.dumps({"type": "ERROR", "object": expired}).encode() + b"\n"),
+        streams(changed("MODIFIED", "11")),
+    ]
+    woken: list[int] = []  # by the how manieth watch
+
+    def wake() -> None:
+        woken.append(len(cluster.watches))
+        if len(cluster.watches) >= 3:
+            again.set()
+
+    options = cluster.executor.options
+    watch = ApiWatch(cluster.client, options, ApiQueries(cluster.client, options), wake, pause=0.01)
+    watching = threading.Thread(target=watch.run, args=(stop,), daemon=True)
+    watching.start()
+    try:
+        assert again.wait(20)
+    finally:
+        stop.set()
+        watching.join(20)
+    assert ["resourceVersion=9" in path for path in cluster.watches[:3]] == [False, True, False], cluster.watches
+    assert woken[:2] == [1, 3], "a bookmark and an expiry wake nobody"
 
 
 def test_a_quota_that_others_change_at_the_same_moment_is_no_refusal_of_the_launch(cluster: Cluster) -> None:

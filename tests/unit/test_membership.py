@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from datasets.scs_client.membership import CacheNode, EndpointSlices, StaticMembership, open_membership, parse, ready
+from datasets.scs_client.endpoint_slices import EndpointSlices, ready
+from datasets.scs_client.membership import CacheNode, StaticMembership, open_membership, parse
 
 
 @pytest.mark.parametrize(
@@ -57,11 +58,6 @@ def test_a_service_of_kubernetes_is_named_by_its_namespace() -> None:
 def test_half_a_name_of_a_service_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="namespace/service"):
         open_membership([text])
-
-
-def test_an_api_server_is_asked_over_tls_only() -> None:
-    with pytest.raises(ValueError, match="https"):
-        EndpointSlices("windtunnel", "scs", server="http://127.0.0.1:8001")
 
 
 @pytest.mark.parametrize(

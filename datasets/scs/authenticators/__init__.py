@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from datasets.scs.authenticators.base import Authenticator, Identity, Unavailable
 from datasets.scs.authenticators.jwt import JwtAuthenticator, jwks_fetcher
 from datasets.scs.authenticators.kubernetes import TokenReviewAuthenticator
 from datasets.scs.authenticators.static import StaticAuthenticator
+from kube.access import IN_CLUSTER_SERVER, SERVICE_ACCOUNT_FOLDER, InCluster, TokenFile
 
 __all__ = ["Authenticator", "Identity", "Unavailable", "open_authenticator"]
-
-#: Where Kubernetes mounts a pod's token and the API server's certificate authority.
-_SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def open_authenticator(config: Mapping[str, Any]) -> Authenticator:
@@ -55,12 +54,15 @@ def _jwt(options: Mapping[str, Any], base: Path) -> Authenticator:
 def _kubernetes(options: Mapping[str, Any], base: Path) -> Authenticator:
     if "Audience" not in options:
         raise ValueError("Reviewer: kubernetes needs Audience")
-    return TokenReviewAuthenticator(
-        options.get("Server", "https://kubernetes.default.svc"),
-        audience=options["Audience"],
-        authority=str(base / options.get("CAFile", _SERVICE_ACCOUNT_DIR / "ca.crt")),
-        bearer=_reader(base / options.get("TokenFile", _SERVICE_ACCOUNT_DIR / "token")),
-    )
+    if not {"Server", "CAFile", "TokenFile"} & set(options):
+        return TokenReviewAuthenticator(InCluster(), audience=options["Audience"])
+    server = options.get("Server", IN_CLUSTER_SERVER)
+    parts = urlsplit(server)
+    if parts.scheme != "https" or not parts.hostname:
+        raise ValueError(f"Reviewer: Server begins with https://, not {server!r}")
+    token = base / options.get("TokenFile", SERVICE_ACCOUNT_FOLDER / "token")
+    authority = base / options.get("CAFile", SERVICE_ACCOUNT_FOLDER / "ca.crt")
+    return TokenReviewAuthenticator(TokenFile(server, token, authority), audience=options["Audience"])
 
 
 def _reader(path: Path) -> Callable[[], str]:

@@ -3,31 +3,25 @@
 Only the API server can check that the account, and the pod that a token is bound to, still exist.
 """
 
-import http.client
 import json
-import ssl
-from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from datasets.scs.authenticators.base import Identity, Unavailable, service_account
+from kube.access import Access
+from kube.client import KubernetesClient
+from kube.messages import ApiRefused, path_of
 
-PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
-_TIMEOUT = 5.0
-_MAX_BYTES = 1 << 20
+PATH = path_of("authentication.k8s.io/v1", "tokenreviews")
+#: Time-out of a TokenReview in seconds.
+TIMEOUT = 5.0
 
 
 class TokenReviewAuthenticator:
-    """Calls the API server with the token that ``bearer`` returns, read for every call, because it is rotated."""
+    """Creates TokenReviews as the cache service's own account, whose rotated token is read again."""
 
-    def __init__(self, server: str, *, audience: str, authority: str | None, bearer: Callable[[], str]) -> None:
-        parts = urlsplit(server)
-        if parts.scheme != "https" or not parts.hostname:
-            raise ValueError(f"Reviewer: Server begins with https://, not {server!r}")
-        self._host, self._port = parts.hostname, parts.port or 443
-        self._path = parts.path.rstrip("/") + PATH
-        self._audience, self._bearer = audience, bearer
-        self._context = ssl.create_default_context(cafile=authority)
+    def __init__(self, access: Access, *, audience: str) -> None:
+        self._client, self._audience = KubernetesClient(access, time_out=TIMEOUT), audience
+        self._client.check()
 
     def authenticate(self, token: str) -> Identity | None:
         """Create a TokenReview; every response that does not clearly accept the token rejects it."""
@@ -38,22 +32,16 @@ class TokenReviewAuthenticator:
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [self._audience]},
         }
-        return identity_from_review(self._post(document), self._audience)
+        return identity_from_review(self._create(document), self._audience)
 
-    def _post(self, document: dict[str, Any]) -> Any:
-        connection = http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT, context=self._context)
+    def _create(self, document: dict[str, Any]) -> Any:
+        # Errors name no more than status or kind: the API server's message may repeat what it could not read.
         try:
-            headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
-            connection.request("POST", self._path, json.dumps(document), headers)
-            answer = connection.getresponse()
-            body = answer.read(_MAX_BYTES)
-            if answer.status not in (200, 201):
-                raise Unavailable(f"the API server answered {answer.status} to a TokenReview")
-            return json.loads(body)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            return json.loads(self._client.create(PATH, document))
+        except ApiRefused as refused:
+            raise Unavailable(f"the API server answered {refused.status} to a TokenReview") from None
+        except (OSError, ValueError) as error:
             raise Unavailable(f"the API server (Reviewer: Server) cannot be reached: {type(error).__name__}") from None
-        finally:
-            connection.close()
 
 
 def identity_from_review(review: Any, audience: str) -> Identity | None:

@@ -10,17 +10,22 @@ if TYPE_CHECKING:
 
 
 def open(name: str, options: KubernetesOptions, paths: LocalPaths) -> "KubernetesExecutor":
-    """Return the executor of a cluster. No request is sent yet, so an unreachable cluster does not block the start."""
-    from workers.executors.kubernetes.access import open_access
-    from workers.executors.kubernetes.client import KubernetesClient
+    """Return the executor of a cluster. Raise ValueError if its kubeconfig or service account cannot be used.
+
+    No request is sent and no exec plugin runs yet, so an unreachable cluster does not block the start.
+    """
+    from kube.access import access_of
+    from kube.client import KubernetesClient
     from workers.executors.kubernetes.executor import KubernetesExecutor
     from workers.executors.kubernetes.metrics import ClusterMetrics
 
     metrics = ClusterMetrics(name)
-    access = open_access(options.kubeconfig, options.context)
+    access = access_of(options.kubeconfig, options.context)
+    client = KubernetesClient(access, time_out=options.time_out, observer=metrics.observe_call)
+    client.check()
     return KubernetesExecutor(
         name,
-        KubernetesClient(access, time_out=options.time_out, observer=metrics.observe_call),
+        client,
         options,
         metrics,
         url=options.runner_api_url or paths.runner_api_url,

@@ -3,7 +3,7 @@
 import re
 
 from errors import ClusterFull, LaunchRefused, NotGranted, PlatformError
-from workers.executors.kubernetes.client import ApiRefused
+from kube.messages import ApiRefused
 from workers.executors.kubernetes.status_messages import clean
 
 _RIGHT = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')

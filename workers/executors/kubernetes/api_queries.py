@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from workers.executors.kubernetes.client import ApiRefused, KubernetesClient, ListResponse, path_of
+from kube.client import KubernetesClient, ListResponse
+from kube.messages import ApiRefused, path_of
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.names import label
 from workers.executors.kubernetes.objects import (

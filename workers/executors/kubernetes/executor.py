@@ -16,11 +16,12 @@ from prometheus_client import CollectorRegistry
 
 from core.domain.launches import Launch, LaunchStatus, Phase
 from errors import PlatformError, Unsupported
+from kube.client import KubernetesClient
+from kube.messages import ApiRefused, path_of
 from workers.executors.base import ActiveLaunch, Missed, WarmLaunch
 from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.api_errors import error_of, missing_namespace
 from workers.executors.kubernetes.api_queries import ApiQueries
-from workers.executors.kubernetes.client import ApiRefused, KubernetesClient, path_of
 from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.metrics import ClusterMetrics

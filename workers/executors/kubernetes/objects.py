@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from workers.executors.kubernetes.client import ListResponse
+from kube.client import ListResponse
 
 #: Labels and annotations of the platform.
 INSTALLATION, LAUNCH = "windtunnel/installation", "windtunnel/launch"

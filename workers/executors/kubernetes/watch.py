@@ -4,8 +4,9 @@ import logging
 import threading
 from collections.abc import Callable
 
+from kube.client import KubernetesClient
+from kube.messages import ApiRefused, path_of
 from workers.executors.kubernetes.api_queries import ApiQueries
-from workers.executors.kubernetes.client import ApiRefused, KubernetesClient, path_of
 from workers.executors.kubernetes.objects import INSTALLATION
 from workers.executors.kubernetes.options import KubernetesOptions
 
@@ -16,7 +17,10 @@ TERM, PAUSE = 240, 5.0
 
 
 class ApiWatch:
-    """Watches the most likely kind of owner. Events are not read: the woken dispatcher observes the launches itself."""
+    """Watches the most likely kind of owner. Only metadata is sent: the woken dispatcher observes the launches itself.
+
+    Each watch continues at the resource version at which the last one ended, as long as the API server has it.
+    """
 
     def __init__(
         self,
@@ -32,20 +36,28 @@ class ApiWatch:
 
     def run(self, stop: threading.Event) -> None:
         """Watch until ``stop`` is set, which takes up to TERM seconds: run it in a daemon thread."""
-        space = self._options.namespace if self._options.shared_namespace else ""
-        query = {
-            "watch": "1",
-            "labelSelector": f"{INSTALLATION}={self._options.installation}",
-            "timeoutSeconds": str(TERM),
-        }
+        namespace = self._options.namespace if self._options.shared_namespace else ""
+        path = version = ""
         while not stop.is_set():
             try:
                 kind = self._queries.owner_kinds()[0]
-                path = path_of(kind.api, kind.plural, space)
-                for _ in self._client.lines(path, quiet=TERM + 60, **query):
-                    self._wake()
+                collection = path_of(kind.api, kind.plural, namespace)
+                if collection != path:
+                    path, version = collection, ""
+                for event in self._client.watch(
+                    path,
+                    seconds=TERM,
+                    quiet=TERM + 60,
+                    resource_version=version,
+                    metadata_only=True,
+                    labelSelector=f"{INSTALLATION}={self._options.installation}",
+                ):
+                    version = event.resource_version
+                    if event.type != "BOOKMARK":
+                        self._wake()
                     if stop.is_set():
                         return
             except (OSError, ApiRefused) as error:
+                version = ""  # it may have expired (410)
                 logger.info("Kubernetes API watch of launches ended: %s", error)
                 stop.wait(self._pause)

@@ -1,0 +1,126 @@
+"""Who pays for the `kubernetes` package: a third of a second and 17 MB in each process that imports it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contracts.kubernetes_server import Server, says
+
+ROOT = Path(__file__).parents[2]
+SEEN = "\nimport sys; print('kubernetes' in sys.modules)"
+#: The platform as API and jobs open it, with executors in a cluster and cache nodes that are found there.
+PLATFORM = """
+import os
+from app import create_flask, open_platform
+from core.settings import Settings
+from core.store.database import Database
+from core.store.migrate import migrate
+settings = Settings.from_env(os.environ)
+settings.home.mkdir(exist_ok=True)
+migrate(Database(settings.database))
+platform = open_platform(settings, {})
+"""
+#: What dispatch does with its executors.
+EXECUTORS = """
+from pathlib import Path
+from workers.executors.registry import LocalPaths, load_executor_configs, open_executors
+paths = LocalPaths(home=Path("."), run_dir=Path("."), environments=Path("."), runner_api_url="")
+executors = open_executors(load_executor_configs("executors.json", 1), paths)
+"""
+AUTHENTICATOR = """
+from pathlib import Path
+from datasets.scs.authenticators import open_authenticator
+open_authenticator({"Kind": "static"})
+"""
+REVIEWER = 'open_authenticator({"Kind": "kubernetes", "Audience": "scs", "CAFile": "kubeconfig", "base": Path.cwd()})'
+
+
+def imports(code: str, folder: Path, **environ: str) -> bool:
+    """Run code in a process of its own; tell whether it imported the package."""
+    done = subprocess.run(
+        [sys.executable, "-c", code + SEEN],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return {"True": True, "False": False}[done.stdout.split()[-1]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "x", "context": {"cluster": "c"}}
+    document = {"current-context": "x", "contexts": [context], "clusters": [cluster]}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
+    options = {"kubeconfig": str(tmp_path / "kubeconfig")}
+    executor = {"name": "west", "kind": "kubernetes", "workers": 1, "options": options}
+    (tmp_path / "executors.json").write_text(json.dumps({"executors": [executor]}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "app, api.application, api.runner_api",
+        "workers.dispatcher, workers.background_jobs, workers.node_agent",
+        "workers.standalone_runner, workers.gang_runner, runtimes.harness.runner.runner",
+        "datasets.scs_client.client, datasets.scs_client.membership",
+        "datasets.scs.__main__, datasets.scs.authenticators",
+        "workers.executors.kubernetes, kube.client, kube.access",
+        "datasets.scs_client.endpoint_slices",
+    ],
+)
+def test_no_module_imports_it_when_it_is_imported(modules: str, folder: Path) -> None:
+    assert not imports(f"import {modules}", folder)
+
+
+def test_api_and_jobs_do_without_it_where_executors_and_cache_nodes_are_in_a_cluster(folder: Path) -> None:
+    environ = {
+        "WINDTUNNEL_HOME": str(folder / "home"),
+        "WINDTUNNEL_EXECUTORS": str(folder / "executors.json"),
+        "WINDTUNNEL_SCS_NODES": "kubernetes://windtunnel/scs",
+        "WINDTUNNEL_REDIS_URL": "redis://127.0.0.1:9/0",
+    }
+    assert not imports(PLATFORM + "create_flask(platform, settings)", folder, **environ)
+
+
+def test_a_runner_s_cache_nodes_do_not_need_it(folder: Path) -> None:
+    code = "from pathlib import Path; from workers.standalone_runner import near; assert near(Path('no-token'))"
+    assert not imports(code, folder, WINDTUNNEL_SCS_NODES="http://10.0.0.1:5080")
+
+
+def test_dispatch_imports_it_for_a_cluster_s_executor(folder: Path) -> None:
+    assert imports(EXECUTORS, folder)
+    local = {"executors": [{"name": "here", "kind": "local", "workers": 1}]}
+    (folder / "executors.json").write_text(json.dumps(local))
+    assert not imports(EXECUTORS, folder)
+
+
+def test_the_cache_imports_it_for_token_reviews(folder: Path) -> None:
+    assert not imports(AUTHENTICATOR, folder)
+    assert imports(AUTHENTICATOR + REVIEWER, folder)
+
+
+def test_node_discovery_imports_it_with_its_first_request(folder: Path) -> None:
+    server = Server()
+    server.answers = [says(200, {"items": [], "metadata": {}})]
+    kubeconfig = (folder / "kubeconfig").read_text().replace("http://127.0.0.1:9", server.url)
+    (folder / "kubeconfig").write_text(kubeconfig)
+    code = """
+from datasets.scs_client.endpoint_slices import EndpointSlices
+from kube.access import access_of
+slices = EndpointSlices("windtunnel", "scs", access=access_of("kubeconfig"))
+"""
+    try:
+        assert not imports(code, folder)
+        assert imports(code + "assert slices.nodes() == ()", folder)
+        assert server.asked[0][1].startswith("/apis/discovery.k8s.io/v1/namespaces/windtunnel/endpointslices")
+    finally:
+        server.close()
