@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import (
+    api_client,
     archive,
     cluster,
     driving,
@@ -47,6 +48,7 @@ MEASURES = (
     Measure("registering", "Registering a million files", registering.measure, registering.section),
     Measure("archive", "An archive of ten gigabytes", archive.measure, archive.section),
     Measure("cluster", "On a real Kubernetes", cluster.measure, cluster.section, apart=True),
+    Measure("api_client", "Calls of the Kubernetes API", api_client.measure, api_client.section, apart=True),
 )
 
 

@@ -20,12 +20,12 @@ from urllib3.exceptions import TimeoutError as TransportTimeout
 
 from kube.access import Access
 from kube.configuration import open_client
-from kube.messages import Request, refusal, refusal_of
+from kube.messages import Request, lines_of, refusal, refusal_of
 
 #: Seconds between two renewals of credentials that the API server rejects, each of which may run an exec plugin.
 RENEWAL_PAUSE = 10.0
-#: Maximum bytes of a line; a longer one is split. Bytes read at once.
-_LINE, _CHUNK = 1 << 20, 1 << 16
+#: Maximum bytes of a stream that are decoded at once.
+_CHUNK = 1 << 16
 
 
 class Connection:
@@ -48,16 +48,7 @@ class Connection:
         with _as_os_errors():
             response = self._stream(request, quiet)
             try:
-                rest = b""
-                for chunk in response.stream(_CHUNK):
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        yield line + b"\n"
-                    if len(rest) >= _LINE:
-                        yield rest
-                        rest = b""
-                if rest:
-                    yield rest
+                yield from lines_of(response.stream(_CHUNK))
             finally:
                 response.close()
                 response.release_conn()
