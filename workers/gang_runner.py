@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch
-from runtimes.harness.evaluator.tasks import Plan
+from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.gang.gang_transport import GangConnection, ReplicaLost
 from runtimes.harness.gang.replica import LATE, RESULT
 from runtimes.harness.runner.framed_socket import Batch
@@ -72,7 +72,7 @@ class GangRunner:
     ) -> None:
         play = description["play"]
         self._definition = play.get("definition", {})
-        self._plan = Plan(play["tasks"])
+        self._plan = TaskPlan(play["tasks"])
         self._patience = float(self._definition.get("task_patience", TASK_PATIENCE))
         self._stop = threading.Event()
         self._lease_client = LeaseClient(credentials, self._stop)

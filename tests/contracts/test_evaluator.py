@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtimes.harness.evaluator.tasks import Plan
+from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
 from tests.contracts import graphs
@@ -39,9 +39,13 @@ class Model:
 #: What a model may do, the status it gets for it, and words of the error.
 DEEDS = {
     "raises": ("raise ValueError('no idea')", "failed", "ValueError: no idea (model.py, line 13)"),
-    "raises what cannot be told": ("raise Untold", "failed", "Untold, which cannot be told"),
+    "raises what cannot be told": ("raise Untold", "failed", "Untold, whose text cannot be formatted"),
     "raises half a letter": ("raise ValueError(chr(0xd800))", "failed", "ValueError: ? (model.py, line 13)"),
-    "raises without a stderr": ("sys.stderr = 7; raise ValueError('no idea')", "failed", "ValueError, which cannot"),
+    "raises without a stderr": (
+        "sys.stderr = 7; raise ValueError('no idea')",
+        "failed",
+        "ValueError, whose text cannot",
+    ),
     "leaves politely": ("sys.exit(0)", "failed", "SystemExit: 0"),
     "leaves": ("os._exit(0)", "crashed", "the model's process ended"),
     "leaves as one who has played": ("os._exit(94)", "crashed", "the model's process ended"),
@@ -66,7 +70,7 @@ DEEDS = {
 
 
 def naughty(deed: str, play: dict[str, Any], task: int = 2) -> bytes:
-    seed = Plan(play["tasks"]).model_server_seed(task)
+    seed = TaskPlan(play["tasks"]).model_server_seed(task)
     return NAUGHTY.format(deed=DEEDS[deed][0].format(), seed=seed).encode()
 
 
@@ -220,7 +224,7 @@ def test_a_simulator_that_fails_is_named_and_the_sweep_goes_on() -> None:
     with evaluator_pair(kit(), ZERO, play_of(params={"raise_at": 3})) as played:
         results = played.play(0, 6)
     assert [result["status"] for result in results] == ["ok"] * 3 + ["failed"] + ["ok"] * 2
-    assert results[3]["error"] == "simulator: RuntimeError: the world was told to fail here"
+    assert results[3]["error"] == "simulator: RuntimeError: the parameter raise_at names this scenario"
     assert not played.needs
 
 
@@ -360,7 +364,7 @@ def test_a_world_without_pictures_says_so_when_asked_for_a_replay() -> None:
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
         answer = link.receive(30)
     assert isinstance(answer, framed_socket.ReplayDone)
-    assert answer.error == "simulator: ValueError: the noop world has nothing to show"
+    assert answer.error == "simulator: ValueError: the noop simulator has no replay"
 
 
 def test_what_a_model_prints_goes_to_the_log() -> None:

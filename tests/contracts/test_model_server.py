@@ -143,7 +143,7 @@ def loaded(
 ) -> Iterator[tuple[model_protocol.ModelServerClient, Process]]:
     with started(kind) as process, file_of(kind.model()) as model:
         model_server = model_protocol.ModelServerClient(
-            process.socket, interface(), batch=batch, deadline=deadline, tell_done=kind.isolation == "scenario"
+            process.socket, interface(), batch=batch, deadline=deadline, send_done=kind.isolation == "scenario"
         )
         model_server.hello()
         model_server.load("any", {}, model)

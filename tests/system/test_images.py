@@ -26,7 +26,7 @@ IMPORTS = {
     "noop": "numpy.testing, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.noop",
     "onnx": "onnxruntime, runtimes.harness.model_server.model_server, runtimes.harness.models.onnx",
     "python": "numpy, runtimes.harness.model_server.model_server, runtimes.harness.models.python",
-    "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.world",
+    "sumo": "libsumo, sumolib, runtimes.harness.evaluator.evaluator, runtimes.harness.simulators.sumo.simulator",
     "tensorflow": "tensorflow, runtimes.harness.model_server.model_server, runtimes.harness.models.keras",
 }
 pytestmark = pytest.mark.timeout(1200)  # the first time, hundreds of megabytes are brought

@@ -53,7 +53,7 @@ def test_playing_again_twice_shows_the_same() -> None:
 
 
 def test_a_world_that_has_nothing_to_show_says_so() -> None:
-    with pytest.raises(replay_job.NothingToShow, match="nothing to show"):
+    with pytest.raises(replay_job.NothingToShow, match="has no replay"):
         replay_job.make(kit("noop"), play("noop"), 0, trace((0.0,) * 4))
 
 

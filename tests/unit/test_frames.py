@@ -114,13 +114,21 @@ WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], s
     "another number": (
         lambda model_server: framed(("action", model_server.seq, ACTION.tobytes())),
         Garbage,
-        "no reply",
+        "invalid reply",
     ),
-    "another length": (lambda model_server: framed(("action", model_server.seq + 1, b"1234")), Garbage, "no reply"),
-    "another frame": (lambda model_server: framed(("ready", model_server.seq + 1)), Garbage, "no reply"),
-    "no msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "no reply"),
-    "a huge length": (lambda model_server: b"\xff\xff\xff\x7f", Garbage, "no reply"),
-    "deep nesting": (lambda model_server: model_protocol.LENGTH.pack(60000) + b"\x91" * 60000, Garbage, "no reply"),
+    "another length": (
+        lambda model_server: framed(("action", model_server.seq + 1, b"1234")),
+        Garbage,
+        "invalid reply",
+    ),
+    "another frame": (lambda model_server: framed(("ready", model_server.seq + 1)), Garbage, "invalid reply"),
+    "no msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "invalid reply"),
+    "a huge length": (lambda model_server: b"\xff\xff\xff\x7f", Garbage, "invalid reply"),
+    "deep nesting": (
+        lambda model_server: model_protocol.LENGTH.pack(60000) + b"\x91" * 60000,
+        Garbage,
+        "invalid reply",
+    ),
     "an error": (lambda model_server: framed(("error", model_server.seq + 1, "oh no")), Failed, "oh no"),
     "an answer that is none": (
         lambda model_server: framed(("error", model_server.seq + 1, "(3,)", "invalid")),
@@ -131,12 +139,12 @@ WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], s
     "an error of an unknown kind": (
         lambda model_server: framed(("error", model_server.seq + 1, "x", "ok")),
         Garbage,
-        "no reply",
+        "invalid reply",
     ),
     "an error with more in it": (
         lambda model_server: framed(("error", model_server.seq + 1, "x", "failed", 1)),
         Garbage,
-        "no reply",
+        "invalid reply",
     ),
     "half an answer": (lambda model_server: reply(model_server)[:-1], TimedOut, "in time"),
     "nothing": (lambda model_server: b"", TimedOut, "no answer within 0.5 s"),

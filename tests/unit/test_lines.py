@@ -9,7 +9,7 @@ import pytest
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch, inference, sketch, unworldly
 from runtimes.harness.evaluator.tasks import Located
 
-WHERE = Located(3, 0, 99, {"a": 1, "b": 2}, {"b": 2})
+WHERE = Located(index=3, repeat=0, seed=99, params={"a": 1, "b": 2}, swept={"b": 2})
 
 
 def written(*results: Played, record: str = "none", definition: dict[str, object] | None = None) -> dict[str, object]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtimes.harness.evaluator.tasks import BITS_63, LARGEST, Permutation, Plan, TooMany, count, locate
+from runtimes.harness.evaluator.tasks import BITS_63, LARGEST, Permutation, TaskPlan, TooMany, count, locate
 
 
 def plan(**changes: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_values_of_a_parameter_are_compared_on_the_same_situations() -> None:
 
 
 def test_seeds_are_these_for_ever() -> None:
-    asked = Plan(plan())
+    asked = TaskPlan(plan())
     assert asked.seed(0, 0) == 2692588299579401904
     assert asked.seed(1, 0) == 8187410382097042979
     assert asked.seed(0, 1) == 7843388730046118228
@@ -54,14 +54,14 @@ def test_seeds_are_these_for_ever() -> None:
 
 @given(st.integers(0, 287), st.integers(0, 5), st.integers())
 def test_seeds_are_positive_and_differ_from_the_model_servers(index: int, repeat: int, seed: int) -> None:
-    asked = Plan(plan(seed=seed, repeat=6))
+    asked = TaskPlan(plan(seed=seed, repeat=6))
     assert 0 <= asked.seed(index, repeat) <= BITS_63
     assert asked.seed(index, repeat) != asked.model_server_seed(index)
 
 
 def test_another_seed_dataset_scenario_or_repetition_is_another_situation() -> None:
     seeds = [
-        Plan(plan(seed=seed, dataset=dataset)).seed(index, repeat)
+        TaskPlan(plan(seed=seed, dataset=dataset)).seed(index, repeat)
         for seed in (1, 11)
         for dataset in ("a", "b")
         for index in (0, 1, 11)
@@ -89,7 +89,7 @@ def test_a_sample_stays_inside_and_is_the_same_whenever_it_is_drawn(total: int, 
 
 
 def test_a_sample_spreads_evenly_and_depends_on_its_seed() -> None:
-    samples = [Plan(plan(total_scenarios=1000, select={"sample": 100, "seed": seed})) for seed in range(200)]
+    samples = [TaskPlan(plan(total_scenarios=1000, select={"sample": 100, "seed": seed})) for seed in range(200)]
     drawn = [[sample.locate(task).index for task in range(100)] for sample in samples]
     assert len({tuple(one) for one in drawn}) == 200
     tenths = [0] * 10
@@ -121,5 +121,5 @@ def test_a_task_that_is_not_there_is_an_error() -> None:
 
 
 def test_a_sample_of_more_than_there_are_is_an_error() -> None:
-    with pytest.raises(ValueError, match="none of them twice"):
+    with pytest.raises(ValueError, match="at least as many as it draws"):
         count(plan(select={"sample": 289}))

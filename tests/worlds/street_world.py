@@ -37,9 +37,9 @@ def world() -> Any:
     """Return the one world this process may have."""
     # Behind our own packages: of SUMO's environment only libsumo is wanted here.
     sys.path.append(str(site()))
-    from runtimes.harness.simulators.sumo import World
+    from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
-    return World(DATASET, json.loads((DATASET / "dataset.json").read_text()))
+    return SumoSimulator(DATASET, json.loads((DATASET / "dataset.json").read_text()))
 
 
 def sumo() -> Any:
@@ -117,22 +117,22 @@ def put(*vehicles: dict[str, Any]) -> Iterator[None]:
     """Let the next resets find more vehicles: each a name, a type, a route, a lane, a place and a speed."""
     from runtimes.harness.simulators.sumo.traffic import Traffic
 
-    fill = Traffic.fill
+    add_vehicles = Traffic.add_vehicles
 
-    def more(self: Traffic, count: int, mix: str) -> None:
-        for given in vehicles:
-            self.vehicle(
-                given["name"],
-                given.get("type", "actor"),
-                tuple(given["route"]),
-                lane=str(given["lane"]),
-                at=str(given["pos"]),
-                speed=str(given.get("speed", 0.0)),
+    def add_more(self: Traffic, count: int, mix: str) -> None:
+        for vehicle in vehicles:
+            self.add_vehicle(
+                vehicle["name"],
+                vehicle.get("type", "actor"),
+                tuple(vehicle["route"]),
+                lane=str(vehicle["lane"]),
+                position=str(vehicle["pos"]),
+                speed=str(vehicle.get("speed", 0.0)),
             )
-        fill(self, count, mix)
+        add_vehicles(self, count, mix)
 
-    Traffic.fill = more  # type: ignore[method-assign]
+    Traffic.add_vehicles = add_more  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Traffic.fill = fill  # type: ignore[method-assign]
+        Traffic.add_vehicles = add_vehicles  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runtimes.harness.simulators.base import WorldBroken
+from runtimes.harness.simulators.base import SimulatorBroken
 from tests.worlds.street_world import DATASET, begin, empty, entry, hold, model, play, put, spec, step, sumo, world
 
 RAMP = empty("ramp_merge", ["ab", "bc", "cd"], start={"lane": 0, "pos": 60.0, "speed": 10.0})
@@ -276,7 +276,7 @@ def test_other_drivers_let_pedestrians_pass() -> None:
 def test_a_simulator_that_has_failed_must_not_be_used_again() -> None:
     begin(RAMP)
     sumo().close()
-    with pytest.raises(WorldBroken):
+    with pytest.raises(SimulatorBroken):
         step(0.0)
     assert entry(begin(RAMP), "speed") > 0
 

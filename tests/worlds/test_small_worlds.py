@@ -108,7 +108,7 @@ def test_a_world_without_pictures_says_so() -> None:
         link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
         answer = link.receive(60)
     assert isinstance(answer, framed_socket.ReplayDone)
-    assert answer.error == "simulator: ValueError: environments of Gymnasium have no replay that can be drawn"
+    assert answer.error == "simulator: ValueError: Gymnasium environments have no replay"
 
 
 def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
@@ -127,8 +127,11 @@ def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
     [
         ({"env": "os:CartPole-v1"}, "an environment's id has no colon"),
         ({"env": "NoSuchThing-v0"}, "NameNotFound"),
-        ({"env": "MountainCar-v0"}, "promises observations float32[4], the environment has float32[2]"),
-        ({"env": "Blackjack-v1", "interface": None}, "the observation is a Tuple; only Box and Discrete are played"),
+        ({"env": "MountainCar-v0"}, "declares observations float32[4], the environment has float32[2]"),
+        (
+            {"env": "Blackjack-v1", "interface": None},
+            "the observation space is a Tuple; only Box and Discrete are supported",
+        ),
     ],
 )
 def test_a_dataset_that_is_not_what_it_says_cannot_be_set_up(

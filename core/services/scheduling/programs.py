@@ -5,7 +5,7 @@ from core.services.scheduling.leases import Leases
 from core.services.scheduling.reports import TaskReport
 from errors import Gone
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch
-from runtimes.harness.evaluator.tasks import Plan
+from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner.runner_api_messages import ReportHeader
 
 #: Worker name under which the dispatcher leases.
@@ -36,7 +36,7 @@ class Programs:
         if isinstance(lease, Ended | Later):
             return  # reported already, or leased by a dispatcher that died: then the lease expires
         play = self._leases.describe(launch)["play"]
-        plan, batch = Plan(play["tasks"]), ResultBatch(play["definition"], "none", None)
+        plan, batch = TaskPlan(play["tasks"]), ResultBatch(play["definition"], "none", None)
         batch.begin(lease.cursor)
         status, error = ("ok", None) if exit == 0 else ("crashed", reason or f"the program exited with status {exit}")
         for task in range(lease.cursor, lease.stop):

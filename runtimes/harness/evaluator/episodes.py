@@ -1,4 +1,4 @@
-"""Episodes: the loop between a world and a model, judged from the world's side."""
+"""Episodes: the observe-act loop between a simulator and a model server, and the outcome of each scenario."""
 
 import time
 from collections.abc import Sequence
@@ -10,83 +10,88 @@ from numpy.typing import NDArray
 
 from ..model_server.model_faults import ModelFault, WrongAnswer
 from ..model_server.model_protocol import ModelServerClient, finite
-from ..simulators.base import Interface, Scenario, World, WorldBroken
+from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
 from .result_batch import Played, unworldly
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
-    """What holds for every episode."""
+class EpisodeOptions:
+    """Options of every episode. ``one_step``: end after one step; ``keep_actions``: record the actions for replays."""
 
     latency_steps: int = 0
     one_step: bool = False
     keep_actions: bool = True
 
 
-class Delay:
-    """Actions take effect so many steps after they were decided; zeros before."""
+class ActionDelay:
+    """Delays actions by a number of steps; the first ones are zeros."""
 
     def __init__(self, steps: int, like: NDArray[Any]) -> None:
-        self._waiting = [np.zeros_like(like) for _ in range(steps)]
+        self._pending = [np.zeros_like(like) for _ in range(steps)]
 
     def __call__(self, action: NDArray[Any]) -> NDArray[Any]:
-        self._waiting.append(action)
-        return self._waiting.pop(0)
+        self._pending.append(action)
+        return self._pending.pop(0)
 
 
-def play(
-    world: World,
+def run(
+    simulator: Simulator,
     model_server: ModelServerClient,
     scenario: Scenario,
     seed: int,
-    rules: Rules,
-    following: int | None = None,
+    options: EpisodeOptions,
+    *,
+    next_seed: int | None = None,
 ) -> tuple[Played, ModelFault | None]:
-    """Play one scenario to its end, or to the model's; return the fault if it was that.
+    """Run a scenario to its end or to the model's fault; return the result, and the fault if there was one.
 
-    ``seed`` is the model server's, and ``following`` that of the scenario which is likely to come next.
+    ``seed`` and ``next_seed`` are the model server's seeds for this scenario and for the one that probably follows.
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     latencies: list[float] = []
     actions: list[bytes] = []
     fault: ModelFault | None = None
     try:
-        fault = begun(model_server, seed)  # the model server begins while the world does
-        observation = world.reset(scenario)
+        fault = begin_fault(model_server, seed)  # the model server resets while the simulator does
+        observation = simulator.reset(scenario)
         if fault is not None:
             raise fault
         model_server.ready(seed)
-        drive(world, model_server, observation, rules, latencies, actions)
-        model_server.end(following)
-        played = Played("ok", world.outcome(None))
+        drive(simulator, model_server, observation, options, latencies, actions)
+        model_server.end(next_seed)
+        played = Played("ok", simulator.outcome(None))
     except ModelFault as error:
         fault = error
-        played = broken_off(world, error)
-    except WorldBroken:
+        played = faulted(simulator, error)
+    except SimulatorBroken:
         raise
     except Exception as error:
-        played = Played("failed", {}, blame(error))
+        played = Played("failed", {}, simulator_error(error))
     if fault is None or not fault.fatal:
-        model_server.end(following)
-    played.seconds, played.latencies, played.actions = time.perf_counter() - began, latencies, actions
+        model_server.end(next_seed)
+    played.seconds, played.latencies, played.actions = time.perf_counter() - started, latencies, actions
     return played, fault
 
 
 def drive(
-    world: World,
+    simulator: Simulator,
     model_server: ModelServerClient,
     observation: NDArray[Any],
-    rules: Rules,
+    options: EpisodeOptions,
     latencies: list[float],
     actions: list[bytes],
 ) -> None:
-    """Ask and step until the scenario is over; latencies and actions are kept however it ends."""
-    act, step, keep = model_server.act, world.step, rules.keep_actions
-    delay = Delay(rules.latency_steps, np.zeros(world.interface.action.shape)) if rules.latency_steps else None
+    """Loop until the scenario is over; ``latencies`` and ``actions`` are appended to, also if an exception ends it."""
+    act, step, keep = model_server.act, simulator.step, options.keep_actions
+    delay = (
+        ActionDelay(options.latency_steps, np.zeros(simulator.interface.action.shape))
+        if options.latency_steps
+        else None
+    )
     over = False
     while not over:
-        answer, took = act(observation)
-        latencies.append(took)
+        answer, latency = act(observation)
+        latencies.append(latency)
         action = answer[0].copy()
         if not finite(action):
             raise not_finite(action)
@@ -95,123 +100,124 @@ def drive(
         if keep:
             actions.append(action.astype(np.float32, copy=False).tobytes())
         observation, over = step(action)
-        over = over or rules.one_step
+        over = over or options.one_step
 
 
-def play_together(
-    worlds: Sequence[World],
+def run_batch(
+    simulators: Sequence[Simulator],
     model_server: ModelServerClient,
     scenarios: Sequence[Scenario | None],
     seed: int,
-    rules: Rules,
-    following: int | None = None,
+    options: EpisodeOptions,
+    *,
+    next_seed: int | None = None,
 ) -> tuple[list[Played | None], ModelFault | None]:
-    """Play a group in lock-step, one frame a step for all of them; the rows of absent or ended ones are zeros.
+    """Run a batch of scenarios in lock-step, with one `act` per step for all; rows of absent or ended ones are zeros.
 
-    They share one `reset`. A fault that is not one row's is everybody's.
+    They share one `reset`. A fault of the model server ends all scenarios of the batch that are still running.
     """
-    began = time.perf_counter()
-    space = worlds[0].interface.observation
-    observations = np.zeros((len(worlds), *space.shape), space.dtype)
-    found: list[Played | None] = [None] * len(worlds)
+    started = time.perf_counter()
+    space = simulators[0].interface.observation
+    observations = np.zeros((len(simulators), *space.shape), space.dtype)
+    results: list[Played | None] = [None] * len(simulators)
     latencies: list[float] = []
     running = []
-    fault = begun(model_server, seed)
+    fault = begin_fault(model_server, seed)
     for row, scenario in enumerate(scenarios):
         if scenario is None:
             continue
         try:
-            observations[row] = worlds[row].reset(scenario)
+            observations[row] = simulators[row].reset(scenario)
             running.append(row)
-        except WorldBroken:
+        except SimulatorBroken:
             raise
         except Exception as error:
-            found[row] = Played("failed", {}, blame(error))
+            results[row] = Played("failed", {}, simulator_error(error))
     while running:
         try:
             if fault is not None:
                 raise fault
             if not latencies:
                 model_server.ready(seed)
-            answers, took = model_server.act(observations)
+            answers, latency = model_server.act(observations)
         except ModelFault as error:
             fault = error
             for row in running:
-                found[row] = broken_off(worlds[row], error)
+                results[row] = faulted(simulators[row], error)
             break
-        latencies.append(took)
-        whole = finite(answers)
-        going = []
+        latencies.append(latency)
+        all_finite = finite(answers)
+        still_running = []
         for row in running:
             answer = answers[row].copy()
-            if not whole and not finite(answer):
-                found[row] = broken_off(worlds[row], not_finite(answer))
+            if not all_finite and not finite(answer):
+                results[row] = faulted(simulators[row], not_finite(answer))
             else:
                 try:
-                    observations[row], over = worlds[row].step(answer)
-                    if over or rules.one_step:
-                        found[row] = Played("ok", worlds[row].outcome(None))
+                    observations[row], over = simulators[row].step(answer)
+                    if over or options.one_step:
+                        results[row] = Played("ok", simulators[row].outcome(None))
                     else:
-                        going.append(row)
-                except WorldBroken:
+                        still_running.append(row)
+                except SimulatorBroken:
                     raise
                 except Exception as error:
-                    found[row] = Played("failed", {}, blame(error))
-            if found[row] is not None:
+                    results[row] = Played("failed", {}, simulator_error(error))
+            if results[row] is not None:
                 observations[row] = 0
-        running = going
+        running = still_running
     if fault is None or not fault.fatal:
-        model_server.end(following)
-    took = (time.perf_counter() - began) / max(1, sum(one is not None for one in found))
-    for played in found:
+        model_server.end(next_seed)
+    seconds = (time.perf_counter() - started) / max(1, sum(result is not None for result in results))
+    for played in results:
         if played is not None:
-            played.seconds, played.latencies = took, latencies
-    return found, fault
+            played.seconds, played.latencies = seconds, latencies
+    return results, fault
 
 
-def replay(world: World, scenario: Scenario, trace: bytes, dt: float) -> dict[str, Any]:
-    """Play a scenario again from its actions and return what there was to see."""
-    actions = steps(trace, world.interface)
-    world.reset(scenario)
-    scene = world.scene()
-    frames = [world.frame()]
+def replay(simulator: Simulator, scenario: Scenario, trace: bytes, dt: float) -> dict[str, Any]:
+    """Run a scenario again from its recorded actions; return the scene and a frame per step, ``dt`` seconds apart."""
+    actions = actions_of(trace, simulator.interface)
+    simulator.reset(scenario)
+    scene = simulator.scene()
+    frames = [simulator.frame()]
     for action in actions:
-        _, over = world.step(action)
-        frames.append(world.frame())
+        _, over = simulator.step(action)
+        frames.append(simulator.frame())
         if over:
             break
     return {"scene": scene, "frames": frames, "dt": dt}
 
 
-def steps(trace: bytes, interface: Interface) -> NDArray[Any]:
-    """Read a trace as the actions it holds."""
+def actions_of(trace: bytes, interface: Interface) -> NDArray[Any]:
+    """Decode a trace to the recorded actions."""
     flat = np.frombuffer(trace, np.float32)
     return flat.reshape(-1, *interface.action.shape).astype(interface.action.dtype)
 
 
-def broken_off(world: World, fault: ModelFault) -> Played:
-    """Judge a scenario that the model broke off; where even that cannot be done, the fault still counts."""
+def faulted(simulator: Simulator, fault: ModelFault) -> Played:
+    """Return the result of a scenario that a model's fault ended, without metrics if the simulator fails as well."""
     try:
-        metrics = world.outcome(fault.status)
-    except WorldBroken:
+        metrics = simulator.outcome(fault.status)
+    except SimulatorBroken:
         raise
     except Exception as error:
-        return Played(fault.status, {}, f"{unworldly(str(fault))}; {blame(error)}")
+        return Played(fault.status, {}, f"{unworldly(str(fault))}; {simulator_error(error)}")
     return Played(fault.status, metrics, unworldly(str(fault)))
 
 
 def not_finite(action: NDArray[Any]) -> WrongAnswer:
-    """Say what a model answered instead of numbers."""
+    """Return the fault for an action with infinite or undefined entries."""
     return WrongAnswer(f"the action is not finite: {action.reshape(-1)[:8].tolist()}")
 
 
-def blame(error: Exception) -> str:
-    """Say that it was the simulator, and what it said."""
+def simulator_error(error: Exception) -> str:
+    """Return the error text of a result for an exception that the simulator raised."""
     return unworldly(f"simulator: {type(error).__name__}: {error}"[:500])
 
 
-def begun(model_server: ModelServerClient, seed: int) -> ModelFault | None:
-    """Have the model server begin; the fault if it cannot, which counts once the world has begun, too."""
+def begin_fault(model_server: ModelServerClient, seed: int) -> ModelFault | None:
+    """Send the model server's `reset`; return its fault, which the caller raises after the simulator's own reset."""
     try:
         model_server.begin(seed)
     except ModelFault as error:

@@ -1,4 +1,7 @@
-"""The evaluator: owns the simulator, the clock and the score; sandboxed, with no token, no network and one runner."""
+"""Evaluator process: owns the simulator, the clock and the score; sandboxed, without token or network.
+
+It runs ranges of tasks on orders from its runner, queries a model server for actions, and returns results in batches.
+"""
 
 import importlib
 import json
@@ -18,23 +21,24 @@ import msgspec
 
 from ..model_server import model_protocol
 from ..model_server.model_faults import ModelFault
-from ..simulators.base import Scenario, World, WorldBroken
+from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
-from .episodes import Rules, blame, play, play_together
+from .episodes import EpisodeOptions, simulator_error
 from .result_batch import ResultBatch, unworldly
-from .tasks import Located, Plan
+from .tasks import Located, TaskPlan
 
-#: The code with which an evaluator ends whose simulator cannot be trusted any more.
+#: Exit code of an evaluator whose simulator's state is undefined after a fatal error.
 BROKEN = 70
-#: Seconds after which a first result is worth a batch of its own, and after which the second batch goes.
-SLOW, SOON = 0.02, 0.1
+#: Seconds after which a first result is sent as a batch of its own, and seconds from it to the second batch.
+FIRST_FLUSH, SECOND_FLUSH = 0.02, 0.1
+#: The most bytes of a message from the runner, and of an inflated trace.
 LARGEST = 256 << 20
-#: Room for batches that the runner has not taken yet, so that playing goes on.
+#: Bytes of the socket's send buffer: batches wait there for the runner while the evaluator works on.
 BUFFER = 4 << 20
 
 
-class Play(msgspec.Struct):
-    """All that is to be known of a simulation to play it."""
+class EvaluationSetup(msgspec.Struct):
+    """What the evaluator must know of a simulation to run its tasks; ``deadline`` in seconds per action."""
 
     definition: dict[str, Any]
     tasks: dict[str, Any]
@@ -47,20 +51,20 @@ class Play(msgspec.Struct):
     format: str = ""
 
 
-class Setup(msgspec.Struct, tag="setup"):
-    """What is to be played."""
+class SetupOrder(msgspec.Struct, tag="setup"):
+    """Order to prepare for a simulation."""
 
-    play: Play
+    play: EvaluationSetup
 
 
-class NewModelServer(msgspec.Struct, tag="model_server"):
-    """A model server's socket and the model's bytes, as descriptors; how the last one ended, if that is known."""
+class ModelServerOrder(msgspec.Struct, tag="model_server"):
+    """Order to use a new model server; descriptors: its socket, the model. ``last``: how the previous one ended."""
 
     last: str | None = None
 
 
-class Range(msgspec.Struct, tag="play"):
-    """Tasks [start, stop), results every ``flush`` seconds; one by one as far as ``careful_until``."""
+class RangeOrder(msgspec.Struct, tag="play"):
+    """Order to run tasks [start, stop): a batch every ``flush`` seconds, and one per task up to ``careful_until``."""
 
     start: int
     stop: int
@@ -68,75 +72,75 @@ class Range(msgspec.Struct, tag="play"):
     careful_until: int = -1
 
 
-class Again(msgspec.Struct, tag="replay"):
-    """A task to be played again from its trace."""
+class ReplayOrder(msgspec.Struct, tag="replay"):
+    """Order to run a task again from the actions of its trace (zlib)."""
 
     task: int
     trace: bytes
 
 
-Order = Setup | NewModelServer | Range | Again
+Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder
 
 
-class Gone(Exception):
-    """The runner is gone."""
+class RunnerGone(Exception):
+    """The runner has closed its socket."""
 
 
-class Link:
-    """The way to the runner: length-prefixed msgpack, descriptors riding on a message's first byte."""
+class RunnerConnection:
+    """Socket to the runner: length-prefixed msgpack; descriptors accompany a message's first byte (SCM_RIGHTS)."""
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self._decoder = msgspec.msgpack.Decoder(Order)
         self._encoder = msgspec.msgpack.Encoder()
         self.rights: list[int] = []
 
     def next(self) -> Order:
-        """Wait for an order; descriptors that came with it are in ``rights``."""
+        """Wait for an order; its descriptors are in ``rights``. Raise RunnerGone at the end of the stream."""
         try:
-            head, self.rights, _, _ = socket.recv_fds(self._socket, model_protocol.LENGTH.size, 2)
-            if not head:
-                raise Gone
-            (length,) = model_protocol.LENGTH.unpack(head + self._exactly(model_protocol.LENGTH.size - len(head)))
+            prefix, self.rights, _, _ = socket.recv_fds(self._socket, model_protocol.LENGTH.size, 2)
+            if not prefix:
+                raise RunnerGone
+            (length,) = model_protocol.LENGTH.unpack(prefix + self._exactly(model_protocol.LENGTH.size - len(prefix)))
             if length > LARGEST:
-                raise Gone
+                raise RunnerGone
             return self._decoder.decode(self._exactly(length))  # type: ignore[no-any-return]
         except OSError:
-            raise Gone from None
+            raise RunnerGone from None
 
     def _exactly(self, length: int) -> bytearray:
         data = bytearray(length)
         view = memoryview(data)
         while view:
-            got = self._socket.recv_into(view)
-            if not got:
-                raise Gone
-            view = view[got:]
+            count = self._socket.recv_into(view)
+            if not count:
+                raise RunnerGone
+            view = view[count:]
         return data
 
-    def say(self, kind: str, **fields: Any) -> None:
-        """Tell the runner something."""
+    def send_message(self, kind: str, **fields: Any) -> None:
+        """Send a message of this type."""
         self.send({"type": kind, **fields})
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a whole message."""
+        """Send a message, given with its type."""
         payload = self._encoder.encode(message)
         try:
             self._socket.sendall(model_protocol.LENGTH.pack(len(payload)) + payload)
         except OSError:
-            raise Gone from None
+            raise RunnerGone from None
 
 
 def main() -> None:
-    """Confine this process, import the simulator, seal, and play what the runner says until it is gone."""
-    told = json.loads(sys.argv[1])
-    sealed = _confine(told.get("confinement"))
-    dataset = Path(told["dataset"])
-    definition = told["world"] or json.loads((dataset / "dataset.json").read_bytes())
+    """Confine this process, import the simulator, seal the sandbox, and execute the runner's orders to the last."""
+    options = json.loads(sys.argv[1])
+    sealed = _confine(options.get("confinement"))
+    dataset = Path(options["dataset"])
+    definition = options["world"] or json.loads((dataset / "dataset.json").read_bytes())
     kind = definition["simulator"]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
-        raise SystemExit(f"no such simulator: {kind!r}")
+        raise SystemExit(f"the dataset names an unknown simulator: {kind!r}")
     module = importlib.import_module(f"..simulators.{kind}", __package__)
     if hasattr(module, "preload"):
         module.preload(definition)
@@ -144,90 +148,97 @@ def main() -> None:
         from ..sandbox import seal
 
         seal()
-    page = memoryview(mmap.mmap(told["page"], 16)).cast("q")
-    evaluator = Evaluator(Link(socket.socket(fileno=told["socket"])), page, dataset, module.World)
+    page = memoryview(mmap.mmap(options["page"], 16)).cast("q")
+    runner = RunnerConnection(socket.socket(fileno=options["socket"]))
+    evaluator = Evaluator(runner, page, dataset, module.create)
     try:
         evaluator.serve()
-    except Gone:
-        os._exit(0)  # a simulator's own clearing up could hang or crash, and would save nothing
-    except WorldBroken as error:
-        print(f"the simulator cannot be trusted any more: {error}", file=sys.stderr, flush=True)
+    except RunnerGone:
+        os._exit(0)  # without the simulator's cleanup, which could hang or crash and saves nothing
+    except SimulatorBroken as error:
+        print(f"evaluator: the simulator failed and its process must be replaced: {error}", file=sys.stderr, flush=True)
         os._exit(BROKEN)
 
 
-def _confine(told: dict[str, Any] | None) -> bool:
-    if told is None:
+def _confine(options: dict[str, Any] | None) -> bool:
+    """Confine this process as its runner asks; return whether the sandbox must still be sealed."""
+    if options is None:
         return False
     from ..sandbox import Confinement, confine
 
-    fields = dict(told)
+    fields = dict(options)
     fields["readonly"] = tuple(fields.get("readonly", ()))
     fields["keep"] = tuple(fields.get("keep", ()))
     return confine(Confinement(**fields)).level > 1
 
 
 class Evaluator:
-    """Plays ranges of tasks and says how they went."""
+    """Executes the runner's orders. ``page``: the current task, and the task to stop before (runner/processes.py)."""
 
     def __init__(
-        self, link: Link, page: memoryview, dataset: Path, make: Callable[[Path, Mapping[str, Any]], World]
+        self,
+        runner: RunnerConnection,
+        page: memoryview,
+        dataset: Path,
+        create: Callable[[Path, Mapping[str, Any]], Simulator],
     ) -> None:
-        self._link = link
+        self._runner = runner
         self._page = page
         self._dataset = dataset
-        self._make = make
-        self._play: Play
-        self._plan: Plan
-        self._rules = Rules()
+        self._create = create
+        self._setup: EvaluationSetup
+        self._plan: TaskPlan
+        self._options = EpisodeOptions()
         self._lines: ResultBatch
-        self._worlds: list[World] = []
-        self._specs: list[dict[str, Any]] = []
-        self._extras: list[dict[str, Any]] = []
+        self._simulators: list[Simulator] = []  # one per row of a batch
+        self._specs: list[dict[str, Any]] = []  # the dataset's scenarios
+        self._labels: list[dict[str, Any]] = []  # of each scenario, for its results
         self._model_server: model_protocol.ModelServerClient | None = None
-        self._foreseen = (-1, 0)
+        self._cached_seed = (-1, 0)  # a task and its model server's seed
         self._flushed_at = 0.0
-        self._pace = 0.0
+        self._flush_interval = 0.0  # seconds; 0 until the first batch
 
     def serve(self) -> None:
-        """Do what the runner says, one thing after another."""
+        """Execute the runner's orders, one after another; raise RunnerGone or SimulatorBroken."""
         while True:
-            order = self._link.next()
-            if isinstance(order, Setup):
-                self._set_up(order.play)
-            elif isinstance(order, NewModelServer):
-                self._take_model_server()
-            elif isinstance(order, Range):
-                self._play_range(order)
+            order = self._runner.next()
+            if isinstance(order, SetupOrder):
+                self._prepare(order.play)
+            elif isinstance(order, ModelServerOrder):
+                self._connect_model_server()
+            elif isinstance(order, RangeOrder):
+                self._run_range(order)
             else:
                 self._replay(order)
 
     # -- set-up
 
-    def _set_up(self, play: Play) -> None:
-        definition = play.definition
+    def _prepare(self, setup: EvaluationSetup) -> None:
+        """Create the simulators and read the scenarios; report `ready`, or `broken` with the reason."""
+        definition = setup.definition
         try:
-            for world in self._worlds:
-                world.close()
-            self._worlds = [self._make(self._dataset, definition) for _ in range(max(1, play.batch))]
+            for simulator in self._simulators:
+                simulator.close()
+            self._simulators = [self._create(self._dataset, definition) for _ in range(max(1, setup.batch))]
             self._specs = self._read_specs(definition)
-            self._plan = Plan(play.tasks)
-        except WorldBroken:
+            self._plan = TaskPlan(setup.tasks)
+        except SimulatorBroken:
             raise
         except Exception as error:
-            self._link.say("broken", reason=blame(error))
+            self._runner.send_message("broken", reason=simulator_error(error))
             return
-        self._play = play
-        shown = ("name", *definition.get("group_by", ()))
-        self._extras = [{key: spec[key] for key in shown if key in spec} for spec in self._specs]
-        self._lines = ResultBatch(definition, play.record, definition.get("dt"))
-        self._rules = Rules(
-            latency_steps=int(play.params.get("latency_steps", 0)),
-            one_step=play.dry_run,
-            keep_actions=bool(definition.get("record")) and play.record != "none",
+        self._setup = setup
+        keys = ("name", *definition.get("group_by", ()))
+        self._labels = [{key: spec[key] for key in keys if key in spec} for spec in self._specs]
+        self._lines = ResultBatch(definition, setup.record, definition.get("dt"))
+        self._options = EpisodeOptions(
+            latency_steps=int(setup.params.get("latency_steps", 0)),
+            one_step=setup.dry_run,
+            keep_actions=bool(definition.get("record")) and setup.record != "none",
         )
-        self._pace = 0.0
-        self._foreseen = (-1, 0)
-        self._link.say("ready")
+        self._flush_interval = 0.0
+        self._cached_seed = (-1, 0)
+        self._runner.send_message("ready")
 
     def _read_specs(self, definition: Mapping[str, Any]) -> list[dict[str, Any]]:
         name = definition.get("scenarios")
@@ -236,106 +247,108 @@ class Evaluator:
         with open(self._dataset / name, "rb") as file:
             return [json.loads(line) for line in file if line.strip()]
 
-    def _take_model_server(self) -> None:
-        """Greet the model server that came, and give it the model."""
-        end, model = self._link.rights  # the runner brings both
+    def _connect_model_server(self) -> None:
+        """Connect to the model server of the current order and load the model; report `loaded` or `refused`."""
+        server_socket, model = self._runner.rights
         if self._model_server is not None:
             self._model_server.close()
             self._model_server = None
-        play = self._play
+        setup = self._setup
         model_server = model_protocol.ModelServerClient(
-            socket.socket(fileno=end),
-            self._worlds[0].interface,
-            batch=len(self._worlds),
-            deadline=play.deadline,
-            tell_done=play.isolation == "scenario",
+            socket.socket(fileno=server_socket),
+            self._simulators[0].interface,
+            batch=len(self._simulators),
+            deadline=setup.deadline,
+            send_done=setup.isolation == "scenario",
         )
         try:
             greeting = model_server.hello()
-            info = model_server.load(play.format, play.params, model)
+            info = model_server.load(setup.format, setup.params, model)
         except ModelFault as fault:
             model_server.close()
-            self._link.say("refused", status=fault.status, reason=unworldly(str(fault)))
+            self._runner.send_message("refused", status=fault.status, reason=unworldly(str(fault)))
             return
         finally:
             os.close(model)
         self._model_server = model_server
-        self._link.say("loaded", info={**greeting, **info})
+        self._runner.send_message("loaded", info={**greeting, **info})
 
-    # -- play
+    # -- tasks
 
-    def _play_range(self, order: Range) -> None:
+    def _run_range(self, order: RangeOrder) -> None:
         self._lines.begin(order.start)
         self._flushed_at = time.perf_counter()
         task = order.start
-        size = len(self._worlds)
+        size = len(self._simulators)
         while task < (stop := min(order.stop, self._page[1])):
             self._page[0] = task
             if self._model_server is None:
-                self._ask_for_model_server("there is none")
+                self._request_model_server("no model server has been given yet")
             if size == 1:
-                fault = self._play_one(task, stop)
+                fault = self._run_task(task, stop)
                 task += 1
             else:
                 end = min(task - task % size + size, stop)
-                fault = self._play_group(task, end)
+                fault = self._run_batch(task, end)
                 task = end
             self._flush_if_due(order)
             if fault is not None and fault.fatal:
                 self._drop_model_server(fault)
         self._flush()
-        self._link.say("idle")
+        self._runner.send_message("idle")
 
     def _scenario(self, located: Located) -> Scenario:
         spec = self._specs[located.index] if self._specs else {}
         return Scenario(index=located.index, seed=located.seed, repeat=located.repeat, spec=spec, params=located.params)
 
     def _model_server_seed(self, task: int) -> int:
-        """Return a task's seed, which was asked for before if the task was foreseen."""
-        if self._foreseen[0] != task:
-            self._foreseen = (task, self._plan.model_server_seed(task))
-        return self._foreseen[1]
+        """Return the model server's seed for a task. The last one is cached: each is used for two tasks in a row."""
+        if self._cached_seed[0] != task:
+            self._cached_seed = (task, self._plan.model_server_seed(task))
+        return self._cached_seed[1]
 
-    def _following(self, task: int, stop: int) -> int | None:
+    def _next_seed(self, task: int, stop: int) -> int | None:
         return self._model_server_seed(task) if task < stop else None
 
-    def _play_one(self, task: int, stop: int) -> ModelFault | None:
+    def _run_task(self, task: int, stop: int) -> ModelFault | None:
         assert self._model_server is not None
         located = self._plan.locate(task)
         seed = self._model_server_seed(task)
         if "latency_steps" in located.swept:
-            self._rules = replace(self._rules, latency_steps=int(located.params["latency_steps"]))
+            self._options = replace(self._options, latency_steps=int(located.params["latency_steps"]))
         try:
-            played, fault = play(
-                self._worlds[0],
+            result, fault = episodes.run(
+                self._simulators[0],
                 self._model_server,
                 self._scenario(located),
                 seed,
-                self._rules,
-                self._following(task + 1, stop),
+                self._options,
+                next_seed=self._next_seed(task + 1, stop),
             )
-        except WorldBroken:
-            self._flush()  # what was played before counts
+        except SimulatorBroken:
+            self._flush()  # the results of earlier tasks are valid
             raise
-        self._lines.add(located, self._extras[located.index] if self._extras else {}, played)
+        self._lines.add(located, self._labels[located.index] if self._labels else {}, result)
         return fault
 
-    def _play_group(self, start: int, stop: int) -> ModelFault | None:
-        """Play the part [start, stop) of a group; what a model sees depends on task numbers alone."""
+    def _run_batch(self, start: int, stop: int) -> ModelFault | None:
+        """Run the part [start, stop) of a batch; a task's row in the batch depends on its number alone."""
         assert self._model_server is not None
-        size = len(self._worlds)
+        size = len(self._simulators)
         first = start - start % size
         located = [self._plan.locate(task) if start <= task < stop else None for task in range(first, first + size)]
-        scenarios = [None if one is None else self._scenario(one) for one in located]
+        scenarios = [None if task is None else self._scenario(task) for task in located]
         try:
-            seed, following = self._model_server_seed(first), self._following(first + size, stop)
-            played, fault = play_together(self._worlds, self._model_server, scenarios, seed, self._rules, following)
-        except WorldBroken:
+            seed, next_seed = self._model_server_seed(first), self._next_seed(first + size, stop)
+            results, fault = episodes.run_batch(
+                self._simulators, self._model_server, scenarios, seed, self._options, next_seed=next_seed
+            )
+        except SimulatorBroken:
             self._flush()
             raise
-        for where, result in zip(located, played, strict=True):
-            if where is not None and result is not None:
-                self._lines.add(where, self._extras[where.index] if self._extras else {}, result)
+        for task, result in zip(located, results, strict=True):
+            if task is not None and result is not None:
+                self._lines.add(task, self._labels[task.index] if self._labels else {}, result)
         return fault
 
     def _drop_model_server(self, fault: ModelFault) -> None:
@@ -343,53 +356,53 @@ class Evaluator:
         self._model_server.close()
         self._model_server = None
         self._flush()
-        self._ask_for_model_server(fault.status)
+        self._request_model_server(fault.status)
 
-    def _ask_for_model_server(self, reason: str) -> None:
-        """Wait for a model server with the model; a refusal after an acceptance ends the launch, not this process."""
-        self._link.say("need_model_server", reason=reason)
+    def _request_model_server(self, reason: str) -> None:
+        """Request a model server and wait until one has loaded the model; its runner decides how often to try."""
+        self._runner.send_message("need_model_server", reason=reason)
         while self._model_server is None:
-            order = self._link.next()
-            if isinstance(order, NewModelServer):
-                self._take_model_server()
+            order = self._runner.next()
+            if isinstance(order, ModelServerOrder):
+                self._connect_model_server()
             else:
-                raise Gone
+                raise RunnerGone
 
-    # -- report
+    # -- batches
 
-    def _flush_if_due(self, order: Range) -> None:
+    def _flush_if_due(self, order: RangeOrder) -> None:
         now = time.perf_counter()
-        waited = now - self._flushed_at
+        elapsed = now - self._flushed_at
         careful = self._lines.to - 1 <= order.careful_until
-        if waited >= min(self._pace, order.flush) and (self._pace or waited >= SLOW):
-            self._pace = SOON if not self._pace else order.flush
+        if elapsed >= min(self._flush_interval, order.flush) and (self._flush_interval or elapsed >= FIRST_FLUSH):
+            self._flush_interval = SECOND_FLUSH if not self._flush_interval else order.flush
             self._flush()
         elif careful or self._lines.full:
             self._flush()
 
     def _flush(self) -> None:
         if len(self._lines):
-            self._link.send(self._lines.take())
+            self._runner.send(self._lines.take())
         self._flushed_at = time.perf_counter()
 
     # -- replays
 
-    def _replay(self, order: Again) -> None:
+    def _replay(self, order: ReplayOrder) -> None:
         try:
-            trace = _inflated(order.trace)
-            dt = float(self._play.definition.get("dt") or 0.1)
-            seen = episodes.replay(self._worlds[0], self._scenario(self._plan.locate(order.task)), trace, dt)
-        except WorldBroken:
+            trace = _inflate(order.trace)
+            dt = float(self._setup.definition.get("dt") or 0.1)
+            frames = episodes.replay(self._simulators[0], self._scenario(self._plan.locate(order.task)), trace, dt)
+        except SimulatorBroken:
             raise
         except Exception as error:
-            self._link.say("replay", replay=None, error=blame(error))
+            self._runner.send_message("replay", replay=None, error=simulator_error(error))
             return
-        self._link.say("replay", replay=seen)
+        self._runner.send_message("replay", replay=frames)
 
 
-def _inflated(trace: bytes) -> bytes:
+def _inflate(trace: bytes) -> bytes:
     inflating = zlib.decompressobj()
     data = inflating.decompress(trace, LARGEST)
     if not inflating.eof:
-        raise ValueError("the trace is cut off or too large")
+        raise ValueError("the trace is truncated or too large")
     return data

@@ -1,41 +1,41 @@
-"""The ways in which a model breaks a scenario off: each has a status, and is final at once."""
+"""Model faults: exceptions with which a model or its model server ends a scenario; each has a result status."""
 
 from typing import ClassVar
 
 
 class ModelFault(Exception):
-    """The model broke a scenario off. ``fatal``: its model server cannot be spoken to any more."""
+    """The model ended a scenario. ``fatal``: its model server must be replaced."""
 
     status: ClassVar[str] = "failed"
     fatal: ClassVar[bool] = True
 
 
 class Failed(ModelFault):
-    """The model raised; its model server says what."""
+    """The model raised an exception; the model server reports its text."""
 
     fatal = False
 
 
 class WrongAnswer(ModelFault):
-    """The model answered what is no action: another shape, or a number that is not finite."""
+    """The model's answer is not an action: it has another shape, or an entry is not finite."""
 
     status = "invalid"
     fatal = False
 
 
 class Garbage(ModelFault):
-    """The model server sent what is no reply."""
+    """The model server violated the protocol."""
 
     status = "invalid"
 
 
 class Crashed(ModelFault):
-    """The model server's end was closed."""
+    """The model server's process ended, which closed its socket."""
 
     status = "crashed"
 
 
 class TimedOut(ModelFault):
-    """The answer came too late, or not at all."""
+    """The model server did not answer within the deadline."""
 
     status = "timed_out"

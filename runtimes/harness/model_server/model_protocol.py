@@ -1,8 +1,7 @@
-"""Frames between an evaluator and a model server: how they are written, how replies are read, and what is made of
-everything else.
+"""Model protocol: frames between an evaluator and a model server, and the evaluator's client.
 
-A frame is a length (u32, little-endian) and a msgpack array. The evaluator, whose end this is, knows every reply's
-exact bytes but for the answer itself, so nothing a model says is ever parsed; see docs/model-server.md.
+A frame is a length (u32, little-endian) and a msgpack array. The client knows the exact bytes of every reply but for
+the actions themselves, so that it parses nothing that a model controls, except error texts; see docs/model-server.md.
 """
 
 import array
@@ -27,32 +26,32 @@ from .model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongA
 LENGTH = struct.Struct("<I")
 COUNTER = struct.Struct(">I")
 PROTOCOL = 1
-#: The most bytes of any frame from a model server that is not an action.
+#: The most payload bytes of any frame from a model server that is not an action.
 SMALL = 64 << 10
-#: Sequence numbers begin here, so that msgpack writes each of them in five bytes, and begin again here.
+#: Range of sequence numbers, after which they restart: msgpack encodes each of them in five bytes.
 FIRST, LAST = 1 << 16, (1 << 31) - 1
-#: Seconds a model server may take to say hello, to load, and to begin a scenario.
+#: Timeouts in seconds for a model server's hello, load and reset.
 HELLO, LOAD, RESET = 120.0, 300.0, 10.0
-#: The longest text a model may leave in a result.
-WORDS = 2000
+#: The most characters of an error text that a result keeps.
+MAX_ERROR_TEXT = 2000
 
 
 class Load(msgspec.Struct, array_like=True, tag="load"):
-    """Here is a model; the descriptor that rides along, or ``model``'s path, has its bytes."""
+    """Load a model: its bytes are in the accompanying descriptor, or in the file that ``model`` names."""
 
     seq: int
     request: dict[str, Any]
 
 
 class Reset(msgspec.Struct, array_like=True, tag="reset"):
-    """A scenario begins."""
+    """Start a scenario."""
 
     seq: int
     request: dict[str, int]
 
 
 class Act(msgspec.Struct, array_like=True, tag="act"):
-    """So many observations want an action each."""
+    """Compute an action for each of ``count`` observations."""
 
     seq: int
     count: int
@@ -60,37 +59,37 @@ class Act(msgspec.Struct, array_like=True, tag="act"):
 
 
 class Done(msgspec.Struct, array_like=True, tag="done"):
-    """The scenario is over."""
+    """The scenario has ended."""
 
     seq: int
 
 
 class Close(msgspec.Struct, array_like=True, tag="close"):
-    """No more is wanted."""
+    """End the model server."""
 
     seq: int
 
 
 Request = Load | Reset | Act | Done | Close
-Word = str | int | float | bool | None
+Scalar = str | int | float | bool | None
 
 
 class Hello(msgspec.Struct, array_like=True, tag="hello", forbid_unknown_fields=True):
-    """What a model server says first."""
+    """A model server's first frame."""
 
     protocol: int
-    model_server: dict[str, Word]
+    model_server: dict[str, Scalar]
 
 
-class Loaded(msgspec.Struct, array_like=True, tag="loaded", forbid_unknown_fields=True):
-    """The model is there and fits."""
+class LoadedReply(msgspec.Struct, array_like=True, tag="loaded", forbid_unknown_fields=True):
+    """The model is loaded and fits the spaces."""
 
     seq: int
-    info: dict[str, Word]
+    info: dict[str, Scalar]
 
 
-class Error(msgspec.Struct, array_like=True, tag="error", forbid_unknown_fields=True):
-    """The model raised, or answered what is no action."""
+class ErrorReply(msgspec.Struct, array_like=True, tag="error", forbid_unknown_fields=True):
+    """The model raised an exception ("failed"), or its answer is not an action ("invalid")."""
 
     seq: int
     text: str
@@ -98,19 +97,19 @@ class Error(msgspec.Struct, array_like=True, tag="error", forbid_unknown_fields=
 
 
 _encoder = msgspec.msgpack.Encoder()
-_hello = msgspec.msgpack.Decoder(Hello)
-_loaded = msgspec.msgpack.Decoder(Loaded | Error)
-_error = msgspec.msgpack.Decoder(Error)
+_hello_decoder = msgspec.msgpack.Decoder(Hello)
+_loaded_decoder = msgspec.msgpack.Decoder(LoadedReply | ErrorReply)
+_error_decoder = msgspec.msgpack.Decoder(ErrorReply)
 
 
 def framed(message: Any) -> bytes:
-    """Return a message with its length before it."""
+    """Return a message as a frame."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
 
 
 def describe(space: Space) -> dict[str, Any]:
-    """Return a space as a model server is told of it; infinite bounds become None."""
+    """Return a space's JSON form for a model server; infinite bounds become None."""
     return {
         "dtype": space.dtype,
         "shape": list(space.shape),
@@ -126,79 +125,79 @@ def _bound(value: float | None) -> float | None:
 
 
 class ModelServerClient:
-    """The evaluator's end of a model server: asks, waits no longer than told, and believes nothing.
+    """The evaluator's client of a model server: validates every reply; an action has ``deadline`` seconds.
 
-    ``seq``: the number that the first request follows.
+    ``send_done``: send `done` after each scenario. ``seq``: the sequence number before the first request.
     """
 
     def __init__(
         self,
-        end: socket.socket,
+        connected: socket.socket,
         interface: Interface,
         *,
         batch: int,
         deadline: float,
-        tell_done: bool = True,
+        send_done: bool = True,
         seq: int = FIRST,
     ) -> None:
-        self._socket = end
-        self._number = end.fileno()
-        self._early = array.array("i", [0])
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._unread = array.array("i", [0])
         self._interface = interface
         self._batch = batch
         self.deadline = deadline
-        self._tell_done = tell_done
+        self._send_done = send_done
         self._seq = seq
-        self._begun: int | None = None
-        self._playing = False
+        self._resetting: int | None = None  # the seed of a `reset` that has not been answered yet
+        self._in_scenario = False
         self._ready = bytearray(framed(("ready", FIRST)))
-        end.setblocking(True)
-        patience = struct.pack("@ll", int(deadline), int(deadline % 1 * 1e6) or 1)
-        # One system call a reply instead of two: the kernel keeps the time of the first read.
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
-        self._asking, self._observations = self._question()
-        self._expected, self._head = self._answer()
+        connected.setblocking(True)
+        timeout = struct.pack("@ll", int(deadline), int(deadline % 1 * 1e6) or 1)
+        # Timeouts in the kernel: one system call per reply instead of two.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        self._act_frame, self._observations = self._make_act_frame()
+        self._expected, self._head = self._expected_reply()
         self._buffer = bytearray(max(self._expected, SMALL) + 64)
         self._view = memoryview(self._buffer)
         action = interface.action
         flat = np.frombuffer(self._buffer, action.dtype, self._batch * _items(action), len(self._head))
         self._actions = flat.reshape(batch, *action.shape)
 
-    def _question(self) -> tuple[bytearray, NDArray[Any]]:
-        """Make the frame of an `act` once; only its counter and its observations change."""
+    def _make_act_frame(self) -> tuple[bytearray, NDArray[Any]]:
+        """Make the `act` frame once, and a view of its observations; only they and the sequence number change."""
         space = self._interface.observation
         size = self._batch * space.size
         frame = bytearray(framed(("act", FIRST, self._batch, bytes(size))))
         flat = np.frombuffer(frame, space.dtype, self._batch * _items(space), len(frame) - size)
         return frame, flat.reshape(self._batch, *space.shape)
 
-    def _answer(self) -> tuple[int, bytearray]:
-        """Make what every action begins with, and tell how long it is in all."""
+    def _expected_reply(self) -> tuple[int, bytearray]:
+        """Return the length of every `action` frame, and the bytes before its actions."""
         size = self._batch * self._interface.action.size
         frame = framed(("action", FIRST, bytes(size)))
         return len(frame), bytearray(frame[: len(frame) - size])
 
     @property
     def seq(self) -> int:
-        """Number of the last request."""
+        """Sequence number of the last request."""
         return self._seq
 
-    # -- the conversation
+    # -- requests
 
-    def hello(self) -> dict[str, Word]:
-        """Wait for the model server's greeting."""
-        payload = self._small(time.monotonic() + HELLO)
+    def hello(self) -> dict[str, Scalar]:
+        """Wait for the model server's first frame; return its description."""
+        payload = self._receive_small(time.monotonic() + HELLO)
         try:
-            greeting = _hello.decode(payload)
+            greeting = _hello_decoder.decode(payload)
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the model server did not say hello") from None
+            raise Garbage("the model server's first frame is not `hello`") from None
         if greeting.protocol != PROTOCOL:
             raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
         return greeting.model_server
 
-    def load(self, format: str, params: Mapping[str, Any], model: int) -> dict[str, Word]:
-        """Hand the model over as a descriptor; return what the model server says of it, or raise its refusal."""
+    def load(self, format: str, params: Mapping[str, Any], model: int) -> dict[str, Scalar]:
+        """Send the model as a descriptor; return the model server's information on it, or raise its refusal."""
         seq = self._next()
         request = {
             "format": format,
@@ -213,111 +212,107 @@ class ModelServerClient:
         try:
             sent = self._socket.sendmsg([frame], rights)
         except BlockingIOError:
-            raise TimedOut("the model server does not read") from None
+            raise TimedOut("the model server does not read its socket") from None
         except OSError:
             raise Crashed("the model's process ended") from None
-        if sent < len(
-            frame
-        ):  # else nothing more is sent: a model server that said no may be gone, and what it said counts
+        if sent < len(frame):  # otherwise send nothing: the server may have exited after an error that is still unread
             self._send(frame[sent:])
         try:
-            answer: Loaded | Error = _loaded.decode(self._small(time.monotonic() + LOAD))
+            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._receive_small(time.monotonic() + LOAD))
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the model server answered `load` with what is no frame of the protocol") from None
+            raise Garbage("the model server's answer to `load` is not a frame of the protocol") from None
         if answer.seq != seq:
             raise Garbage("the model server answered another request")
-        if isinstance(answer, Error):
-            raise _said(answer)
+        if isinstance(answer, ErrorReply):
+            raise _fault(answer)
         return answer.info
 
     def begin(self, seed: int) -> None:
-        """Have a scenario begun, without waiting for it; a model server that was told of another one is told again."""
-        if self._begun == seed:
+        """Send `reset` without waiting for the reply; no-op if it was already sent with this seed."""
+        if self._resetting == seed:
             return
-        if self._begun is not None:
+        if self._resetting is not None:
             self._await_ready()
         self._done()
         self._send(framed(("reset", self._next(), {"seed": seed})))
-        self._begun = seed
+        self._resetting = seed
 
     def ready(self, seed: int) -> None:
-        """Wait until the model server has begun the scenario."""
+        """Wait for the reply to `reset`, which is sent if it has not been sent with this seed."""
         self.begin(seed)
         self._await_ready()
 
-    def end(self, following: int | None) -> None:
-        """End the scenario, and have the one begun that is likely to come next, while this one is judged.
+    def end(self, next_seed: int | None) -> None:
+        """End the scenario, and send the `reset` of the one that probably follows.
 
-        That the model server is gone by now shows when that one is to be played: this one is not its fault.
+        A fault here is ignored: the scenario has ended, and the next request will raise it again.
         """
         with contextlib.suppress(ModelFault):
             self._done()
-            if following is not None:
-                self.begin(following)
+            if next_seed is not None:
+                self.begin(next_seed)
 
     def _await_ready(self) -> None:
-        self._begun = None
-        self._playing = True
+        self._resetting = None
+        self._in_scenario = True
         COUNTER.pack_into(self._ready, 12, self._seq)
         until = time.monotonic() + max(RESET, self.deadline)
         try:
             count = self._socket.recv_into(self._buffer)
         except BlockingIOError:
-            count = self._more(0, until)
+            count = self._receive(0, until)
         except OSError:
             raise Crashed("the model's process ended") from None
         if count != len(self._ready) or not self._buffer.startswith(self._ready):
-            self._rest(count, len(self._ready), self._ready, until)
+            self._receive_rest(count, len(self._ready), self._ready, until)
 
     def act(self, observations: NDArray[Any]) -> tuple[NDArray[Any], float]:
-        """Return the actions, a view that the next call overwrites, and the seconds it took.
+        """Return the actions, a view that the next call overwrites, and the latency in seconds.
 
-        They have the right shape and type, but may hold anything: see ``finite``.
+        The actions have the right shape and type, but any values: see ``finite``.
         """
         self._observations[:] = observations
         seq = self._next()
-        COUNTER.pack_into(self._asking, 10, seq)
+        COUNTER.pack_into(self._act_frame, 10, seq)
         COUNTER.pack_into(self._head, 13, seq)
-        fcntl.ioctl(self._number, termios.FIONREAD, self._early)
-        if self._early[0]:
-            raise Garbage(
-                "the model server answered before it was asked"
-            )  # else it could make its latency what it likes
-        began = time.monotonic()
-        self._send(self._asking)
+        fcntl.ioctl(self._descriptor, termios.FIONREAD, self._unread)
+        if self._unread[0]:  # otherwise a model could answer early to fake its latency
+            raise Garbage("the model server answered before it was asked")
+        started = time.monotonic()
+        self._send(self._act_frame)
         try:
             count = self._socket.recv_into(self._buffer)
         except BlockingIOError:
-            raise self._late() from None
+            raise self._timed_out() from None
         except OSError:
             raise Crashed("the model's process ended") from None
         if count != self._expected or not self._buffer.startswith(self._head):
-            self._rest(count, self._expected, self._head, began + self.deadline)
-        took = time.monotonic() - began
-        if took > self.deadline:
-            raise self._late()
-        return self._actions, took
+            self._receive_rest(count, self._expected, self._head, started + self.deadline)
+        latency = time.monotonic() - started
+        if latency > self.deadline:
+            raise self._timed_out()
+        return self._actions, latency
 
     def close(self) -> None:
-        """Let go of the model server."""
+        """Send `close` and close the socket."""
         try:
             self._socket.send(framed(("close", self._next())), socket.MSG_DONTWAIT)
         except OSError:
-            pass  # it is gone, or hangs: what is wanted of it is no more
+            pass  # the model server has ended or hangs; its runner ends it
         self._socket.close()
 
     # -- bytes
 
     def _done(self) -> None:
-        if self._playing and self._tell_done:
+        if self._in_scenario and self._send_done:
             self._send(framed(("done", self._next())))
-        self._playing = False
+        self._in_scenario = False
 
     def _next(self) -> int:
         self._seq = self._seq + 1 if self._seq < LAST else FIRST
         return self._seq
 
-    def _late(self) -> TimedOut:
+    def _timed_out(self) -> TimedOut:
         return TimedOut(f"no answer within {self.deadline:g} s")
 
     def _send(self, frame: bytes | bytearray) -> None:
@@ -326,81 +321,81 @@ class ModelServerClient:
             until = time.monotonic() + self.deadline if sent < len(frame) else 0.0
             while sent < len(frame):
                 if time.monotonic() > until:
-                    raise self._late()
+                    raise self._timed_out()
                 sent += self._socket.send(frame[sent:])
         except BlockingIOError:
-            raise self._late() from None
+            raise self._timed_out() from None
         except OSError:
             raise Crashed("the model's process ended") from None
 
-    def _rest(self, count: int, expected: int, head: bytes | bytearray, until: float) -> None:
-        """Read on until the reply is whole; raise what it is if it is not the expected one."""
+    def _receive_rest(self, count: int, expected: int, head: bytes | bytearray, until: float) -> None:
+        """Receive the rest of the reply; raise the fault if it is not the expected one."""
         if count == 0:
             raise Crashed("the model's process ended")
-        total = self._announced(count, head)
+        total = self._frame_length(count, head)
         while count < total:
-            count += self._more(count, until)
-            total = self._announced(count, head)
+            count += self._receive(count, until)
+            total = self._frame_length(count, head)
         if count == total == expected and self._buffer.startswith(head):
             return
         if count > total:
             raise Garbage("the model server sent more than its reply")
         try:
-            error = _error.decode(self._view[LENGTH.size : total])
+            error = _error_decoder.decode(self._view[LENGTH.size : total])
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the model server sent what is no reply") from None
+            raise Garbage("the model server sent an invalid reply") from None
         if error.seq != self._seq:
             raise Garbage("the model server answered another request")
-        raise _said(error)
+        raise _fault(error)
 
-    def _announced(self, count: int, head: bytes | bytearray) -> int:
-        """Return how long the reply will be, as far as that is known; refuse it as soon as it can be no reply."""
-        seen = self._buffer[: min(count, len(head))]
-        if not head.startswith(seen) and not b"\xa5error".startswith(self._buffer[5 : min(count, 11)]):
-            raise Garbage("the model server sent what is no reply")
+    def _frame_length(self, count: int, head: bytes | bytearray) -> int:
+        """Return the reply's length as far as ``count`` bytes reveal it; raise Garbage if it cannot become valid."""
+        received = self._buffer[: min(count, len(head))]
+        if not head.startswith(received) and not b"\xa5error".startswith(self._buffer[5 : min(count, 11)]):
+            raise Garbage("the model server sent an invalid reply")
         if count < LENGTH.size:
             return LENGTH.size
         total: int = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
         if total > LENGTH.size + SMALL and not head.startswith(self._buffer[: LENGTH.size]):
-            raise Garbage("the model server sent what is no reply")
+            raise Garbage("the model server sent an invalid reply")
         return total
 
-    def _small(self, until: float) -> memoryview:
-        """Read one frame of at most 64 KiB and nothing beyond it."""
-        count = self._more(0, until)
+    def _receive_small(self, until: float) -> memoryview:
+        """Receive a frame of at most 64 KiB; raise Garbage if more bytes follow it."""
+        count = self._receive(0, until)
         while count < LENGTH.size:
-            count += self._more(count, until)
+            count += self._receive(count, until)
         total = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
         if total > LENGTH.size + SMALL:
-            raise Garbage("the model server sent what is no reply")
+            raise Garbage("the model server sent an invalid reply")
         while count < total:
-            count += self._more(count, until)
+            count += self._receive(count, until)
         if count > total:
             raise Garbage("the model server sent more than its reply")
         return self._view[LENGTH.size : total]
 
-    def _more(self, count: int, until: float) -> int:
-        """Receive some bytes more, at the latest at ``until``."""
-        waiting = select.poll()
-        waiting.register(self._socket, select.POLLIN)
-        if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
+    def _receive(self, count: int, until: float) -> int:
+        """Receive at least one byte after the first ``count``, by the monotonic time ``until``; return how many."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
             raise TimedOut("no answer in time")
         try:
-            got = self._socket.recv_into(self._view[count:])
+            received = self._socket.recv_into(self._view[count:])
         except BlockingIOError:
-            raise self._late() from None
+            raise self._timed_out() from None
         except OSError:
             raise Crashed("the model's process ended") from None
-        if got == 0:
+        if received == 0:
             raise Crashed("the model's process ended")
-        return got
+        return received
 
 
 def finite(actions: NDArray[Any]) -> bool:
-    """Tell whether every number is one."""
+    """Return whether every entry is a finite number."""
     if actions.dtype.kind != "f":
         return True
-    if actions.size <= 16:  # faster than numpy, up to there
+    if actions.size <= 16:  # faster than numpy for few entries
         return math.isfinite(sum(actions.ravel().tolist())) or bool(np.isfinite(actions).all())
     return bool(np.isfinite(actions).all())
 
@@ -409,6 +404,6 @@ def _items(space: Space) -> int:
     return int(np.prod(space.shape, dtype=np.int64))
 
 
-def _said(error: Error) -> ModelFault:
+def _fault(error: ErrorReply) -> ModelFault:
     kind = WrongAnswer if error.kind == "invalid" else Failed
-    return kind(error.text[:WORDS])
+    return kind(error.text[:MAX_ERROR_TEXT])

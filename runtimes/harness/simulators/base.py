@@ -1,4 +1,4 @@
-"""The simulator port: what a world must offer the evaluator, and the values they exchange."""
+"""Simulator port: the interface between a simulator and the evaluator, and the values they exchange."""
 
 import functools
 import math
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 Metric = float | int | str | bool | None
 
 
-class WorldBroken(Exception):
-    """The simulator's native state can no longer be trusted; this process must be replaced."""
+class SimulatorBroken(Exception):
+    """The simulator's native state is undefined after a fatal error; the evaluator's process must be replaced."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """One situation to play: ``seed`` (63 bits) is the only source of chance."""
+    """A scenario to run: ``seed`` (63 bits) is the only source of randomness."""
 
     index: int
     seed: int
@@ -29,7 +29,7 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """A flat array's meaning: one name, unit and range per entry, in C order."""
+    """An observation or action space: one name, unit and range per entry of the array, in C order."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """Bytes of one array."""
+        """Size of one array in bytes."""
         return _bytes(self.dtype, self.shape)
 
     @classmethod
@@ -56,14 +56,14 @@ class Space:
         )
 
 
-@functools.cache  # asked for at every step
+@functools.cache  # called at every step
 def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
     return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interface:
-    """What a model sees and what it answers."""
+    """The observation space and the action space of a dataset."""
 
     observation: Space
     action: Space
@@ -74,25 +74,32 @@ class Interface:
         return cls(observation=Space.of(values["observation"]), action=Space.of(values["action"]))
 
 
-class World(Protocol):
-    """A simulator that plays one scenario at a time, in lock-step with the evaluator."""
+class Simulator(Protocol):
+    """A simulator that runs one scenario at a time, in lock-step with the evaluator.
+
+    Each module of this package defines ``create(dataset, definition)``, and may define ``preload(definition)``, which
+    imports libraries before the evaluator seals its sandbox.
+    """
 
     interface: Interface
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
-        """Begin a scenario; return the first observation. Equal scenarios begin equally, whatever was played before."""
+        """Start a scenario; return the first observation, which depends on the scenario alone."""
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        """Apply an action (finite, of the right shape; clipping is the world's); say what is seen and if it ended."""
+        """Apply an action; return the next observation and whether the scenario has ended.
+
+        The action is finite and has the right shape; the simulator clips it to the action space's bounds.
+        """
 
     def outcome(self, fault: str | None) -> dict[str, Metric]:
-        """Return the metrics of the scenario so far; ``fault`` names how the model broke it off, if it did."""
+        """Return the metrics of the scenario so far; ``fault``: status of the model's fault that ended it, if any."""
 
     def scene(self) -> dict[str, Any]:
-        """Return the static picture of a replay, after ``reset``."""
+        """Return the static background of a replay, after ``reset``."""
 
     def frame(self) -> dict[str, Any]:
-        """Return what a replay draws at this instant."""
+        """Return the moving objects of a replay at the current step."""
 
     def close(self) -> None:
-        """Let go of native resources."""
+        """Release native resources."""

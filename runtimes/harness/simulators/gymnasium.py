@@ -1,4 +1,4 @@
-"""Any environment that Gymnasium knows by the id that a dataset names; scenarios are its seeds and reset options."""
+"""Gymnasium simulator: runs the environment that a dataset names by id; scenarios are seeds and reset options."""
 
 import importlib
 import math
@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario, Space
+from .base import Interface, Metric, Scenario, Simulator, Space
 
-#: Packages that register environments. A dataset may name one of these and nothing else: importing is running.
+#: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
-#: How the values of one entry of the environment's `info` become a metric.
-FOLDS: Mapping[str, Callable[[list[float]], float]] = {
+#: Aggregations of an `info` entry's values over the steps into one metric.
+AGGREGATIONS: Mapping[str, Callable[[list[float]], float]] = {
     "last": lambda values: values[-1],
     "mean": lambda values: sum(values) / len(values),
     "min": min,
@@ -30,63 +30,68 @@ def preload(definition: Mapping[str, Any]) -> None:
     if package is None:
         return
     if package not in PACKAGES:
-        raise ValueError(f"no dataset may import {package!r}; these may be named: {', '.join(sorted(PACKAGES))}")
+        raise ValueError(f"a dataset cannot import {package!r}; allowed packages: {', '.join(sorted(PACKAGES))}")
     importlib.import_module(package)
 
 
-class World:
-    """Plays one environment; terminated and truncated are told apart, and the dataset names them."""
+def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+    """Return a simulator for the dataset."""
+    return GymnasiumSimulator(definition)
 
-    def __init__(self, dataset: Path, definition: Mapping[str, Any]) -> None:
+
+class GymnasiumSimulator:
+    """One Gymnasium environment; the dataset's `outcomes` names the ends "terminated" and "truncated"."""
+
+    def __init__(self, definition: Mapping[str, Any]) -> None:
         preload(definition)
         name = definition["env"]
         if ":" in name:
-            raise ValueError("an environment's id has no colon: it would import a module")
+            raise ValueError("an environment's id has no colon: Gymnasium would import the module before it")
         self._environment = gymnasium.make(name, disable_env_checker=True, **definition.get("kwargs", {}))
-        seen = Interface(
+        actual = Interface(
             observation=_space(self._environment.observation_space, "observation"),
             action=_space(self._environment.action_space, "action"),
         )
-        self.interface = Interface.of(definition["interface"]) if definition.get("interface") else seen
-        _check(self.interface, seen)
+        self.interface = Interface.of(definition["interface"]) if definition.get("interface") else actual
+        _check(self.interface, actual)
         self._action_space = self._environment.action_space
         self._low = np.array([-np.inf if low is None else low for low in self.interface.action.low])
         self._high = np.array([np.inf if high is None else high for high in self.interface.action.high])
-        self._ends: Mapping[str, str] = definition.get("outcomes", {})
-        self._folds: Mapping[str, Any] = definition.get("info", {})
-        self._begin()
+        self._outcomes: Mapping[str, str] = definition.get("outcomes", {})
+        self._aggregations: Mapping[str, Any] = definition.get("info", {})
+        self._clear()
 
-    def _begin(self) -> None:
+    def _clear(self) -> None:
         self._return = 0.0
         self._length = 0
         self._clipped = 0
         self._end = "cut off"
-        self._told: dict[str, list[float]] = {name: [] for name in self._folds}
+        self._info: dict[str, list[float]] = {name: [] for name in self._aggregations}
 
     def reset(self, scenario: Scenario) -> NDArray[Any]:
-        self._begin()
+        self._clear()
         observation, _ = self._environment.reset(seed=scenario.seed, options=scenario.spec.get("options"))
-        return self._seen(observation)
+        return self._converted(observation)
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         flat = action.reshape(-1)
         clipped = np.clip(flat, self._low, self._high)
         self._clipped += int((clipped != flat).any())
-        taken: Any
+        applied: Any
         if isinstance(self._action_space, spaces.Discrete):
-            taken = int(self._action_space.start) + math.floor(float(clipped[0]) + 0.5)
+            applied = int(self._action_space.start) + math.floor(float(clipped[0]) + 0.5)
         else:
-            taken = clipped.reshape(self.interface.action.shape).astype(self.interface.action.dtype)
-        observation, reward, terminated, truncated, info = self._environment.step(taken)
+            applied = clipped.reshape(self.interface.action.shape).astype(self.interface.action.dtype)
+        observation, reward, terminated, truncated, info = self._environment.step(applied)
         self._return += float(reward)
         self._length += 1
-        for name, (key, _) in self._folds.items():
-            self._told[name].append(float(info[key]))
+        for name, (key, _) in self._aggregations.items():
+            self._info[name].append(float(info[key]))
         if terminated or truncated:
             self._end = "terminated" if terminated else "truncated"
-        return self._seen(observation), bool(terminated or truncated)
+        return self._converted(observation), bool(terminated or truncated)
 
-    def _seen(self, observation: Any) -> NDArray[Any]:
+    def _converted(self, observation: Any) -> NDArray[Any]:
         space = self.interface.observation
         return np.asarray(observation, space.dtype).reshape(space.shape)
 
@@ -95,46 +100,46 @@ class World:
             "return": self._return,
             "length": self._length,
             "clipped_actions": self._clipped,
-            "outcome": fault or self._ends.get(self._end, self._end),
+            "outcome": fault or self._outcomes.get(self._end, self._end),
         }
-        for name, (_, fold) in self._folds.items():
-            metrics[name] = FOLDS[fold](self._told[name]) if self._told[name] else None
+        for name, (_, aggregation) in self._aggregations.items():
+            metrics[name] = AGGREGATIONS[aggregation](self._info[name]) if self._info[name] else None
         return metrics
 
     def scene(self) -> dict[str, Any]:
-        raise ValueError("environments of Gymnasium have no replay that can be drawn")
+        raise ValueError("Gymnasium environments have no replay")
 
     def frame(self) -> dict[str, Any]:
-        raise ValueError("environments of Gymnasium have no replay that can be drawn")
+        raise ValueError("Gymnasium environments have no replay")
 
     def close(self) -> None:
         self._environment.close()
 
 
-def _space(space: Any, what: str) -> Space:
-    """Read a space of Gymnasium's; a choice among n becomes one number from 0 to n - 1, to be rounded."""
+def _space(space: Any, name: str) -> Space:
+    """Convert a Gymnasium space; Discrete(n) becomes a number from 0 to n - 1, which is rounded."""
     if isinstance(space, spaces.Discrete):
-        return Space(dtype="float32", shape=(1,), names=(what,), units=("",), low=(0.0,), high=(float(space.n) - 1,))
+        return Space(dtype="float32", shape=(1,), names=(name,), units=("",), low=(0.0,), high=(float(space.n) - 1,))
     if not isinstance(space, spaces.Box) or not space.shape:
-        raise ValueError(f"the {what} is a {type(space).__name__}; only Box and Discrete are played")
+        raise ValueError(f"the {name} space is a {type(space).__name__}; only Box and Discrete are supported")
     count = int(np.prod(space.shape))
     dtype = "float32" if np.issubdtype(space.dtype, np.floating) else str(np.dtype(space.dtype))
     return Space(
         dtype=dtype,
         shape=tuple(int(size) for size in space.shape),
-        names=tuple(f"{what}_{at}" for at in range(count)),
+        names=tuple(f"{name}_{index}" for index in range(count)),
         units=("",) * count,
         low=tuple(float(low) for low in space.low.reshape(-1)),
         high=tuple(float(high) for high in space.high.reshape(-1)),
     )
 
 
-def _check(told: Interface, seen: Interface) -> None:
-    """Compare what the dataset promises with what the environment is."""
-    for what in ("observation", "action"):
-        promised, found = getattr(told, what), getattr(seen, what)
-        if promised.shape != found.shape or promised.dtype != found.dtype:
+def _check(declared: Interface, actual: Interface) -> None:
+    """Compare the dataset's interface with the environment's; raise ValueError if type or shape differ."""
+    for name in ("observation", "action"):
+        expected, found = getattr(declared, name), getattr(actual, name)
+        if expected.shape != found.shape or expected.dtype != found.dtype:
             raise ValueError(
-                f"the dataset promises {what}s {promised.dtype}{list(promised.shape)}, "
+                f"the dataset declares {name}s {expected.dtype}{list(expected.shape)}, "
                 f"the environment has {found.dtype}{list(found.shape)}"
             )

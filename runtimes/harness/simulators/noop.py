@@ -1,4 +1,4 @@
-"""A world of one trivial step, to measure the platform by itself and to try how it takes its simulator's faults."""
+"""No-op simulator: scenarios of one trivial step, to measure the platform alone and to test how it handles faults."""
 
 import os
 import time
@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Interface, Metric, Scenario
+from .base import Interface, Metric, Scenario, Simulator
 
 _SCALE = np.float32(1 / 65536)
 
 
-class World:
-    """Shows four numbers that the seed determines and sums what it is answered."""
+def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+    """Return a simulator for the dataset."""
+    return NoopSimulator(definition)
 
-    def __init__(self, dataset: Path, definition: Mapping[str, Any]) -> None:
+
+class NoopSimulator:
+    """Observations are four numbers derived from the seed; the metric `value` is the sum of the action."""
+
+    def __init__(self, definition: Mapping[str, Any]) -> None:
         self.interface = Interface.of(definition["interface"])
         self._scenario = Scenario(index=0, seed=0)
         self._observation: NDArray[Any] = np.zeros(4, np.float32)
@@ -35,12 +40,12 @@ class World:
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         params = self._scenario.params
         if params:
-            self._suffer(params, self._scenario.index)
+            self._inject_faults(params, self._scenario.index)
         self._value = sum(action.tolist())
         return self._observation, True
 
     @staticmethod
-    def _suffer(params: Mapping[str, Any], index: int) -> None:
+    def _inject_faults(params: Mapping[str, Any], index: int) -> None:
         if work := params.get("work_us"):
             until = time.perf_counter() + work / 1e6
             while time.perf_counter() < until:
@@ -48,7 +53,7 @@ class World:
         if wait := params.get("sleep_ms"):
             time.sleep(wait / 1e3)
         if params.get("raise_at") == index:
-            raise RuntimeError("the world was told to fail here")
+            raise RuntimeError("the parameter raise_at names this scenario")
         if params.get("crash_at") == index:
             os._exit(1)
         if params.get("hang_at") == index:
@@ -58,10 +63,10 @@ class World:
         return {"value": self._value, "echo": self._echo}
 
     def scene(self) -> dict[str, Any]:
-        raise ValueError("the noop world has nothing to show")
+        raise ValueError("the noop simulator has no replay")
 
     def frame(self) -> dict[str, Any]:
-        raise ValueError("the noop world has nothing to show")
+        raise ValueError("the noop simulator has no replay")
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing: there are no native resources."""

@@ -1,4 +1,4 @@
-"""The trained baseline's network: its shape, its forward pass in numpy, and its three file formats."""
+"""Policy network of the trained baseline: architecture, forward pass in numpy, export to Keras, ONNX and TFLite."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-#: What each entry is divided by, so that inputs are of order one.
+#: Divisors of the observation's entries, so that inputs are of order one.
 SCALES = np.array(
     [15, 5, 15, 2, 2, 3, 1, 100, 300, 1, 50, 8, 5, 50, 8, 50, 8, 50, 8, 50, 8, 50, 8, 1, 1, 50, 1, 1, 1, 30, 30, 8],
     dtype=np.float32,
 )
-#: Distances, which matter most when they are small: each also goes in as exp(-d / 4) and exp(-d / 16).
+#: Entries that are distances d: exp(-d / 4) and exp(-d / 16) are features too, because small distances matter most.
 DISTANCES = (7, 8, 10, 13, 15, 17, 19, 21, 25, 29, 30)
 DECAYS = (4.0, 16.0)
 HIDDEN = (96, 96, 48)
 INPUTS, FEATURES = 32, 32 + len(DISTANCES) * len(DECAYS)
 
-#: Accelerations are MIDDLE + SPREAD * tanh: from -9 to 3 m/s2.
+#: Accelerations are MIDDLE + SPREAD * tanh(x): from -9 to 3 m/s2.
 MIDDLE, SPREAD = -3.0, 6.0
 
 
-def spread_matrix() -> tuple[Array, Array]:
-    """Return the two fixed input maps: scaling, and distances into negative exponents."""
+def input_maps() -> tuple[Array, Array]:
+    """Return the two fixed linear input maps: scaling, and distances to negative exponents."""
     scaling = np.diag(1.0 / SCALES).astype(np.float32)
     decays = np.zeros((INPUTS, len(DISTANCES) * len(DECAYS)), dtype=np.float32)
     for column, (entry, decay) in enumerate((entry, decay) for decay in DECAYS for entry in DISTANCES):
@@ -34,11 +34,11 @@ def spread_matrix() -> tuple[Array, Array]:
 
 
 class PolicyNetwork:
-    """Layers of weights; ``(kernel, bias)`` each, the last two being the heads for acceleration and lane."""
+    """Layers as ``(kernel, bias)`` pairs; the last two are the heads for acceleration and lane."""
 
     def __init__(self, layers: Sequence[tuple[Array, Array]]) -> None:
         self.layers = [(kernel.astype(np.float32), bias.astype(np.float32)) for kernel, bias in layers]
-        self.scaling, self.decays = spread_matrix()
+        self.scaling, self.decays = input_maps()
 
     def __call__(self, observation: Array) -> Array:
         """Return actions [n, 2] for observations [n, 32]."""
@@ -54,16 +54,16 @@ class PolicyNetwork:
 
 
 def keras_model() -> tuple[Any, Any]:
-    """Return the model to train, whose outputs are acceleration and lane odds, and the one to publish."""
+    """Return the model to train, with outputs for acceleration and lane odds, and the model to publish."""
     import keras
 
-    scaling, decays = spread_matrix()
-    seen = keras.Input((INPUTS,), name="observation")
+    scaling, decays = input_maps()
+    observation = keras.Input((INPUTS,), name="observation")
     scaled = keras.layers.Dense(INPUTS, use_bias=False, trainable=False, name="scaling")
-    near = keras.layers.Dense(
+    nearness = keras.layers.Dense(
         decays.shape[1], use_bias=False, activation="exponential", trainable=False, name="nearness"
     )
-    x = keras.layers.Concatenate()([scaled(seen), near(seen)])
+    x = keras.layers.Concatenate()([scaled(observation), nearness(observation)])
     for number, width in enumerate(HIDDEN):
         x = keras.layers.Dense(width, activation="relu", name=f"hidden_{number}")(x)
     bend = keras.layers.Dense(1, activation="tanh", name="accel_head")(x)
@@ -73,14 +73,16 @@ def keras_model() -> tuple[Any, Any]:
     accel = stretch(bend)
     action = keras.layers.Concatenate(name="action")([accel, lean(odds)])
     scaled.set_weights([scaling])
-    near.set_weights([decays])
+    nearness.set_weights([decays])
     stretch.set_weights([np.array([[SPREAD]]), np.array([MIDDLE])])
     lean.set_weights([np.array([[-1.0], [0.0], [1.0]])])
-    return keras.Model(seen, {"accel": accel, "lane_odds": odds}), keras.Model(seen, action, name="car_street")
+    return keras.Model(observation, {"accel": accel, "lane_odds": odds}), keras.Model(
+        observation, action, name="car_street"
+    )
 
 
-def taken(model: Any) -> PolicyNetwork:
-    """Return a Keras model's weights as a network."""
+def weights_of(model: Any) -> PolicyNetwork:
+    """Return a network with a Keras model's weights."""
     names = [*(f"hidden_{number}" for number in range(len(HIDDEN))), "accel_head", "lane_odds"]
     return PolicyNetwork([tuple(model.get_layer(name).get_weights()) for name in names])
 
@@ -105,8 +107,8 @@ def write_onnx(network: PolicyNetwork, path: Path) -> None:
     x = node("Concat", [scaled, near], "features", axis=1)
     *trunk, (accel_kernel, accel_bias), (lane_kernel, lane_bias) = network.layers
     for number, (kernel, bias) in enumerate(trunk):
-        given = [x, constant(f"kernel_{number}", kernel), constant(f"bias_{number}", bias)]
-        dense = node("Gemm", given, f"dense_{number}")
+        inputs = [x, constant(f"kernel_{number}", kernel), constant(f"bias_{number}", bias)]
+        dense = node("Gemm", inputs, f"dense_{number}")
         x = node("Relu", [dense], f"hidden_{number}")
     bend = node("Gemm", [x, constant("accel_kernel", accel_kernel), constant("accel_bias", accel_bias)], "accel_dense")
     bent = node("Tanh", [bend], "accel_bent")
@@ -123,16 +125,16 @@ def write_onnx(network: PolicyNetwork, path: Path) -> None:
         [helper.make_tensor_value_info("action", TensorProto.FLOAT, ["n", 2])],
         weights,
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="windtunnel")
-    made.ir_version = 8
-    onnx.checker.check_model(made)
-    path.write_bytes(made.SerializeToString())
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="windtunnel")
+    model.ir_version = 8
+    onnx.checker.check_model(model)
+    path.write_bytes(model.SerializeToString())
 
 
 def write_tflite(network: PolicyNetwork, path: Path) -> None:
-    """Write the network as TensorFlow Lite, with the signature `observation` to `action`, one row at a time.
+    """Write the network as TensorFlow Lite, with the signature `observation` to `action` and a batch size of 1.
 
-    The weights go in as constants: a Keras model's variables would stay behind in the process that converted it.
+    The weights are constants: variables of a Keras model would not be part of the file.
     """
     import tensorflow as tf
 

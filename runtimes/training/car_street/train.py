@@ -1,4 +1,4 @@
-"""Train the baseline of car_street: it learns to drive as the yardstick does, from where it gets itself (DAgger).
+"""Training of the car_street baseline: imitation of a baseline driver on the network's own trajectories (DAgger).
 
 Ross, Gordon, Bagnell, AISTATS 2011. Run by hand, in an environment of its own: see docs/car-street.md.
 
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-# libsumo first: after TensorFlow it would find that one's libraries instead of its own.
-from runtimes.harness.simulators.sumo.world import World  # isort: skip
+# libsumo first: after TensorFlow, the dynamic linker would give it TensorFlow's libraries.
+from runtimes.harness.simulators.sumo.simulator import SumoSimulator  # isort: skip
 from runtimes.harness.simulators.base import Metric, Scenario
 from runtimes.harness.simulators.sumo.standalone import scenarios
 from runtimes.training.car_street.network import (
@@ -26,7 +26,7 @@ from runtimes.training.car_street.network import (
     Array,
     PolicyNetwork,
     keras_model,
-    taken,
+    weights_of,
     write_onnx,
     write_tflite,
 )
@@ -36,74 +36,81 @@ DATASET = ROOT / "datasets/catalogue/car_street"
 #: Where the teacher lies, and where the trained models go.
 BASELINES = ROOT / "runtimes/baselines/car_street"
 TEACHER = "idm_mobil"
-#: The simulation seeds of the training traffic; the data set's own default is 0.
+#: The simulation seeds of the training traffic; a submission's default seed is 0.
 SEEDS = range(1001, 1100)
 
 
-class Lessons:
-    """What has been seen, with what the teacher would have done."""
+class TrainingSet:
+    """Observations, each with the teacher's action."""
 
     def __init__(self) -> None:
-        self.seen: list[Array] = []
-        self.done: list[Array] = []
+        self.observations: list[Array] = []
+        self.actions: list[Array] = []
 
-    def add(self, seen: list[Array], done: list[tuple[float, float]]) -> None:
-        """Keep a scenario's rows."""
-        self.seen.append(np.array(seen, dtype=np.float32))
-        self.done.append(np.array(done, dtype=np.float32))
+    def add(self, observations: list[Array], actions: list[tuple[float, float]]) -> None:
+        """Add a scenario's rows."""
+        self.observations.append(np.array(observations, dtype=np.float32))
+        self.actions.append(np.array(actions, dtype=np.float32))
 
     def all(self) -> tuple[Array, Array]:
-        """Return all rows."""
-        return np.concatenate(self.seen), np.concatenate(self.done)
+        """Return all observations and actions."""
+        return np.concatenate(self.observations), np.concatenate(self.actions)
 
 
 def teacher() -> Any:
-    """Return the yardstick without its memory, which a network could not see."""
-    made = runpy.run_path(str(BASELINES / f"{TEACHER}.py"))["Model"]()
+    """Return the teacher without its state between steps, which the network cannot observe."""
+    driver = runpy.run_path(str(BASELINES / f"{TEACHER}.py"))["Model"]()
 
-    class Reflex:
+    class StatelessDriver:
         def act(self, observation: Array) -> tuple[float, float]:
-            made.wait = 0
-            accel, lane = made.act(observation)
+            driver.wait = 0
+            accel, lane = driver.act(observation)
             return float(accel), float(lane)
 
-    return Reflex()
+    return StatelessDriver()
 
 
-def lesson(
-    world: World, scenario: Scenario, pupil: PolicyNetwork | None, share: float, rng: Any, lessons: Lessons
+def collect(
+    simulator: SumoSimulator,
+    scenario: Scenario,
+    pupil: PolicyNetwork | None,
+    rng: Any,
+    *,
+    teacher_share: float,
+    training_set: TrainingSet,
 ) -> None:
-    """Play a scenario, by the pupil or (with a chance of ``share``) by the teacher, and note the teacher's answers."""
-    master = teacher()
-    observation, over = world.reset(scenario), False
-    seen, done = [], []
-    drives = pupil is None or rng.random() < share
+    """Run a scenario with the pupil, or with the teacher (probability ``teacher_share``); add the teacher's actions."""
+    driver = teacher()
+    observation, over = simulator.reset(scenario), False
+    observations, actions = [], []
+    teacher_drives = pupil is None or rng.random() < teacher_share
     while not over:
-        wanted = master.act(observation)
-        seen.append(observation)
-        done.append(wanted)
-        action = np.array(wanted, dtype=np.float32)
-        if not drives and pupil is not None:
+        teacher_action = driver.act(observation)
+        observations.append(observation)
+        actions.append(teacher_action)
+        action = np.array(teacher_action, dtype=np.float32)
+        if not teacher_drives and pupil is not None:
             action = pupil(observation[None, :])[0]
-        observation, over = world.step(action)
-    lessons.add(seen, done)
+        observation, over = simulator.step(action)
+    training_set.add(observations, actions)
 
 
-def fit(model: Any, lessons: Lessons, epochs: int, rate: float) -> None:
-    """Train on everything seen so far; braking and lane changes weigh more than rolling along."""
+def fit(model: Any, training_set: TrainingSet, epochs: int, rate: float) -> None:
+    """Train on the whole training set; rows with braking and lane changes have larger weights."""
     import keras
 
-    seen, done = lessons.all()
-    accel, lane = done[:, :1], np.eye(3, dtype=np.float32)[np.rint(done[:, 1]).astype(int) + 1]
+    observations, actions = training_set.all()
+    accel, lane = actions[:, :1], np.eye(3, dtype=np.float32)[np.rint(actions[:, 1]).astype(int) + 1]
     weight = 1.0 + 2.0 * (accel[:, 0] < -1.5)
-    turns = 1.0 + 3.0 * (np.abs(done[:, 1]) > 0.5)
+    turns = 1.0 + 3.0 * (np.abs(actions[:, 1]) > 0.5)
+    steps = epochs * len(observations) // 2048 + 1
     model.compile(
-        keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, epochs * len(seen) // 2048 + 1, alpha=0.05)),
+        keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, steps, alpha=0.05)),
         loss={"accel": keras.losses.Huber(0.5), "lane_odds": "categorical_crossentropy"},
         loss_weights={"accel": 1.0, "lane_odds": 0.5},
     )
     model.fit(
-        seen,
+        observations,
         {"accel": accel, "lane_odds": lane},
         sample_weight={"accel": weight, "lane_odds": turns},
         batch_size=2048,
@@ -112,106 +119,106 @@ def fit(model: Any, lessons: Lessons, epochs: int, rate: float) -> None:
     )
 
 
-def examine(world: World, network: PolicyNetwork, seed: int, count: int | None = None) -> dict[str, Any]:
-    """Drive the data set and return how it went."""
-    told: list[dict[str, Metric]] = []
+def evaluate(simulator: SumoSimulator, network: PolicyNetwork, seed: int, count: int | None = None) -> dict[str, Any]:
+    """Run the dataset's scenarios with the network; return mean score, outcomes and infractions."""
+    results: list[dict[str, Metric]] = []
     for scenario in scenarios(DATASET, count, seed, {}):
-        observation, over = world.reset(scenario), False
+        observation, over = simulator.reset(scenario), False
         while not over:
-            observation, over = world.step(network(observation[None, :])[0])
-        told.append(world.outcome(None))
+            observation, over = simulator.step(network(observation[None, :])[0])
+        results.append(simulator.outcome(None))
     return {
-        "score": round(float(np.mean([float(one["score"] or 0) for one in told])), 2),
-        "outcomes": dict(Counter(str(one["outcome"]) for one in told)),
-        "at_fault": sum(int(one["at_fault"] or 0) for one in told),
-        "red_lights": sum(int(one["red_lights"] or 0) for one in told),
+        "score": round(float(np.mean([float(result["score"] or 0) for result in results])), 2),
+        "outcomes": dict(Counter(str(result["outcome"]) for result in results)),
+        "at_fault": sum(int(result["at_fault"] or 0) for result in results),
+        "red_lights": sum(int(result["red_lights"] or 0) for result in results),
     }
 
 
-def chosen(history: list[dict[str, Any]]) -> int:
-    """Return the safest of the rounds that are within a point of the best score."""
-    top = max(told["score"] for told in history)
-    good = [number for number, told in enumerate(history) if told["score"] >= top - 1.0]
+def best_round(history: list[dict[str, Any]]) -> int:
+    """Return the round with the fewest infractions among those within one point of the best score."""
+    top = max(summary["score"] for summary in history)
+    good = [number for number, summary in enumerate(history) if summary["score"] >= top - 1.0]
     return min(good, key=lambda number: (history[number]["at_fault"] + history[number]["red_lights"], -number))
 
 
-def rounds(world: World, model: Any, count: int, epochs: int) -> Iterator[PolicyNetwork]:
-    """Yield the pupil after each round of driving and learning."""
+def rounds(simulator: SumoSimulator, model: Any, count: int, epochs: int) -> Iterator[PolicyNetwork]:
+    """Yield the pupil after each round of data collection and training."""
     rng = np.random.default_rng(7)
-    lessons, pupil = Lessons(), None
+    training_set, pupil = TrainingSet(), None
     for number in range(count):
-        begun = perf_counter()
-        share = 1.0 if number == 0 else 0.15
+        started = perf_counter()
+        teacher_share = 1.0 if number == 0 else 0.15
         for scenario in scenarios(DATASET, None, SEEDS[number], {}):
-            lesson(world, scenario, pupil, share, rng, lessons)
-        fit(model, lessons, epochs if number < count - 1 else 3 * epochs, 2e-3 if number == 0 else 1e-3)
-        pupil = taken(model)
-        rows = sum(map(len, lessons.seen))
-        print(f"round {number}: {rows} rows, {perf_counter() - begun:.0f} s", flush=True)
+            collect(simulator, scenario, pupil, rng, teacher_share=teacher_share, training_set=training_set)
+        fit(model, training_set, epochs if number < count - 1 else 3 * epochs, 2e-3 if number == 0 else 1e-3)
+        pupil = weights_of(model)
+        rows = sum(map(len, training_set.observations))
+        print(f"round {number}: {rows} rows, {perf_counter() - started:.0f} s", flush=True)
         yield pupil
 
 
-def agree(network: PolicyNetwork, publish: Any, folder: Path) -> float:
-    """Return by how much the written files differ from the network on random observations."""
+def largest_difference(network: PolicyNetwork, publish: Any, folder: Path) -> float:
+    """Return the largest difference of the written files' actions from the network's, on random observations."""
     import onnxruntime
     import tensorflow as tf
 
     definition = json.loads((DATASET / "dataset.json").read_text())["interface"]["observation"]
     rng = np.random.default_rng(1)
-    seen = rng.uniform(definition["low"], definition["high"], (256, 32)).astype(np.float32)
-    wanted = network(seen)
+    observations = rng.uniform(definition["low"], definition["high"], (256, 32)).astype(np.float32)
+    expected = network(observations)
     session = onnxruntime.InferenceSession(folder / "car_street.onnx", providers=["CPUExecutionProvider"])
     lite = tf.lite.Interpreter(str(folder / "car_street.tflite")).get_signature_runner("serving_default")
-    found = [
-        session.run(["action"], {"observation": seen})[0],
-        np.concatenate([lite(observation=row[None, :])["action"] for row in seen]),
-        publish.predict(seen, verbose=0),
+    actions = [
+        session.run(["action"], {"observation": observations})[0],
+        np.concatenate([lite(observation=row[None, :])["action"] for row in observations]),
+        publish.predict(observations, verbose=0),
     ]
-    return float(max(np.abs(one - wanted).max() for one in found))
+    return float(max(np.abs(answer - expected).max() for answer in actions))
 
 
 def main() -> None:
-    """Read the command line, train, write."""
+    """Parse the command line, train, write the best round's network in three formats."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--into", type=Path, default=BASELINES)
-    given = parser.parse_args()
-    world = World(DATASET, json.loads((DATASET / "dataset.json").read_text()))
-    world.reset(next(iter(scenarios(DATASET, 1, 0, {}))))
+    options = parser.parse_args()
+    simulator = SumoSimulator(DATASET, json.loads((DATASET / "dataset.json").read_text()))
+    simulator.reset(next(iter(scenarios(DATASET, 1, 0, {}))))
     import keras
 
     keras.utils.set_random_seed(7)
     model, publish = keras_model()
     history, pupils = [], []
-    for network in rounds(world, model, given.rounds, given.epochs):
-        # Chosen by traffic that is neither trained on nor the data set's own.
-        told = examine(world, network, 2001)
-        history.append(told)
+    for network in rounds(simulator, model, options.rounds, options.epochs):
+        # The best round is chosen on traffic of a seed that is used neither for training nor for the final evaluation.
+        summary = evaluate(simulator, network, 2001)
+        history.append(summary)
         pupils.append((network, model.get_weights()))
-        print(told, flush=True)
-    best = chosen(history)
+        print(summary, flush=True)
+    best = best_round(history)
     network, weights = pupils[best]
     model.set_weights(weights)
-    publish.save(given.into / "car_street.keras")
-    write_onnx(network, given.into / "car_street.onnx")
-    write_tflite(network, given.into / "car_street.tflite")
-    told = {
+    publish.save(options.into / "car_street.keras")
+    write_onnx(network, options.into / "car_street.onnx")
+    write_tflite(network, options.into / "car_street.tflite")
+    report = {
         "teacher": TEACHER,
         "method": "DAgger: imitation from the pupil's own drives",
         "rounds": history,
         "chosen": best,
-        "seeds": {"trained": [SEEDS[0], SEEDS[given.rounds - 1]], "chosen_by": 2001, "examined": 0},
+        "seeds": {"trained": [SEEDS[0], SEEDS[options.rounds - 1]], "chosen_by": 2001, "examined": 0},
         "hidden": list(HIDDEN),
-        "differs": agree(network, publish, given.into),
-        "examined": examine(world, network, 0),
+        "differs": largest_difference(network, publish, options.into),
+        "examined": evaluate(simulator, network, 0),
         "files": {
-            name: "sha256:" + hashlib.sha256((given.into / name).read_bytes()).hexdigest()
+            name: "sha256:" + hashlib.sha256((options.into / name).read_bytes()).hexdigest()
             for name in ("car_street.keras", "car_street.onnx", "car_street.tflite")
         },
     }
-    (given.into / "car_street.json").write_text(json.dumps(told, indent=2) + "\n")
-    print(json.dumps(told["examined"]))
+    (options.into / "car_street.json").write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps(report["examined"]))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,24 @@
-"""Streets played by SUMO, in process: the world behind the data set `car_street`."""
+"""SUMO simulator of the dataset `car_street`: street traffic with one car driven by the model, in this process.
+
+libsumo is imported by `preload` or `create`, not by this package: its pure modules can be used where libsumo is not
+installed.
+"""
 
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from .world import World
-
-__all__ = ["World", "preload"]
+from ..base import Simulator
 
 
 def preload(definition: Mapping[str, Any]) -> None:
-    """Load libsumo while files may still be opened freely and nobody waits."""
-    importlib.import_module(".world", __package__)
+    """Import libsumo before the sandbox restricts access to files, and before a launch waits for it."""
+    importlib.import_module(".simulator", __package__)
 
 
-def __getattr__(name: str) -> Any:
-    """Load the world when it is asked for: its pure parts can be read where libsumo is not installed."""
-    if name == "World":
-        from .world import World
+def create(dataset: Path, definition: Mapping[str, Any]) -> Simulator:
+    """Return a simulator for the dataset; one per process, because libsumo holds one simulation."""
+    from .simulator import SumoSimulator
 
-        return World
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return SumoSimulator(dataset, definition)

@@ -1,4 +1,4 @@
-"""The street's clock, apart from the engine so that the pure parts need no libsumo."""
+"""Step length of the SUMO simulation, in a module that does not import libsumo."""
 
-#: Seconds of one step, ours and SUMO's.
+#: Seconds per step of the evaluator and of SUMO.
 DT = 0.1

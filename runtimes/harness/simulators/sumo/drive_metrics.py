@@ -1,4 +1,4 @@
-"""What a drive is judged by: sums kept step by step, and the metrics they make."""
+"""Driving metrics: surrogate safety measures (TTC, DRAC, PET), comfort and score, accumulated step by step."""
 
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
@@ -8,16 +8,16 @@ from .clock import DT
 
 #: nuPlan's comfort bounds (m/s2, m/s3).
 COMFORT_DECEL, COMFORT_ACCEL, COMFORT_JERK = -4.05, 2.40, 4.13
-#: RSS, Definition 1: reaction (s), our worst acceleration, our and their braking (m/s2). The choice is ours.
+#: RSS, Definition 1: response time (s), the ego's acceleration, the ego's and the leader's braking (m/s2); own values.
 RSS_RHO, RSS_ACCEL, RSS_BRAKE, RSS_BRAKE_LEAD = 0.5, 3.0, 4.0, 8.0
-#: Beyond these nothing was near: "never closing", "nobody ahead", "nobody crossed".
+#: Values (s) reported if the gap never closed, there was no leader, or no vehicle crossed the ego's path.
 TTC_CAP, HEADWAY_CAP, PET_CAP = 100.0, 100.0, 5.0
-#: CARLA 2.1's coefficients.
+#: Penalty coefficients of the CARLA leaderboard 2.1.
 PENALTY_PEDESTRIAN, PENALTY_VEHICLE, PENALTY_RED, PENALTY_UNFINISHED = 1.0, 0.7, 0.4, 0.4
 
 
 def rss_distance(speed: float, lead_speed: float) -> float:
-    """Return the safe gap to a leader (Shalev-Shwartz et al., arXiv 1708.06374, Definition 1)."""
+    """Return the safe gap to a leader in metres (Shalev-Shwartz et al., arXiv 1708.06374, Definition 1)."""
     reached = speed + RSS_RHO * RSS_ACCEL
     gap = speed * RSS_RHO + RSS_ACCEL * RSS_RHO**2 / 2
     return max(0.0, gap + reached**2 / (2 * RSS_BRAKE) - lead_speed**2 / (2 * RSS_BRAKE_LEAD))
@@ -25,7 +25,7 @@ def rss_distance(speed: float, lead_speed: float) -> float:
 
 @dataclass(slots=True)
 class Drive:
-    """The sums of one drive, taken after each step."""
+    """Accumulated measurements of one scenario, updated after each step."""
 
     steps: int = 0
     driven: float = 0.0
@@ -47,7 +47,7 @@ class Drive:
     _accel: float = 0.0
 
     def move(self, speed: float, accel: float, limit: float, co2: float) -> None:
-        """Take one step's motion; ``co2`` in mg/s."""
+        """Record the ego's motion in one step; ``co2`` in mg/s."""
         jerk = (accel - self._accel) / DT
         self._accel = accel
         self.steps += 1
@@ -64,12 +64,12 @@ class Drive:
         self.co2 += co2 * DT
 
     def halt(self) -> None:
-        """Take a step in which SUMO, not the model, stopped the car: it says nothing of how it was driven."""
+        """Record a step in which SUMO, not the model, stopped the car: it counts as comfortable, without motion."""
         self.steps += 1
         self.comfortable += 1
 
     def follow(self, speed: float, gap: float, relative: float) -> None:
-        """Take the leader: metres between bumpers, its speed minus ours."""
+        """Record the leader: metres from bumper to bumper, and the leader's speed minus the ego's."""
         closing = -relative
         if closing > 0.1:
             ttc = gap / closing
@@ -88,7 +88,7 @@ class Drive:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """How a drive ended."""
+    """How a scenario ended; ``route`` in metres, ``limit`` the route's mean speed limit."""
 
     outcome: str
     route: float
@@ -101,31 +101,31 @@ class Ending:
 
 
 def penalty(ending: Ending, red_lights: int) -> float:
-    """Return what a score is divided by, as CARLA's leaderboard 2.1 does."""
-    blame = PENALTY_PEDESTRIAN if ending.pedestrian else PENALTY_VEHICLE
+    """Return the divisor of the score, as in the CARLA leaderboard 2.1."""
+    collision_penalty = PENALTY_PEDESTRIAN if ending.pedestrian else PENALTY_VEHICLE
     return (
         1.0
-        + (blame if ending.collision and ending.at_fault else 0.0)
+        + (collision_penalty if ending.collision and ending.at_fault else 0.0)
         + PENALTY_RED * red_lights
         + (PENALTY_UNFINISHED if ending.outcome in ("timeout", "stranded") else 0.0)
     )
 
 
-#: Outcomes that the street brought about; any other is the model's own breakdown, and scores nothing.
-PLAYED = frozenset({"arrived", "collision", "timeout", "stranded", "unfinished"})
+#: Outcomes of the traffic simulation; any other outcome is a fault of the model, with a score of 0.
+SIMULATED_OUTCOMES = frozenset({"arrived", "collision", "timeout", "stranded", "unfinished"})
 
 
 def metrics(drive: Drive, ending: Ending) -> dict[str, Metric]:
-    """Return every metric of a drive. Caps stand where a time is infinite; null is never better than a number."""
+    """Return every metric of a scenario. Infinite times are replaced by their caps, so that no value is missing."""
     seconds = drive.steps * DT
     steps = max(1, drive.steps)
-    share = 100.0 if ending.outcome == "arrived" else max(0.0, min(100.0, 100.0 * drive.driven / ending.route))
-    score = share / penalty(ending, drive.red_lights) if ending.outcome in PLAYED else 0.0
+    completion = 100.0 if ending.outcome == "arrived" else max(0.0, min(100.0, 100.0 * drive.driven / ending.route))
+    score = completion / penalty(ending, drive.red_lights) if ending.outcome in SIMULATED_OUTCOMES else 0.0
     moved = drive.driven >= 1.0
     return {
         "outcome": ending.outcome,
         "score": score,
-        "route_completion": share,
+        "route_completion": completion,
         "arrived": int(ending.outcome == "arrived"),
         "collision": int(ending.collision),
         "at_fault": int(ending.collision and ending.at_fault),

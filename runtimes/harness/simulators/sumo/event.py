@@ -1,22 +1,22 @@
-"""What an event is: something scripted by distance, so that every model meets it, fast or slow."""
+"""Scripted event: base class. Events are triggered by distance, not by time, so that every model meets them."""
 
 from dataclasses import dataclass
 from math import inf
 
-from .conflicts import Ways
+from .conflicts import ConflictMap
 from .engine import EGO, sumo
 from .traffic import Traffic
 
 ACTOR = "actor"
-#: Speed modes: SUMO's own checks, all of them or none.
-CAREFUL, BLIND = 31, 32
-#: Lane change modes: none but what is asked, and SUMO's default.
-STAY, FREE = 0, 1621
+#: SUMO's speed modes: all of its safety checks, or none.
+ALL_CHECKS, NO_CHECKS = 31, 32
+#: SUMO's lane change modes: only changes on command, and the default.
+NO_LANE_CHANGES, DEFAULT_LANE_CHANGES = 0, 1621
 
 
 @dataclass(slots=True)
 class Ego:
-    """What an event may know of the ego. One is kept and changed: ten a second would cost more than the events."""
+    """The ego's state as events see it. One instance is reused: a new one per step would cost more than the events."""
 
     lane: str
     position: float
@@ -26,50 +26,54 @@ class Ego:
     light: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EventPlan:
-    """Where an event is set: the ego's route and start, and the metres driven before it may begin."""
+    """Parameters of an event: the ego's route and start, and the metres driven before the event may start."""
 
     route: tuple[str, ...]
     lane: str
-    at: float
+    position: float
     speed: float
     trigger: float
 
 
 class ScriptedEvent:
-    """Nothing happens. The others say what does."""
+    """An event, and the scenario without one: this base class does nothing."""
 
-    def __init__(self, traffic: Traffic, ways: Ways, plan: EventPlan) -> None:
+    def __init__(self, traffic: Traffic, conflict_map: ConflictMap, plan: EventPlan) -> None:
         self.traffic = traffic
-        self.ways = ways
-        self.street = ways.street
+        self.conflict_map = conflict_map
+        self.street = conflict_map.street
         self.plan = plan
-        #: Whether the ego has met it, and whether the actor has left the street.
-        self.met = False
-        self.gone = False
+        #: Whether the event has happened to the ego (the metric `event_met`).
+        self.triggered = False
+        #: Whether the actor has arrived at the end of its route, and so left the simulation.
+        self.arrived = False
 
-    def set(self) -> None:
-        """Put who takes part in, before the first step."""
+    def insert(self) -> None:
+        """Insert the actors, before the first step."""
 
     def begin(self) -> None:
-        """Take command of them, once they are on the street."""
+        """Take control of the actors, once SUMO has inserted them."""
 
     def step(self, ego: Ego) -> None:
-        """Act before SUMO's next step."""
+        """Control the actors before SUMO's next step."""
 
-    def _put(self, kind: str, route: tuple[str, ...], lane: str, at: float, speed: float) -> None:
-        self.traffic.vehicle(ACTOR, kind, route, lane=lane.rsplit("_", 1)[1], at=f"{at:g}", speed=f"{speed:g}")
+    def _insert_actor(self, kind: str, route: tuple[str, ...], lane: str, *, position: float, speed: float) -> None:
+        lane_index = lane.rsplit("_", 1)[1]
+        self.traffic.add_vehicle(ACTOR, kind, route, lane=lane_index, position=f"{position:g}", speed=f"{speed:g}")
 
     def _ahead(self, metres: float) -> tuple[int, float]:
-        """Return the edge and the place on it, so far ahead of the ego's start."""
-        return self.street.place(self.plan.route, self.plan.at + metres)
+        """Return the index of the route's edge, and the position on it, ``metres`` ahead of the ego's start."""
+        return self.street.place(self.plan.route, self.plan.position + metres)
 
     def _gap(self) -> float:
-        """Return the metres from the ego's bumper to the actor's rear along the route; infinity if it has gone."""
+        """Return the metres from the ego's front to the actor's rear along the route; infinity if it is not ahead."""
         vehicle = sumo.vehicle
         road = vehicle.getRoadID(ACTOR)
         edge = road if not road.startswith(":") else self.traffic.routes[ACTOR][vehicle.getRouteIndex(ACTOR)]
-        at = vehicle.getLanePosition(ACTOR) if edge == road else self.street.lanes[self.street.edges[edge][0]].length
-        distance = vehicle.getDrivingDistance(EGO, edge, at)
+        position = (
+            vehicle.getLanePosition(ACTOR) if edge == road else self.street.lanes[self.street.edges[edge][0]].length
+        )
+        distance = vehicle.getDrivingDistance(EGO, edge, position)
         return inf if distance < -1e6 else distance - vehicle.getLength(ACTOR)

@@ -1,15 +1,15 @@
-"""The table of events: what may happen to the ego on the way."""
+"""Table of scripted events by name."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .conflicts import Ways
+from .conflicts import ConflictMap
 from .crossing_events import FailingToYield, HurriedMajor, LatePedestrian, RedRunner
 from .event import EventPlan, ScriptedEvent
 from .lead_events import CutIn, LeadBrake, SlowTruck, Stalled, StandingCar
 from .traffic import Traffic
 
-EVENTS: Mapping[str, Callable[[Traffic, Ways, EventPlan], ScriptedEvent]] = {
+EVENTS: Mapping[str, Callable[[Traffic, ConflictMap, EventPlan], ScriptedEvent]] = {
     "none": ScriptedEvent,
     "lead_brake": LeadBrake,
     "stopped_vehicle": StandingCar,
@@ -23,6 +23,6 @@ EVENTS: Mapping[str, Callable[[Traffic, Ways, EventPlan], ScriptedEvent]] = {
 }
 
 
-def event(spec: Mapping[str, Any], traffic: Traffic, ways: Ways, plan: EventPlan) -> ScriptedEvent:
-    """Return the event a scenario names."""
-    return EVENTS[spec["event"]](traffic, ways, plan)
+def event(spec: Mapping[str, Any], traffic: Traffic, conflict_map: ConflictMap, plan: EventPlan) -> ScriptedEvent:
+    """Return the event that a scenario names."""
+    return EVENTS[spec["event"]](traffic, conflict_map, plan)

@@ -1,11 +1,11 @@
-"""Whose fault a collision was, by rules that a traffic court would know."""
+"""Fault attribution: whether the ego is at fault for a collision, by rules of right of way."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class CollisionKind(StrEnum):
-    """The collision types that SUMO tells apart; the last four are with people on foot."""
+    """SUMO's collision types; the last four involve pedestrians."""
 
     REAR = "collision"
     FRONTAL = "frontal"
@@ -17,13 +17,13 @@ class CollisionKind(StrEnum):
     JUNCTION_PEDESTRIAN = "junctionPedestrian"
 
 
-#: Below this the ego stands, and who stands is not to blame.
+#: m/s: a slower ego counts as standing, and is not at fault.
 STANDING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crash:
-    """What was seen of the ego's first collision."""
+    """Facts about the ego's first collision."""
 
     kind: str
     #: SUMO's collider: the follower in a rear-end collision; arbitrary on a junction.
@@ -31,16 +31,16 @@ class Crash:
     ego_speed: float
     pedestrian: bool = False
     changing_lane: bool = False
-    #: The light over the stop line when the ego crossed it; "" where there is none.
+    #: State of the traffic light when the ego crossed the stop line; "" without a light.
     entered_on: str = ""
-    #: The right of way of the ego's link against the other's.
+    #: Whether the ego's link had to give way to the other vehicle's link.
     had_to_yield: bool = False
-    #: On a junction: the other's rear was before the ego's front, both headed the same way.
+    #: On a junction: the ego's front hit the rear of a vehicle that was heading in the same direction.
     ran_into_rear: bool = False
 
 
 def at_fault(crash: Crash) -> bool:
-    """Decide whether the ego is to blame."""
+    """Return whether the ego is at fault."""
     if crash.ego_speed < STANDING:
         return False
     if crash.pedestrian:

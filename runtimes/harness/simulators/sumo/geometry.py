@@ -1,91 +1,106 @@
-"""Where two ways meet: lengths along polylines, found by sampling them every half metre."""
+"""Conflict areas: where two paths through a junction overlap, found by sampling their centre lines every half metre."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .street import Shape, Street, Way, Zebra
+from .street import Crosswalk, JunctionPath, Shape, Street
 
-#: Two car paths share ground where their centre lines come closer than a car is wide.
-NEAR = 2.0
+#: Metres: two paths overlap where their centre lines are closer than the width of a car.
+CAR_WIDTH = 2.0
+#: Metres between two samples of a centre line.
 SPACING = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """The ground two paths share, in metres from the start of each; ``yields``: ours must let the other pass."""
+class ConflictArea:
+    """The area where the ego's path and another path overlap, in metres from the start of each path.
 
-    other: Way
+    ``ego_yields``: the ego's link must give way to the other link; ``other_yields``: the other one to the ego's.
+    """
+
+    other: JunctionPath
     entry: float
     exit: float
     other_entry: float
     other_exit: float
-    yields: bool
-    #: The other one must let us pass.
-    owed: bool
+    ego_yields: bool
+    other_yields: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Stripe:
-    """Where a path passes a zebra crossing: metres on the path, and metres from the crossing's start."""
+class CrosswalkArea:
+    """Where a path passes a pedestrian crossing: metres along the path, and metres from the crossing's start."""
 
-    zebra: Zebra
+    crosswalk: Crosswalk
     entry: float
     exit: float
     across: float
 
 
 def sample(shape: Shape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return points along a polyline and their distance from its start."""
+    """Return points along a polyline, and their distances from its start."""
     corners = np.asarray(shape, dtype=np.float64)
     lengths = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))])
     along = np.linspace(0.0, lengths[-1], max(2, int(lengths[-1] / SPACING) + 2))
     return np.stack([np.interp(along, lengths, corners[:, axis]) for axis in (0, 1)], axis=1), along
 
 
-def shared(ours: Shape, theirs: Shape, near: float) -> tuple[float, float, float, float] | None:
-    """Return from where to where two polylines run within ``near`` metres, on the first and on the second."""
-    here, here_along = sample(ours)
-    there, there_along = sample(theirs)
-    close = np.hypot(*(here[:, None, :] - there[None, :, :]).transpose(2, 0, 1)) < near
+def overlap(first: Shape, second: Shape, distance: float) -> tuple[float, float, float, float] | None:
+    """Return the start and end, on each polyline, of the part within ``distance`` metres of the other; None if none."""
+    first_points, first_along = sample(first)
+    second_points, second_along = sample(second)
+    close = np.hypot(*(first_points[:, None, :] - second_points[None, :, :]).transpose(2, 0, 1)) < distance
     if not close.any():
         return None
-    mine, other = here_along[close.any(axis=1)], there_along[close.any(axis=0)]
-    return float(mine[0]), float(mine[-1]), float(other[0]), float(other[-1])
+    on_first, on_second = first_along[close.any(axis=1)], second_along[close.any(axis=0)]
+    return float(on_first[0]), float(on_first[-1]), float(on_second[0]), float(on_second[-1])
 
 
-def meetings(street: Street, path: Way) -> tuple[Meeting, ...]:
-    """Return every other path through the junction that shares ground with this one.
+def conflict_areas(street: Street, path: JunctionPath) -> tuple[ConflictArea, ...]:
+    """Return the conflict areas of a path with the other paths through its junction.
 
-    SUMO's own ``getJunctionFoes`` leaves out about half of the crossing ones, so the world looks for itself.
+    SUMO's ``getJunctionFoes`` omits about half of the crossing paths, so they are computed here.
     """
-    found = []
+    areas = []
     rows = street.yields.get(path.junction, {})
     for other in street.paths.values():
-        if other.junction != path.junction or other.link not in street.meets[path.junction].get(path.link, ()):
+        if other.junction != path.junction or other.link not in street.foes[path.junction].get(path.link, ()):
             continue
-        ground = shared(path.shape, other.shape, NEAR)
-        if ground is not None:
-            owed = path.link in rows.get(other.link, ())
-            found.append(Meeting(other, *ground, other.link in rows.get(path.link, ()), owed))
-    return tuple(found)
+        bounds = overlap(path.shape, other.shape, CAR_WIDTH)
+        if bounds is not None:
+            entry, exit, other_entry, other_exit = bounds
+            other_yields = path.link in rows.get(other.link, ())
+            areas.append(
+                ConflictArea(
+                    other=other,
+                    entry=entry,
+                    exit=exit,
+                    other_entry=other_entry,
+                    other_exit=other_exit,
+                    ego_yields=other.link in rows.get(path.link, ()),
+                    other_yields=other_yields,
+                )
+            )
+    return tuple(areas)
 
 
-def stripes(street: Street, path: Way) -> tuple[Stripe, ...]:
-    """Return the zebra crossings a path passes."""
-    found = []
-    for zebra in street.zebras:
-        if zebra.junction == path.junction:
-            ground = shared(path.shape, zebra.shape, 1.0)
-            if ground is not None:
-                across = (ground[2] + ground[3]) / 2
-                found.append(Stripe(zebra, max(0.0, ground[0] - zebra.width / 2), ground[1] + zebra.width / 2, across))
-    return tuple(found)
+def crosswalk_areas(street: Street, path: JunctionPath) -> tuple[CrosswalkArea, ...]:
+    """Return where a path passes pedestrian crossings."""
+    areas = []
+    for crosswalk in street.crosswalks:
+        if crosswalk.junction == path.junction:
+            bounds = overlap(path.shape, crosswalk.shape, 1.0)
+            if bounds is not None:
+                across = (bounds[2] + bounds[3]) / 2
+                entry, exit = max(0.0, bounds[0] - crosswalk.width / 2), bounds[1] + crosswalk.width / 2
+                areas.append(CrosswalkArea(crosswalk, entry, exit, across))
+    return tuple(areas)
 
 
 def project(shape: Shape, x: float, y: float) -> float:
-    """Return how far along a straight crossing a point lies."""
+    """Return the distance of a point along a straight crossing, in metres from its start."""
     (ax, ay), (bx, by) = shape[0], shape[-1]
     length = float(np.hypot(bx - ax, by - ay)) or 1.0
     return ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / length

@@ -1,4 +1,4 @@
-"""What the model sees: 32 numbers in SI units, in the order that `dataset.json` publishes."""
+"""Observation: 32 numbers in SI units, in the order that `dataset.json` publishes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from .conflicts import Conflict
 from .engine import EGO, sumo
 from .street import Lane, Street
 
+#: Bounds of the observation space in metres and m/s, as `dataset.json` publishes them.
 RANGE = 100.0
 MAX_SPEED = 50.0
 ROUTE_LANE_LEFT = 300.0
@@ -14,9 +15,9 @@ ROUTE_LEFT = 2000.0
 STOP_LINE = 100.0
 
 
-@dataclass(slots=True)
-class Situation:
-    """What the world knows of the ego beside SUMO's answers."""
+@dataclass(kw_only=True, slots=True)
+class EgoState:
+    """The ego's state as the simulator has already read or computed it in this step."""
 
     lane: Lane
     position: float
@@ -30,70 +31,70 @@ class Situation:
 
 
 def bounded(value: float, low: float, high: float) -> float:
-    """Keep a value within its published range."""
+    """Clip a value to its published range."""
     return low if value < low else high if value > high else value
 
 
-class Senses:
-    """Asks SUMO about the ego's surroundings."""
+class EgoObserver:
+    """Reads the ego's surroundings from SUMO and composes the observation."""
 
     def __init__(self, street: Street, min_gap: Mapping[str, float]) -> None:
         self.street = street
         self.min_gap = min_gap
-        #: The leader as last seen, unclipped: present, gap, relative speed.
+        #: The leader at the last observation, unclipped: present, gap, relative speed.
         self.lead: tuple[bool, float, float] = (False, RANGE, 0.0)
-        #: Lanes to the left that the route needs, and metres from the lane's start that it leads along it: fixed by
-        #: lane and route.
-        self._leading: dict[str, tuple[float, float]] = {}
+        #: By lane: lane changes to the left that the route needs, and metres from the lane's start that the lane leads
+        #: along the route. Both are constant for a lane and a route.
+        self._route_lanes: dict[str, tuple[float, float]] = {}
 
-    def observe(self, seen: Situation) -> list[float]:
+    def observe(self, ego: EgoState) -> list[float]:
         """Return the observation."""
-        lane, speed = seen.lane, seen.speed
-        shift, left = self._route_lane(lane, seen.position)
-        # On a junction nothing is open to the sides.
+        lane, speed = ego.lane, ego.speed
+        shift, left = self._route_lane(lane, ego.position)
+        # Inside a junction there are no adjacent lanes.
         left_open = 1.0 if not lane.internal and lane.rank + 1 < lane.count else 0.0
         right_open = 1.0 if not lane.internal and lane.rank > 0 else 0.0
         values = [
             bounded(speed, 0.0, MAX_SPEED),
-            bounded(seen.accel, -9.0, 3.0),
-            bounded(seen.limit, 0.0, MAX_SPEED),
+            bounded(ego.accel, -9.0, 3.0),
+            bounded(ego.limit, 0.0, MAX_SPEED),
             bounded(sumo.vehicle.getLateralLanePosition(EGO), -2.0, 2.0),
             float(lane.rank),
             float(lane.count),
             shift,
             left,
-            bounded(seen.route_left, 0.0, ROUTE_LEFT),
+            bounded(ego.route_left, 0.0, ROUTE_LEFT),
         ]
         values += self._leader(speed)
         values += self._follower(speed)
         values += self._beside(speed, 2, 0) if left_open else (RANGE, 0.0, RANGE, 0.0)
         values += self._beside(speed, 3, 1) if right_open else (RANGE, 0.0, RANGE, 0.0)
         values += (left_open, right_open)
-        if seen.light and seen.stop_line <= STOP_LINE:
-            light = seen.light.lower()
-            values += (max(0.0, seen.stop_line), float(light in "ru"), float(light == "y"))
+        if ego.light and ego.stop_line <= STOP_LINE:
+            light = ego.light.lower()
+            values += (max(0.0, ego.stop_line), float(light in "ru"), float(light == "y"))
         else:
             values += (STOP_LINE, 0.0, 0.0)
-        values += seen.conflict
+        values += ego.conflict
         return values
 
     def _route_lane(self, lane: Lane, position: float) -> tuple[float, float]:
-        """Return how many lanes to the left the route needs, and the metres this lane still leads along it."""
+        """Return the lane changes to the left that the route needs, and the metres the lane still leads along it."""
         if lane.internal:
             return 0.0, ROUTE_LANE_LEFT
-        if lane.id not in self._leading:
-            for known in sumo.vehicle.getBestLanes(EGO):
-                self._leading[known[0]] = (bounded(float(known[3]), -2.0, 2.0), known[1])
-        shift, length = self._leading[lane.id]
+        if lane.id not in self._route_lanes:
+            for best_lane in sumo.vehicle.getBestLanes(EGO):
+                self._route_lanes[best_lane[0]] = (bounded(float(best_lane[3]), -2.0, 2.0), best_lane[1])
+        shift, length = self._route_lanes[lane.id]
         return shift, bounded(length - position, 0.0, ROUTE_LANE_LEFT)
 
     def _leader(self, speed: float) -> tuple[float, float, float, float]:
-        found = sumo.vehicle.getLeader(EGO, RANGE)
-        # Where the street goes on, SUMO looks farther than it was asked to.
-        if not found or not found[0] or found[1] > RANGE:
+        leader = sumo.vehicle.getLeader(EGO, RANGE)
+        # Beyond the end of the lane, SUMO returns leaders at larger distances than requested.
+        if not leader or not leader[0] or leader[1] > RANGE:
             self.lead = (False, RANGE, 0.0)
             return 0.0, RANGE, 0.0, 0.0
-        name, gap = found
+        name, gap = leader
         relative = sumo.vehicle.getSpeed(name) - speed
         self.lead = (True, max(0.0, gap), relative)
         return (
@@ -107,7 +108,7 @@ class Senses:
         name, gap = sumo.vehicle.getFollower(EGO, RANGE)
         if not name:
             return RANGE, 0.0
-        # SUMO leaves the follower's minGap out of the gap.
+        # SUMO's gap does not include the follower's minGap.
         gap += self.min_gap.get(name, 0.0)
         return bounded(gap, 0.0, RANGE), bounded(sumo.vehicle.getSpeed(name) - speed, -MAX_SPEED, MAX_SPEED)
 

@@ -1,44 +1,44 @@
-"""How narrowly two cars missed each other: post-encroachment times, from who was where when."""
+"""Post-encroachment time (PET): the time between one vehicle's leaving a conflict area and another's entering it."""
 
 from dataclasses import dataclass, field
 from math import inf
 
-from .geometry import Meeting
+from .geometry import ConflictArea
 
-#: Seconds after which two passages have nothing to do with each other any more.
-FORGET = 5.0
+#: Seconds: a longer time between leaving and entering is no encroachment.
+MAX_PET = 5.0
 
 
 @dataclass(slots=True)
-class Passage:
-    """One crossing of shared ground by a car of ``length`` metres, seen against one meeting."""
+class PostEncroachment:
+    """PET between the ego, a car of ``length`` metres, and other vehicles in one conflict area."""
 
-    meeting: Meeting
+    area: ConflictArea
     length: float
-    _occupied: float = -inf
-    _left: float = inf
-    _entered: bool = field(default=False)
+    _last_occupied: float = -inf
+    _ego_left: float = inf
+    _ego_entered: bool = field(default=False)
 
-    def note(self, driven: float, others: list[tuple[float, float]], now: float) -> float:
-        """Take one instant: metres we have driven on the path, fronts and rears of the others on theirs.
+    def update(self, driven: float, others: list[tuple[float, float]], now: float) -> float:
+        """Record one step: metres the ego has driven on its path, and (front, rear) of the others on their path.
 
-        Returns the time between one leaving the ground and the other entering it, if that is now; infinity else.
+        Return the PET in seconds if this step completes it, else infinity.
         """
-        ground = self.meeting
-        occupied = any(front >= ground.other_entry and rear <= ground.other_exit for front, rear in others)
+        area = self.area
+        occupied = any(front >= area.other_entry and rear <= area.other_exit for front, rear in others)
         gap = inf
-        if not self._entered and driven >= ground.entry:
-            self._entered = True
-            gap = now - self._occupied
-        if self._entered and self._left == inf and driven - self.length > ground.exit:
-            self._left = now
+        if not self._ego_entered and driven >= area.entry:
+            self._ego_entered = True
+            gap = now - self._last_occupied
+        if self._ego_entered and self._ego_left == inf and driven - self.length > area.exit:
+            self._ego_left = now
         if occupied:
-            if self._left < now:
-                gap = now - self._left
-                self._left = -inf
-            self._occupied = now
-        return gap if 0.0 <= gap <= FORGET else inf
+            if self._ego_left < now:
+                gap = now - self._ego_left
+                self._ego_left = -inf
+            self._last_occupied = now
+        return gap if 0.0 <= gap <= MAX_PET else inf
 
-    def over(self, now: float) -> bool:
-        """Tell whether nothing more can come of it."""
-        return self._left != inf and now - self._left > FORGET
+    def expired(self, now: float) -> bool:
+        """Return whether the ego left the area more than ``MAX_PET`` seconds ago."""
+        return self._ego_left != inf and now - self._ego_left > MAX_PET

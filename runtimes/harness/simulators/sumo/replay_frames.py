@@ -1,4 +1,4 @@
-"""What a replay draws: the street once, then who is where at each instant."""
+"""Replay data: the street's static shapes, and a frame of vehicles, pedestrians and lights per step."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from .traffic import describe
 
 
 def rounded(shape: Shape) -> list[list[float]]:
-    """Return a polyline as JSON wants it; a centimetre is enough."""
+    """Return a polyline for JSON, rounded to centimetres."""
     return [[round(x, 2), round(y, 2)] for x, y in shape]
 
 
 def scene(street: Street) -> dict[str, Any]:
-    """Return the roads: lanes, junctions, stop lines, crossings, pavements."""
+    """Return the static shapes: lanes, junctions, stop lines, crossings, pavements."""
     lanes = [
         {"id": lane.id, "shape": rounded(lane.shape), "width": lane.width, "rank": lane.rank, "count": lane.count}
         for lane in street.lanes.values()
@@ -30,13 +30,13 @@ def scene(street: Street) -> dict[str, Any]:
         "lanes": lanes,
         "junctions": [rounded(shape) for shape in street.junctions.values() if len(shape) > 2],
         "stops": stops,
-        "crossings": [{"shape": rounded(zebra.shape), "width": zebra.width} for zebra in street.zebras],
+        "crossings": [{"shape": rounded(crosswalk.shape), "width": crosswalk.width} for crosswalk in street.crosswalks],
         "pavements": [{"shape": rounded(shape), "width": width} for _, shape, width in street.pavements.values()],
     }
 
 
 def frame(street: Street, persons: list[str]) -> dict[str, Any]:
-    """Return everybody's place, and the lights by lane."""
+    """Return the current vehicles, pedestrians, lights by lane, and the ego's collisions."""
     vehicles = [describe(name) for name in sorted(sumo.vehicle.getIDList())]
     present = set(sumo.person.getIDList()) if persons else set()
     people = []
@@ -50,12 +50,12 @@ def frame(street: Street, persons: list[str]) -> dict[str, Any]:
     for path in street.paths.values():
         if path.light is not None:
             state = states[path.light][path.light_index].lower()
-            # Of a lane with several ways on, show the most generous light.
+            # For a lane with several paths, show the most permissive state.
             if path.lane not in lights or "ruyg".index(state) > "ruyg".index(lights[path.lane]):
                 lights[path.lane] = state
     collisions = [
-        {"with": c.victim if c.collider == EGO else c.collider, "type": c.type}
-        for c in sumo.simulation.getCollisions()
-        if EGO in (c.collider, c.victim)
+        {"with": collision.victim if collision.collider == EGO else collision.collider, "type": collision.type}
+        for collision in sumo.simulation.getCollisions()
+        if EGO in (collision.collider, collision.victim)
     ]
     return {"ego": EGO, "vehicles": vehicles, "pedestrians": people, "lights": lights, "collisions": collisions}

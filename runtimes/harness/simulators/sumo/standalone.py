@@ -1,4 +1,4 @@
-"""The street without the platform: one process, one loop, the model called directly; the benchmark's peer.
+"""Standalone SUMO runs without the platform: one process, one loop, direct calls of the model; a benchmark's baseline.
 
 python -m runtimes.harness.simulators.sumo.standalone DATASET MODEL.py [--scenarios N] [--seed S] [--lines FILE]
 """
@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from ..base import Metric, Scenario
-from .world import World
+from .simulator import SumoSimulator
 
 
 def task_seed(seed: int, index: int, repeat: int) -> int:
-    """Return 63 bits for a scenario; not the platform's own, which hashes the data set's digest too."""
+    """Return a scenario's seed of 63 bits. It differs from the platform's, which hashes the dataset's digest too."""
     return int.from_bytes(blake2b(f"{seed}/{index}/{repeat}".encode(), digest_size=8).digest(), "little") >> 1
 
 
 def scenarios(folder: Path, count: int | None, seed: int, params: Mapping[str, Any]) -> Iterator[Scenario]:
-    """Yield the data set's scenarios, around again with another repeat if more are asked for."""
+    """Yield ``count`` scenarios of the dataset, by default each once; beyond its end, again with the next repeat."""
     specs = [json.loads(line) for line in (folder / "scenarios.ndjson").read_text().splitlines()]
     for number in range(count or len(specs)):
         repeat, index = divmod(number, len(specs))
@@ -35,22 +35,22 @@ def scenarios(folder: Path, count: int | None, seed: int, params: Mapping[str, A
         )
 
 
-def play(world: World, model: Any, scenario: Scenario) -> dict[str, Metric]:
-    """Play one scenario to its end."""
-    observation = world.reset(scenario)
+def run(simulator: SumoSimulator, model: Any, scenario: Scenario) -> dict[str, Metric]:
+    """Run a scenario to its end and return its metrics."""
+    observation = simulator.reset(scenario)
     if hasattr(model, "reset"):
         model.reset({"seed": scenario.seed})
-    act, step = model.act, world.step
+    act, step = model.act, simulator.step
     action = np.zeros(2, dtype=np.float32)
     over = False
     while not over:
         action[:] = act(observation)
         observation, over = step(action)
-    return world.outcome(None)
+    return simulator.outcome(None)
 
 
 def summary(results: list[dict[str, Metric]], seconds: float) -> dict[str, Any]:
-    """Return what a benchmark prints."""
+    """Return counts, throughput and mean metrics, which the benchmark prints."""
 
     def mean(name: str) -> float:
         return round(sum(float(result[name] or 0) for result in results) / len(results), 4)
@@ -69,30 +69,30 @@ def summary(results: list[dict[str, Metric]], seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the command line, play, print."""
+    """Parse the command line, run the scenarios, print the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("--scenarios", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lane-guard", action="store_true")
-    parser.add_argument("--lines", type=Path, default=None, help="write one result a line")
-    given = parser.parse_args()
-    world = World(given.dataset, json.loads((given.dataset / "dataset.json").read_text()))
-    model = runpy.run_path(str(given.model))["Model"]()
-    plan = list(scenarios(given.dataset, given.scenarios, given.seed, {"lane_guard": given.lane_guard}))
-    begun = perf_counter()
-    results = [play(world, model, scenario) for scenario in plan]
-    seconds = perf_counter() - begun
-    if given.lines:
+    parser.add_argument("--lines", type=Path, default=None, help="write one result per line to this file")
+    options = parser.parse_args()
+    simulator = SumoSimulator(options.dataset, json.loads((options.dataset / "dataset.json").read_text()))
+    model = runpy.run_path(str(options.model))["Model"]()
+    plan = list(scenarios(options.dataset, options.scenarios, options.seed, {"lane_guard": options.lane_guard}))
+    started = perf_counter()
+    results = [run(simulator, model, scenario) for scenario in plan]
+    seconds = perf_counter() - started
+    if options.lines:
         lines = (
             json.dumps({"index": scenario.index, "name": scenario.spec["name"], **result})
             for scenario, result in zip(plan, results, strict=True)
         )
-        given.lines.write_text("".join(line + "\n" for line in lines))
+        options.lines.write_text("".join(line + "\n" for line in lines))
     json.dump(summary(results, seconds), sys.stdout)
     print()
-    world.close()
+    simulator.close()
 
 
 if __name__ == "__main__":

@@ -1,25 +1,25 @@
-"""Who else is on the street: cars on random walks and people at the crossings, all drawn from one seed."""
+"""Surrounding traffic: vehicles on random routes and pedestrians at the crossings, drawn from one seed."""
 
 from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 from .engine import EGO, sumo
-from .street import Street, Zebra
+from .street import Crosswalk, Street
 
-#: Shares of calm, normal and aggressive drivers.
+#: Proportions of calm, normal and aggressive drivers.
 MIXES: Mapping[str, tuple[float, float, float]] = {"mixed": (0.25, 0.60, 0.15), "rough": (0.0, 0.5, 0.5)}
 DRIVERS = ("calm", "normal", "aggressive")
 
-#: Metres between bumpers that the types of `types.add.xml` keep at least, which SUMO leaves out of every gap.
+#: minGap in metres of the vehicle types in `types.add.xml`; SUMO subtracts it from the gaps that it reports.
 MIN_GAP: Mapping[str, float] = {"calm": 2.5, "normal": 2.5, "aggressive": 1.2, "truck": 2.5, "actor": 2.0}
 
-#: Long enough that nobody's walk ends within the minute; roads that end are turned on.
-WALK = 25
+#: Edges of a random route: enough that no vehicle reaches its end within a minute. At dead ends, vehicles turn around.
+ROUTE_EDGES = 25
 
 
 class Traffic:
-    """The vehicles and persons of one scenario, with what the world must remember of each."""
+    """The vehicles and pedestrians of one scenario, with their routes, their minGaps and the pedestrians' ids."""
 
     def __init__(self, street: Street, rng: Random) -> None:
         self.street = street
@@ -28,56 +28,66 @@ class Traffic:
         self.min_gap: dict[str, float] = {}
         self.persons: list[str] = []
 
-    def vehicle(
+    def add_vehicle(
         self,
         name: str,
         kind: str,
         route: tuple[str, ...],
         *,
         lane: str = "random",
-        at: str = "random_free",
+        position: str = "random_free",
         speed: str = "max",
     ) -> None:
-        """Put one vehicle in at t = 0."""
+        """Add a vehicle at t = 0."""
         sumo.route.add(name, route)
-        sumo.vehicle.add(name, name, typeID=kind, departLane=lane, departPos=at, departSpeed=speed)
+        sumo.vehicle.add(name, name, typeID=kind, departLane=lane, departPos=position, departSpeed=speed)
         self.routes[name] = route
         self.min_gap[name] = MIN_GAP.get(kind, 0.0)
 
-    def ego(self, route: tuple[str, ...], lane: str, at: float, speed: float) -> None:
-        """Put the model's car in; it comes first, so that nobody stands in its place."""
+    def add_ego(self, route: tuple[str, ...], lane: str, position: float, speed: float) -> None:
+        """Add the model's car; it is added first, so that its position is free."""
         sumo.route.add(EGO, route)
         sumo.vehicle.add(
-            EGO, EGO, typeID="ego", departLane=lane, departPos=f"{at:g}", departSpeed=f"{speed:g}", arrivalPos="max"
+            EGO,
+            EGO,
+            typeID="ego",
+            departLane=lane,
+            departPos=f"{position:g}",
+            departSpeed=f"{speed:g}",
+            arrivalPos="max",
         )
 
-    def walk(self) -> tuple[str, ...]:
-        """Return a random drive: a start on any edge that leads on, weighted by length, then turns at random."""
+    def random_route(self) -> tuple[str, ...]:
+        """Return a random route: a start edge, weighted by length, then a random choice at each junction."""
         street = self.street
-        # Who starts on a street's last stretches is gone before the ego sees them.
+        # A vehicle that started on one of the last edges would leave the street before the ego meets it.
         starts = [edge for edge in street.edges if any(street.following[onto] for onto in street.following[edge])]
         weights = [street.lanes[street.edges[edge][0]].length for edge in starts]
         route = self.rng.choices(starts, weights)
-        while len(route) < WALK and (onward := street.following[route[-1]]):
+        while len(route) < ROUTE_EDGES and (onward := street.following[route[-1]]):
             route.append(onward[int(self.rng.random() * len(onward))])
         return tuple(route)
 
-    def fill(self, vehicles: int, mix: str) -> None:
-        """Put the ordinary cars in."""
+    def add_vehicles(self, vehicles: int, mix: str) -> None:
+        """Add the surrounding vehicles."""
         for number in range(vehicles):
             kind = self.rng.choices(DRIVERS, MIXES[mix])[0]
-            self.vehicle(f"v{number}", kind, self.walk())
+            self.add_vehicle(f"v{number}", kind, self.random_route())
 
-    def crowd(self, pedestrians: int) -> None:
-        """Put people on the pavements, each about to cross somewhere and to come back."""
+    def add_pedestrians(self, pedestrians: int) -> None:
+        """Add pedestrians, each of whom walks over a random crossing and back."""
         for number in range(pedestrians):
-            zebra = self.rng.choice(self.street.zebras)
-            near, far = self.rng.sample(sides(self.street, zebra), 2)
-            self.person(f"p{number}", near, far, self.rng.uniform(2.0, 45.0), self.rng.uniform(1.0, 1.8))
+            crosswalk = self.rng.choice(self.street.crosswalks)
+            near, far = self.rng.sample(sides(self.street, crosswalk), 2)
+            distance, speed = self.rng.uniform(2.0, 45.0), self.rng.uniform(1.0, 1.8)
+            self.add_pedestrian(f"p{number}", near, far, distance=distance, speed=speed)
 
-    def person(self, name: str, near: str, far: str, distance: float, speed: float) -> None:
-        """Let someone walk to the crossing, over it, on, and back; ``distance`` is the metres before its kerb."""
-        # Both edges end or begin at the crossing; a person may walk an edge against its direction.
+    def add_pedestrian(self, name: str, near: str, far: str, *, distance: float, speed: float) -> None:
+        """Add a pedestrian who walks to the crossing, over it, on, and back, from ``distance`` metres before its kerb.
+
+        ``near`` and ``far`` are the edges on either side of the crossing.
+        """
+        # Both edges end or begin at the crossing; a pedestrian may walk along an edge against its direction.
         length = self.street.lanes[self.street.edges[near][0]].length
         begin = length - distance if self.street.pavements[near][1][-1] == self._kerb_end(near, far) else distance
         sumo.person.add(name, near, max(1.0, min(length - 1.0, begin)), typeID="walker")
@@ -87,19 +97,19 @@ class Traffic:
         self.persons.append(name)
 
     def _kerb_end(self, near: str, far: str) -> tuple[float, float]:
-        """Return the end of the near pavement that lies closer to the far one."""
+        """Return the end of the near edge's pavement that is closer to the far edge's pavement."""
         shape, other = self.street.pavements[near][1], self.street.pavements[far][1]
         ends = (shape[0], shape[-1])
         return min(ends, key=lambda end: min((end[0] - x) ** 2 + (end[1] - y) ** 2 for x, y in (other[0], other[-1])))
 
 
-def sides(street: Street, zebra: Zebra) -> list[str]:
-    """Return the two edges a zebra crosses, whose pavements it joins."""
-    return [edge for edge in zebra.edges if edge in street.pavements]
+def sides(street: Street, crosswalk: Crosswalk) -> list[str]:
+    """Return the edges whose pavements a crossing connects."""
+    return [edge for edge in crosswalk.edges if edge in street.pavements]
 
 
 def shift_lights(street: Street, rng: Random) -> None:
-    """Begin each light somewhere in its cycle, so that nobody can learn the lights by the clock."""
+    """Start each traffic light at a random point of its cycle, so that a model cannot learn the lights by time."""
     for light in street.lights:
         phases = sumo.trafficlight.getAllProgramLogics(light)[0].phases
         offset = rng.random() * sum(phase.duration for phase in phases)
@@ -112,7 +122,7 @@ def shift_lights(street: Street, rng: Random) -> None:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return a vehicle as a replay draws it."""
+    """Return a vehicle's state for a replay frame."""
     vehicle = sumo.vehicle
     x, y = vehicle.getPosition(name)
     return {

@@ -1,4 +1,4 @@
-"""The world `sumo`: one car of the model's among SUMO's, in lock-step at 10 Hz."""
+"""SUMO simulator: the model drives one car, the ego, in SUMO's traffic, in lock-step at 10 Hz."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,66 +8,67 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import Interface, Metric, Scenario, WorldBroken
+from ..base import Interface, Metric, Scenario, SimulatorBroken
 from . import replay_frames
 from .clock import DT
-from .conflicts import EGO_LENGTH, RED, ConflictWatch, Ways
+from .conflicts import EGO_LENGTH, RED, ConflictDetector, ConflictMap
 from .drive_metrics import Drive, Ending, metrics
 from .engine import EGO, load, options, sumo
 from .event import ACTOR, Ego, EventPlan, ScriptedEvent
 from .events import event
 from .fault import Crash, at_fault
-from .observation import Senses, Situation
-from .street import Lane, Street, Way, read
+from .observation import EgoObserver, EgoState
+from .street import JunctionPath, Lane, Street, read
 from .traffic import Traffic, shift_lights
 
+#: Bounds of the action's acceleration in m/s2.
 ACCEL_LOW, ACCEL_HIGH = -9.0, 3.0
-#: Steps a lane change takes, in which further wishes are ignored.
+#: Steps of a lane change, during which further lane actions are ignored.
 CHANGE_STEPS = 30
-#: SUMO's lane change modes: obey whatever is asked, or refuse unsafe gaps.
+#: SUMO's lane change modes: execute every command, or refuse changes into unsafe gaps.
 OBEY, GUARD = 0, 512
-#: SUMO's speed mode without any of its own safety; 0 would still yield inside junctions.
+#: SUMO's speed mode without safety checks; mode 0 would still yield inside junctions.
 UNCHECKED = 32
-#: Speeds that differ more than this were not the model's doing.
-SLIP = 1e-3
+#: m/s: a larger difference between commanded and actual speed means that SUMO stopped the ego.
+SPEED_TOLERANCE = 1e-3
 
 
-def broken(error: Exception) -> WorldBroken:
-    """Say that SUMO's state is undefined: a fatal error must end the process, not only the scenario."""
-    return WorldBroken(f"SUMO failed: {error}")
+def broken(error: Exception) -> SimulatorBroken:
+    """Return the exception for a fatal SUMO error: its state is undefined, so the process must end."""
+    return SimulatorBroken(f"SUMO failed: {error}")
 
 
-class World:
-    """Plays the scenarios of a SUMO data set."""
+class SumoSimulator:
+    """Runs the scenarios of a SUMO dataset."""
 
     def __init__(self, dataset: Path, definition: Mapping[str, Any]) -> None:
         self.interface = Interface.of(definition["interface"])
         self._folder = dataset
-        self._streets: dict[str, tuple[Street, Ways]] = {}
+        self._streets: dict[str, tuple[Street, ConflictMap]] = {}
         first = definition.get("streets")
         if first:
-            # Read one network now, while nobody waits for it.
+            # Read one network and load SUMO now, before a launch waits for it.
             self._street(first[0])
             load(options(self._network(first[0]), dataset / "types.add.xml", 0))
 
     def _network(self, name: str) -> Path:
         return self._folder / "nets" / f"{name}.net.xml"
 
-    def _street(self, name: str) -> tuple[Street, Ways]:
+    def _street(self, name: str) -> tuple[Street, ConflictMap]:
         if name not in self._streets:
             street = read(self._network(name))
-            self._streets[name] = (street, Ways(street))
+            self._streets[name] = (street, ConflictMap(street))
         return self._streets[name]
 
     def reset(self, scenario: Scenario) -> NDArray[np.float32]:
-        """Begin a scenario."""
+        """Start a scenario; return the first observation. Raise SimulatorBroken if SUMO fails."""
         try:
             return self._reset(scenario)
         except sumo.FatalTraCIError as error:
             raise broken(error) from error
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[np.float32], bool]:
-        """Drive on for a tenth of a second."""
+        """Apply an action for 0.1 s; return the observation and whether the scenario has ended."""
         try:
             return self._step(float(action[0]), float(action[1]))
         except sumo.FatalTraCIError as error:
@@ -75,7 +76,7 @@ class World:
 
     def _reset(self, scenario: Scenario) -> NDArray[np.float32]:
         spec = scenario.spec
-        self.street, ways = self._street(spec["street"])
+        self.street, conflict_map = self._street(spec["street"])
         load(options(self._network(spec["street"]), self._folder / "types.add.xml", scenario.seed))
         rng = Random(scenario.seed)
         self._route: tuple[str, ...] = tuple(spec["route"])
@@ -83,38 +84,44 @@ class World:
         lane = self.street.edges[self._route[0]][start["lane"]]
         traffic = Traffic(self.street, rng)
         shift_lights(self.street, rng)
-        traffic.ego(self._route, lane.rsplit("_", 1)[1], start["pos"], start["speed"])
-        plan = EventPlan(self._route, lane, start["pos"], start["speed"], spec.get("trigger", 0.0))
-        self._event = event(spec, traffic, ways, plan)
-        self._event.set()
-        traffic.fill(spec["vehicles"], spec["mix"])
-        traffic.crowd(spec.get("pedestrians", 0))
+        traffic.add_ego(self._route, lane.rsplit("_", 1)[1], start["pos"], start["speed"])
+        plan = EventPlan(
+            route=self._route,
+            lane=lane,
+            position=start["pos"],
+            speed=start["speed"],
+            trigger=spec.get("trigger", 0.0),
+        )
+        self._event = event(spec, traffic, conflict_map, plan)
+        self._event.insert()
+        traffic.add_vehicles(spec["vehicles"], spec["mix"])
+        traffic.add_pedestrians(spec.get("pedestrians", 0))
         sumo.simulationStep()
         self._traffic = traffic
         self._time_limit = float(spec["time_limit"])
         self._street_limit = float(spec["limit"])
-        self._senses = Senses(self.street, traffic.min_gap)
-        self._watch = ConflictWatch(ways, traffic.routes)
-        self._begin(bool(scenario.params.get("lane_guard", False)))
+        self._observer = EgoObserver(self.street, traffic.min_gap)
+        self._conflict_detector = ConflictDetector(conflict_map, traffic.routes)
+        self._take_control(bool(scenario.params.get("lane_guard", False)))
         return self._observe()
 
-    def _begin(self, lane_guard: bool) -> None:
-        """Take the ego's wheel, once SUMO has put it on the street."""
+    def _take_control(self, lane_guard: bool) -> None:
+        """Take control of the ego, once SUMO has inserted it, and clear the measurements."""
         vehicle = sumo.vehicle
         present = vehicle.getIDList()
         for name in (EGO, ACTOR):
             if name not in present and name in (EGO, *self._traffic.routes):
-                raise RuntimeError(f"SUMO found no room for the {name}")
+                raise RuntimeError(f"SUMO could not insert the vehicle {name!r}: its position is occupied")
         vehicle.setSpeedMode(EGO, UNCHECKED)
         vehicle.setLaneChangeMode(EGO, GUARD if lane_guard else OBEY)
         self._event.begin()
-        self._eventful = type(self._event) is not ScriptedEvent
-        self._ego = Ego("", 0.0, 0.0, 0.0, 0.0)
+        self._has_event = type(self._event) is not ScriptedEvent
+        self._ego = Ego(lane="", position=0.0, speed=0.0, driven=0.0, now=0.0)
         self.drive = Drive()
         self._crash: Crash | None = None
         self._impact = 0.0
         self._outcome: str | None = None
-        self._kind: str | None = None
+        self._collision_kind: str | None = None
         self._steps = 0
         self._speed = vehicle.getSpeed(EGO)
         self._accel = 0.0
@@ -124,10 +131,10 @@ class World:
         last = self._route[-1]
         self._length = vehicle.getDrivingDistance(EGO, last, self.street.lanes[self.street.edges[last][0]].length)
         self._odometer = vehicle.getDistance(EGO)
-        self._look()
+        self._read_ego()
 
-    def _look(self) -> None:
-        """Ask where the ego is now."""
+    def _read_ego(self) -> None:
+        """Read the ego's lane, position, speed limit and next light from SUMO."""
         vehicle = sumo.vehicle
         self._lane: Lane = self.street.lanes[vehicle.getLaneID(EGO)]
         self._position = vehicle.getLanePosition(EGO)
@@ -139,11 +146,11 @@ class World:
                 _, _, self._stop_line, self._light = lights[0]
 
     def _light_ahead(self) -> str:
-        """Return the light over the next stop line; the next light may stand farther on."""
+        """Return the state of the next junction's light, or ""; the next light in SUMO's list may be farther away."""
         return self._light if self._path is not None and self._path.light is not None else ""
 
-    def _way(self) -> tuple[Way | None, float]:
-        """Return the path at the next junction, and the metres driven on it: negative before it."""
+    def _junction_path(self) -> tuple[JunctionPath | None, float]:
+        """Return the path through the current or next junction, and the metres driven on it: negative before it."""
         if self._lane.internal:
             path, before = self.street.inside[self._lane.id]
             return path, before + self._position
@@ -153,33 +160,33 @@ class World:
         return self.street.path(self._lane.id, self._route[index]), self._position - self._lane.length
 
     def _observe(self) -> NDArray[np.float32]:
-        path, driven = self._way()
+        path, driven = self._junction_path()
         self._path = path
-        lit = self._entered_on if driven >= 0 else self._light_ahead()
-        conflict = self._watch.look(path, driven, self.drive.driven, lit, self._steps * DT)
-        seen = Situation(
-            self._lane,
-            self._position,
-            self._speed,
-            self._accel,
-            self._limit,
-            self._length - self.drive.driven,
-            self._light,
-            self._stop_line,
-            conflict,
+        light = self._entered_on if driven >= 0 else self._light_ahead()
+        conflict = self._conflict_detector.detect(path, driven, self.drive.driven, light, self._steps * DT)
+        ego = EgoState(
+            lane=self._lane,
+            position=self._position,
+            speed=self._speed,
+            accel=self._accel,
+            limit=self._limit,
+            route_left=self._length - self.drive.driven,
+            light=self._light,
+            stop_line=self._stop_line,
+            conflict=conflict,
         )
-        self._last = np.array(self._senses.observe(seen), dtype=np.float32)
+        self._last = np.array(self._observer.observe(ego), dtype=np.float32)
         return self._last
 
-    def _step(self, wanted: float, sideways: float) -> tuple[NDArray[np.float32], bool]:
-        accel = min(ACCEL_HIGH, max(ACCEL_LOW, wanted))
-        if accel != wanted or not -1.0 <= sideways <= 1.0:
+    def _step(self, accel_action: float, lane_action: float) -> tuple[NDArray[np.float32], bool]:
+        accel = min(ACCEL_HIGH, max(ACCEL_LOW, accel_action))
+        if accel != accel_action or not -1.0 <= lane_action <= 1.0:
             self.drive.clipped += 1
         speed = max(0.0, self._speed + accel * DT)
         sumo.vehicle.setSpeed(EGO, speed)
-        self._steer(sideways)
-        if self._eventful:
-            self._prompt()
+        self._change_lane(lane_action)
+        if self._has_event:
+            self._step_event()
         sumo.simulationStep()
         self._steps += 1
         before = self._speed
@@ -191,49 +198,49 @@ class World:
         self._advance(speed, before)
         if self._outcome is None:
             observation = self._observe()
-            present, gap, relative = self._senses.lead
+            present, gap, relative = self._observer.lead
             if present:
                 self.drive.follow(self._speed, gap, relative)
-            self.drive.min_pet = self._watch.min_pet
+            self.drive.min_pet = self._conflict_detector.min_pet
             if self._steps * DT >= self._time_limit - 1e-9:
                 self._outcome = "timeout"
             return observation, self._outcome is not None
         return self._last, True
 
-    def _prompt(self) -> None:
-        """Let the event act on where the ego is."""
+    def _step_event(self) -> None:
+        """Pass the ego's state to the event, which controls its actor."""
         if ACTOR in sumo.simulation.getArrivedIDList():
-            self._event.gone = True
+            self._event.arrived = True
         ego = self._ego
         ego.lane, ego.position, ego.speed = self._lane.id, self._position, self._speed
         ego.driven, ego.now, ego.light = self.drive.driven, self._steps * DT, self._light_ahead()
         self._event.step(ego)
 
-    def _steer(self, sideways: float) -> None:
-        """Begin a lane change, unless one is under way or there is no lane."""
+    def _change_lane(self, lane_action: float) -> None:
+        """Start a lane change if the action asks for it, no lane change is under way and the lane exists."""
         if self._changing:
             self._changing -= 1
             return
-        wish = 1 if sideways >= 0.5 else -1 if sideways <= -0.5 else 0
+        direction = 1 if lane_action >= 0.5 else -1 if lane_action <= -0.5 else 0
         lane = self._lane
-        if wish and not lane.internal and 0 <= lane.rank + wish < lane.count:
-            sumo.vehicle.changeLaneRelative(EGO, wish, DT)
+        if direction and not lane.internal and 0 <= lane.rank + direction < lane.count:
+            sumo.vehicle.changeLaneRelative(EGO, direction, DT)
             self._changing = CHANGE_STEPS
 
     def _collided(self) -> bool:
-        """Take the first collision of the ego's; SUMO reports it again at every step."""
+        """Record the ego's first collision, if there is one; SUMO reports a collision at every step."""
         for collision in sumo.simulation.getCollisions():
             if EGO in (collision.collider, collision.victim):
-                self._crash = self._witness(collision)
+                self._crash = self._crash_facts(collision)
                 self._outcome = "collision"
-                self._kind = collision.type
+                self._collision_kind = collision.type
                 return True
         return False
 
-    def _witness(self, collision: Any) -> Crash:
+    def _crash_facts(self, collision: Any) -> Crash:
         collider = collision.collider == EGO
         other = collision.victim if collider else collision.collider
-        mine, theirs = (
+        ego_speed, other_speed = (
             (collision.colliderSpeed, collision.victimSpeed)
             if collider
             else (collision.victimSpeed, collision.colliderSpeed)
@@ -241,32 +248,32 @@ class World:
         pedestrian = other in self._traffic.persons
         domain = sumo.person if pedestrian else sumo.vehicle
         turn = np.radians(domain.getAngle(other) - sumo.vehicle.getAngle(EGO))
-        # Along our heading: head on, the two speeds add; from the side, theirs counts for nothing.
-        self._impact = abs(mine - theirs * float(np.cos(turn)))
-        onto_us = False
+        # Along the ego's heading: head-on, the speeds add up; from the side, the other's speed does not count.
+        self._impact = abs(ego_speed - other_speed * float(np.cos(turn)))
+        ran_into_rear = False
         if not pedestrian:
             x, y = sumo.vehicle.getPosition(EGO)
-            ox, oy = sumo.vehicle.getPosition(other)
+            other_x, other_y = sumo.vehicle.getPosition(other)
             heading = np.radians(sumo.vehicle.getAngle(EGO))
-            ahead = (ox - x) * float(np.sin(heading)) + (oy - y) * float(np.cos(heading))
-            onto_us = abs(float(np.cos(turn))) > 0.87 and float(np.cos(turn)) > 0 and ahead > EGO_LENGTH / 2
+            ahead = (other_x - x) * float(np.sin(heading)) + (other_y - y) * float(np.cos(heading))
+            ran_into_rear = abs(float(np.cos(turn))) > 0.87 and float(np.cos(turn)) > 0 and ahead > EGO_LENGTH / 2
         return Crash(
             kind=collision.type,
             ego_is_collider=collider,
-            ego_speed=mine,
+            ego_speed=ego_speed,
             pedestrian=pedestrian,
             changing_lane=self._changing > 0,
             entered_on=self._entered_on,
             had_to_yield=not pedestrian and self._had_to_yield(other),
-            ran_into_rear=onto_us,
+            ran_into_rear=ran_into_rear,
         )
 
     def _had_to_yield(self, other: str) -> bool:
-        """Tell whether the ego's link gives way to the other's."""
-        found = self.street.inside.get(sumo.vehicle.getLaneID(other))
-        if found is None or self._path is None:
+        """Return whether the ego's link must give way to the other vehicle's link."""
+        path_and_position = self.street.inside.get(sumo.vehicle.getLaneID(other))
+        if path_and_position is None or self._path is None:
             return True
-        path, _ = found
+        path, _ = path_and_position
         return path.link in self.street.yields[path.junction].get(self._path.link, ())
 
     def _arrived(self, speed: float, before: float) -> bool:
@@ -277,32 +284,32 @@ class World:
         self.drive.driven = self._length
         return True
 
-    def _advance(self, asked: float, before: float) -> None:
-        """Take what the step did to the ego."""
-        left, light = self._lane, self._light_ahead()
-        self._look()
-        if self._lane.edge == left.edge and self._lane.id != left.id:
+    def _advance(self, commanded: float, before: float) -> None:
+        """Record the step's motion, lane changes and red lights; ``commanded`` and ``before`` are speeds in m/s."""
+        previous_lane, light = self._lane, self._light_ahead()
+        self._read_ego()
+        if self._lane.edge == previous_lane.edge and self._lane.id != previous_lane.id:
             self.drive.lane_changes += 1
-        if self._lane.internal and not left.internal:
-            # Not "the next light has changed": a lane change alters that too.
+        if self._lane.internal and not previous_lane.internal:
+            # A change of SUMO's next light would not do: a lane change causes it too.
             self._entered_on = light
             if light in RED:
                 self.drive.red_lights += 1
         elif not self._lane.internal:
             self._entered_on = ""
-        if not self._move(asked, before):
-            # The end of a lane that does not lead along the route.
+        if not self._move(commanded, before):
+            # The ego has reached the end of a lane that does not lead along the route.
             self._outcome = "stranded"
 
-    def _move(self, asked: float, before: float) -> bool:
-        """Take the ego's motion; False if SUMO, not the model, has stopped the car."""
+    def _move(self, commanded: float, before: float) -> bool:
+        """Record the ego's motion; return False if SUMO, not the model, has stopped the car."""
         vehicle = sumo.vehicle
         self._speed = vehicle.getSpeed(EGO)
         self.drive.driven = vehicle.getDistance(EGO) - self._odometer
-        if abs(self._speed - asked) > SLIP:
+        if abs(self._speed - commanded) > SPEED_TOLERANCE:
             self.drive.halt()
             return False
-        self._record(asked, before, vehicle.getCO2Emission(EGO))
+        self._record(commanded, before, vehicle.getCO2Emission(EGO))
         return True
 
     def _record(self, speed: float, before: float, co2: float) -> None:
@@ -310,7 +317,7 @@ class World:
         self.drive.move(speed, self._accel, self._limit, co2)
 
     def outcome(self, fault: str | None) -> dict[str, Metric]:
-        """Return the metrics; a fault of the model's outweighs whatever the street would have said."""
+        """Return the metrics; the status of a model's fault replaces the simulation's outcome."""
         outcome = fault or self._outcome or "unfinished"
         crash = self._crash
         return metrics(
@@ -323,16 +330,16 @@ class World:
                 at_fault=crash is not None and at_fault(crash),
                 pedestrian=crash is not None and crash.pedestrian,
                 impact_speed=self._impact,
-                kind=self._kind,
+                kind=self._collision_kind,
             ),
-        ) | {"event_met": int(self._event.met)}
+        ) | {"event_met": int(self._event.triggered)}
 
     def scene(self) -> dict[str, Any]:
-        """Return the street as a replay draws it."""
+        """Return the street's static shapes for a replay."""
         return replay_frames.scene(self.street)
 
     def frame(self) -> dict[str, Any]:
-        """Return who is where."""
+        """Return the current state for a replay."""
         return replay_frames.frame(self.street, self._traffic.persons) | {
             "time": round(self._steps * DT, 1),
             "limit": round(self._limit, 2),
@@ -340,6 +347,6 @@ class World:
         }
 
     def close(self) -> None:
-        """End SUMO."""
+        """End the SUMO simulation."""
         if sumo.isLoaded():
             sumo.close()
