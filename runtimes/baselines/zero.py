@@ -1,4 +1,4 @@
-"""A model for any dataset: it answers zeros, whatever it sees."""
+"""Baseline for any dataset: answers zeros to every observation."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Model:
-    """Answers zeros of the shape of the dataset's action."""
+    """Answers zeros in the shape of the dataset's action space."""
 
     def reset(self, info: dict[str, Any]) -> None:
         action = info["action"]

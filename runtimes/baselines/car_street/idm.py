@@ -1,6 +1,6 @@
-"""The yardstick `idm`: the Intelligent Driver Model (Treiber, Hennecke, Helbing, Phys. Rev. E 62, 1805), lane by route.
+"""Baseline driver `idm`: Intelligent Driver Model (Treiber, Hennecke, Helbing, Phys. Rev. E 62, 1805), lanes by route.
 
-A red light, a yellow one that can be stopped for, and somebody to be let pass are standing leaders.
+A red light, a yellow light before which the car can stop, and a conflict to wait for count as standing leaders.
 """
 
 from math import sqrt
@@ -11,28 +11,28 @@ CAR = 4.5
 
 
 class Model:
-    """Follows the leader on its lane and changes lanes only where the route wants it."""
+    """Follows the leader on its lane and changes lanes only where the route requires it."""
 
     def act(self, observation):
-        """Return acceleration and lane wish."""
+        """Return acceleration in m/s2 and lane action."""
         o = [float(value) for value in observation]
         return acceleration(o), max(-1.0, min(1.0, o[6]))
 
 
 def interaction(speed, gap, closing):
     """Return IDM's (s*/s)^2."""
-    wanted = S0 + max(0.0, speed * T + speed * closing / (2 * sqrt(A * B)))
-    return (wanted / max(0.1, gap)) ** 2
+    desired_gap = S0 + max(0.0, speed * T + speed * closing / (2 * sqrt(A * B)))
+    return (desired_gap / max(0.1, gap)) ** 2
 
 
 def must_wait(o):
-    """Tell whether the conflict ahead would still be there: whoever arrives before we have cleared it is let pass."""
-    speed, ahead, distance, theirs = o[0], o[29], o[30], o[31]
+    """Return whether the car must wait before a conflict: the other would arrive before the car has cleared it."""
+    speed, ahead, distance, other_speed = o[0], o[29], o[30], o[31]
     if not o[28] or ahead <= 0.0:
         return False
     if ahead < speed * speed / 18.0:
-        return False  # nothing stops us before it any more
-    arrive = distance / max(theirs, 0.5)
+        return False  # too late to stop before it
+    arrive = distance / max(other_speed, 0.5)
     clear = (ahead + CAR + 4.0) / max(0.5 * (speed + min(o[2], speed + 2.0 * A)), 2.0)
     return arrive < clear + 1.0
 
@@ -45,7 +45,7 @@ def acceleration(o):
         strongest = max(strongest, interaction(speed, o[25], speed))
     if must_wait(o):
         strongest = max(strongest, interaction(speed, o[29], speed))
-    # A lane that leaves the route ends at a wall.
+    # The end of a lane that does not lead along the route counts as a standing leader.
     if o[6] and o[7] < 80.0:
         strongest = max(strongest, interaction(speed, o[7] - 1.0, speed))
     return max(-9.0, min(3.0, A * (1.0 - (speed / limit) ** DELTA - strongest)))

@@ -1,4 +1,4 @@
-"""A yardstick for highway: stay in lane and keep two seconds to the car ahead."""
+"""Baseline for highway: stays in its lane and keeps a time gap to the car ahead."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ ALONG, SPEED, SAME_LANE = 200.0, 80.0, 0.2
 
 
 class Model:
-    """Decides by the time to come as near to the car ahead as one should, for the nearest cars are all it is shown."""
+    """Chooses the speed by the time gap to the nearest car ahead; the observation contains only the nearest cars."""
 
     def act(self, observation: Any) -> list[float]:
         speed = float(observation[0][3]) * SPEED
         room = 1e9
         for present, along, across, faster, sideways in observation[1:]:
-            # Where it will be when this decision has had its effect: it may be coming into our lane.
+            # Extrapolated to when the decision takes effect: the car may be changing into this lane.
             crossing = abs(float(across)) < SAME_LANE or abs(float(across + 2.0 * sideways)) < SAME_LANE
             if present > 0.5 and along > 0 and crossing:
                 room = min(room, float(along) * ALONG + 3.0 * min(0.0, float(faster) * SPEED))
