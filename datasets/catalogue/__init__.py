@@ -1,4 +1,4 @@
-"""The built-in datasets: one folder each, described by its `dataset.json`."""
+"""Built-in datasets: one folder each, described by its `dataset.json`."""
 
 import functools
 import hashlib
@@ -16,9 +16,9 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dataset:
-    """A named, versioned set of scenarios with the files they need and the simulator that plays them.
+    """A named, versioned set of scenarios with the files they need and the simulator that runs them.
 
-    ``digest`` covers the definition, which holds the digest of every file.
+    ``digest`` is that of the definition, which contains the digest of every file.
     """
 
     name: str
@@ -29,17 +29,17 @@ class Dataset:
 
     @property
     def simulator(self) -> str:
-        """Kind of the simulator that plays it."""
+        """Name of the simulator that runs the dataset's scenarios."""
         return str(self.definition["simulator"])
 
     @property
     def tasks(self) -> int | None:
-        """Number of scenarios; None where a submission says how many."""
+        """Number of scenarios; None if the submission determines it."""
         tasks: int | None = self.definition["tasks"]
         return tasks
 
     def scenarios(self, after: int, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield up to ``limit`` scenarios from number ``after`` on, reading no more of the file than that."""
+        """Yield up to ``limit`` scenarios from index ``after`` on; the file is read no further."""
         name = self.definition.get("scenarios")
         if name is None:
             stop = min(after + limit, self.tasks if self.tasks is not None else int(self.definition["max_tasks"]))
@@ -50,26 +50,26 @@ class Dataset:
                 yield json.loads(line)
 
     def verify(self) -> None:
-        """Check every file against its digest; raise Corrupt naming the first that differs."""
+        """Check every file against its digest; raise Corrupt for the first that differs."""
         for entry in self.definition.get("files", ()):
             with open(self.folder / entry["path"], "rb") as file:
-                found = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-            if found != entry["digest"]:
-                raise Corrupt(f"The file {entry['path']} of dataset {self.name} is not the one that was published.")
+                digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != entry["digest"]:
+                raise Corrupt(f"The file {entry['path']} of dataset {self.name} does not match its published digest.")
 
 
 @functools.cache
 def datasets() -> Mapping[str, Dataset]:
     """Return every built-in dataset by name."""
-    found = {}
+    by_name = {}
     for path in sorted(FOLDER.glob("*/dataset.json")):
         raw = path.read_bytes()
         definition = json.loads(raw)
-        found[definition["name"]] = Dataset(
+        by_name[definition["name"]] = Dataset(
             name=definition["name"],
             version=definition["version"],
             digest="sha256:" + hashlib.sha256(raw).hexdigest(),
             folder=path.parent,
             definition=definition,
         )
-    return found
+    return by_name

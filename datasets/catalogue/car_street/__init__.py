@@ -1,1 +1,1 @@
-"""The data set `car_street`: six small streets, 288 scenarios, and the scripts that make them."""
+"""Dataset `car_street`: six streets, 288 scenarios, and the scripts that generate them."""

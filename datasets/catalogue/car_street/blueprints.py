@@ -1,23 +1,23 @@
-"""The six streets as netgenerate and netconvert are told of them."""
+"""Street templates: options and plain XML files from which netgenerate and netconvert build the six street networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import cos, pi, sin
 
-#: Metres per second: a town's 50 km/h, a roundabout's 30, a motorway's 100 and its ramp's 60.
+#: Speed limits in m/s: 50 km/h in town, 30 on the roundabout, 100 on the motorway and 60 on its ramp.
 TOWN, RING, MOTORWAY, RAMP = 13.9, 8.3, 27.8, 16.7
 
-#: Short cycles, so that a route over three lights can be driven in a minute.
+#: Seconds of a traffic light's cycle: short, so that a route over three lights can be driven in a minute.
 CYCLE = 40
 
-# Turning back is allowed only where a road ends: traffic stays in the street and never U-turns before the ego.
+# U-turns only at dead ends: traffic stays in the street, and no vehicle makes a U-turn in front of the ego.
 COMMON = ("--no-turnarounds.except-deadend", "true", "--tls.default-type", "static", "--tls.cycle.time", str(CYCLE))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NetworkTemplate:
-    """One street: the tool that builds it, its options, and the plain files it reads by option name."""
+    """A street: the tool that builds it, its options, and the text of its input files by option name."""
 
     tool: str
     options: tuple[str, ...] = ()
@@ -25,17 +25,17 @@ class NetworkTemplate:
 
 
 def xml(kind: str, *lines: str) -> str:
-    """Wrap lines in the root element that SUMO's plain files want."""
+    """Return a plain XML file: lines within their root element."""
     return f"<{kind}>\n" + "\n".join(lines) + f"\n</{kind}>\n"
 
 
 def node(name: str, x: float, y: float, kind: str = "priority") -> str:
-    """Return a plain node."""
+    """Return a node element."""
     return f'<node id="{name}" x="{x:g}" y="{y:g}" type="{kind}"/>'
 
 
 def edge(start: str, end: str, *, lanes: int, speed: float, priority: int, extra: str = "") -> str:
-    """Return a plain edge, named after its two ends."""
+    """Return an edge element, named after its two nodes."""
     return (
         f'<edge id="{start}{end}" from="{start}" to="{end}" numLanes="{lanes}" speed="{speed:g}"'
         f' priority="{priority}" {extra}/>'
@@ -66,7 +66,7 @@ def arterial() -> NetworkTemplate:
 
 
 def roundabout() -> NetworkTemplate:
-    """Four arms of one lane into a ring of 20 m radius, which has priority."""
+    """Four arms of one lane that lead into a ring of 20 m radius; the ring has priority."""
     radius, arm = 20.0, 170.0
     names = ("e", "n", "w", "s")
     angles = {name: i * pi / 2 for i, name in enumerate(names)}
@@ -92,7 +92,7 @@ def roundabout() -> NetworkTemplate:
 
 
 def ramp_merge() -> NetworkTemplate:
-    """A motorway of two lanes that a ramp joins over 250 m."""
+    """A motorway of two lanes with a ramp and a merging section of 250 m."""
     nodes = [node("a", 0, 60), node("b", 400, 60), node("c", 650, 60), node("d", 850, 60), node("r", 170, 0)]
     edges = [
         edge("a", "b", lanes=2, speed=MOTORWAY, priority=3),
@@ -116,7 +116,7 @@ def ramp_merge() -> NetworkTemplate:
 
 
 def priority_junction() -> NetworkTemplate:
-    """A side street of one lane meets a main road of two, without lights."""
+    """A side street of one lane crosses a main road of two lanes, without lights."""
     nodes = [node("j", 0, 0), node("w", -190, 0), node("e", 190, 0), node("s", 0, -160), node("n", 0, 160)]
     edges = []
     for arm, lanes, priority in (("w", 2, 5), ("e", 2, 5), ("s", 1, 1), ("n", 1, 1)):

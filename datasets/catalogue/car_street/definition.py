@@ -1,8 +1,12 @@
-"""What `dataset.json` says of the data set beside its files: interface, parameters, metrics, score."""
+"""Definition of car_street, written to `dataset.json`: interface, parameters, metrics, score.
 
+The digest of `dataset.json` is part of every task's seed: a change of any text here changes all results.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
-#: name, unit, low, high
+#: Name, unit, low, high.
 OBSERVATION: tuple[tuple[str, str, float, float], ...] = (
     ("speed", "m/s", 0, 50),
     ("accel", "m/s2", -9, 3),
@@ -58,196 +62,291 @@ def space(entries: tuple[tuple[str, str, float, float], ...]) -> dict[str, Any]:
     }
 
 
-def metric(
-    name: str,
-    title: str,
-    unit: str,
-    formula: str,
-    source: str,
-    better: str | None,
-    worst: float | None,
-    bounds: tuple[float | None, float | None] = (None, None),
-) -> dict[str, Any]:
-    """Return one metric's entry; ``worst`` is what a scenario counts that the model broke off."""
-    return {
-        "name": name,
-        "title": title,
-        "unit": unit,
-        "formula": formula,
-        "source": source,
-        "better": better,
-        "worst": worst,
-        "low": bounds[0],
-        "high": bounds[1],
-    }
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricDefinition:
+    """A metric; ``better`` is "higher" or "lower". ``worst``: the value of a scenario that a model's fault ended."""
+
+    name: str
+    title: str
+    unit: str = ""
+    formula: str
+    source: str
+    better: str | None = None
+    worst: float | None = None
+    bounds: tuple[float | None, float | None] = (None, None)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "unit": self.unit,
+            "formula": self.formula,
+            "source": self.source,
+            "better": self.better,
+            "worst": self.worst,
+            "low": self.bounds[0],
+            "high": self.bounds[1],
+        }
 
 
-METRICS: tuple[dict[str, Any], ...] = (
-    metric(
-        "outcome",
-        "Outcome",
-        "",
-        "arrived, collision, timeout, stranded; or how the model broke off: failed, crashed, timed_out, invalid",
-        "Gymnasium terminated and truncated; CARLA status",
-        None,
-        None,
+METRICS: tuple[MetricDefinition, ...] = (
+    MetricDefinition(
+        name="outcome",
+        title="Outcome",
+        formula=(
+            "arrived, collision, timeout, stranded; or how the model broke off: failed, crashed, timed_out, invalid"
+        ),
+        source="Gymnasium terminated and truncated; CARLA status",
     ),
-    metric(
-        "score",
-        "Driving score",
-        "%",
-        "route_completion / (1 + 1.0 pedestrian at fault + 0.7 vehicle at fault + 0.4 red_lights"
-        " + 0.4 (timeout or stranded)); 0 if the model broke off",
-        CARLA,
-        "higher",
-        0.0,
-        (0.0, 100.0),
+    MetricDefinition(
+        name="score",
+        title="Driving score",
+        unit="%",
+        formula=(
+            "route_completion / (1 + 1.0 pedestrian at fault + 0.7 vehicle at fault + 0.4 red_lights"
+            " + 0.4 (timeout or stranded)); 0 if the model broke off"
+        ),
+        source=CARLA,
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 100.0),
     ),
-    metric(
-        "route_completion",
-        "Route completion",
-        "%",
-        "100 driven / route; 100 on arrival",
-        CARLA,
-        "higher",
-        0.0,
-        (0.0, 100.0),
+    MetricDefinition(
+        name="route_completion",
+        title="Route completion",
+        unit="%",
+        formula="100 driven / route; 100 on arrival",
+        source=CARLA,
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 100.0),
     ),
-    metric("arrived", "Arrived", "", "1 if the route was driven to its end", CARLA, "higher", 0.0, (0.0, 1.0)),
-    metric("collision", "Collision", "", "1 if the ego collided; the first ends it", NUPLAN, "lower", 1.0, (0.0, 1.0)),
-    metric(
-        "at_fault",
-        "Collision at fault",
-        "",
-        "1 if the ego was the rear-end collider, changed lanes (side), had to yield or ran a red light (junction),"
-        " or hit a pedestrian; 0 if it stood",
-        NUPLAN,
-        "lower",
-        1.0,
-        (0.0, 1.0),
+    MetricDefinition(
+        name="arrived",
+        title="Arrived",
+        formula="1 if the route was driven to its end",
+        source=CARLA,
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 1.0),
     ),
-    metric("collision_kind", "Kind of collision", "", "SUMO's collision type", "SUMO", None, None),
-    metric(
-        "impact_speed",
-        "Impact speed",
-        "m/s",
-        "|v_ego - v_other| along the ego's heading; 0 without a collision",
-        "after nuPlan's collision energy",
-        "lower",
-        50.0,
-        (0.0, 80.0),
+    MetricDefinition(
+        name="collision",
+        title="Collision",
+        formula="1 if the ego collided; the first ends it",
+        source=NUPLAN,
+        better="lower",
+        worst=1.0,
+        bounds=(0.0, 1.0),
     ),
-    metric(
-        "min_ttc",
-        "Least time to collision",
-        "s",
-        "min gap / (v_ego - v_lead) where closing > 0.1 m/s; 100 if never",
-        SSM,
-        "higher",
-        0.0,
-        (0.0, 100.0),
+    MetricDefinition(
+        name="at_fault",
+        title="Collision at fault",
+        formula=(
+            "1 if the ego was the rear-end collider, changed lanes (side), had to yield or ran a red light (junction),"
+            " or hit a pedestrian; 0 if it stood"
+        ),
+        source=NUPLAN,
+        better="lower",
+        worst=1.0,
+        bounds=(0.0, 1.0),
     ),
-    metric(
-        "ttc_below_1_5",
-        "Time with TTC below 1.5 s",
-        "s",
-        "seconds with TTC < 1.5",
-        "Minderhoud and Bovy 2001",
-        "lower",
-        60.0,
-        (0.0, 60.0),
+    MetricDefinition(
+        name="collision_kind",
+        title="Kind of collision",
+        formula="SUMO's collision type",
+        source="SUMO",
     ),
-    metric(
-        "max_drac",
-        "Greatest deceleration to avoid a crash",
-        "m/s2",
-        "max (v_ego - v_lead)^2 / (2 gap), gap at least 0.1 m",
-        SSM,
-        "lower",
-        100.0,
-        (0.0, None),
+    MetricDefinition(
+        name="impact_speed",
+        title="Impact speed",
+        unit="m/s",
+        formula="|v_ego - v_other| along the ego's heading; 0 without a collision",
+        source="after nuPlan's collision energy",
+        better="lower",
+        worst=50.0,
+        bounds=(0.0, 80.0),
     ),
-    metric(
-        "min_headway",
-        "Least time headway",
-        "s",
-        "min gap / v_ego where v_ego > 1 m/s; 100 if never",
-        "CommonRoad-CriMe, THW",
-        "higher",
-        0.0,
-        (0.0, 100.0),
+    MetricDefinition(
+        name="min_ttc",
+        title="Least time to collision",
+        unit="s",
+        formula="min gap / (v_ego - v_lead) where closing > 0.1 m/s; 100 if never",
+        source=SSM,
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 100.0),
     ),
-    metric(
-        "min_pet",
-        "Least post-encroachment time",
-        "s",
-        "time from one car's leaving the ground two paths share to the other's entering it; 5 if longer or never",
-        SSM,
-        "higher",
-        0.0,
-        (0.0, 5.0),
+    MetricDefinition(
+        name="ttc_below_1_5",
+        title="Time with TTC below 1.5 s",
+        unit="s",
+        formula="seconds with TTC < 1.5",
+        source="Minderhoud and Bovy 2001",
+        better="lower",
+        worst=60.0,
+        bounds=(0.0, 60.0),
     ),
-    metric(
-        "rss_share",
-        "Share of time below the RSS gap",
-        "",
-        "share of steps with gap < RSS distance (rho 0.5 s, a_max 3, b_min 4, b_max 8 m/s2)",
-        "arXiv 1708.06374, Definition 1",
-        "lower",
-        1.0,
-        (0.0, 1.0),
+    MetricDefinition(
+        name="max_drac",
+        title="Greatest deceleration to avoid a crash",
+        unit="m/s2",
+        formula="max (v_ego - v_lead)^2 / (2 gap), gap at least 0.1 m",
+        source=SSM,
+        better="lower",
+        worst=100.0,
+        bounds=(0.0, None),
     ),
-    metric(
-        "red_lights",
-        "Red lights run",
-        "",
-        "times the ego drove from a road onto a junction while its light was red, or red and yellow",
-        CARLA,
-        "lower",
-        1.0,
-        (0.0, None),
+    MetricDefinition(
+        name="min_headway",
+        title="Least time headway",
+        unit="s",
+        formula="min gap / v_ego where v_ego > 1 m/s; 100 if never",
+        source="CommonRoad-CriMe, THW",
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 100.0),
     ),
-    metric(
-        "speeding", "Mean speeding", "m/s", "integral of max(0, v - limit) dt / T", NUPLAN, "lower", 2.23, (0.0, None)
+    MetricDefinition(
+        name="min_pet",
+        title="Least post-encroachment time",
+        unit="s",
+        formula=(
+            "time from one car's leaving the ground two paths share to the other's entering it; 5 if longer or never"
+        ),
+        source=SSM,
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 5.0),
     ),
-    metric("max_speeding", "Greatest speeding", "m/s", "max (v - limit)", NUPLAN, "lower", 26.1, (0.0, None)),
-    metric(
-        "comfort",
-        "Comfort",
-        "",
-        "share of steps with -4.05 <= a <= 2.40 and |jerk| <= 4.13",
-        NUPLAN,
-        "higher",
-        0.0,
-        (0.0, 1.0),
+    MetricDefinition(
+        name="rss_share",
+        title="Share of time below the RSS gap",
+        formula="share of steps with gap < RSS distance (rho 0.5 s, a_max 3, b_min 4, b_max 8 m/s2)",
+        source="arXiv 1708.06374, Definition 1",
+        better="lower",
+        worst=1.0,
+        bounds=(0.0, 1.0),
     ),
-    metric("jerk_rms", "Jerk", "m/s3", "sqrt(mean jerk^2)", "CommonRoad J", "lower", 120.0, (0.0, None)),
-    metric("max_decel", "Hardest braking", "m/s2", "max (-a)", "CommonRoad Jlon", "lower", 9.0, (0.0, 9.0)),
-    metric("mean_speed", "Mean speed", "m/s", "driven / T", "SUMO tripinfo", "higher", 0.0, (0.0, None)),
-    metric("time_lost", "Time lost", "s", "T - driven / mean limit of the route", "SUMO tripinfo", "lower", 60.0),
-    metric("lane_changes", "Lane changes", "", "count", OURS, None, None, (0.0, None)),
-    metric(
-        "clipped_actions",
-        "Actions out of range",
-        "",
-        "steps in which an entry of the action was clipped",
-        OURS,
-        "lower",
-        600.0,
-        (0.0, 600.0),
+    MetricDefinition(
+        name="red_lights",
+        title="Red lights run",
+        formula="times the ego drove from a road onto a junction while its light was red, or red and yellow",
+        source=CARLA,
+        better="lower",
+        worst=1.0,
+        bounds=(0.0, None),
     ),
-    metric(
-        "co2",
-        "CO2",
-        "g/km",
-        "sum mg/s dt / km; none before the first metre",
-        "HBEFA4/PC_petrol_Euro-6ab",
-        "lower",
-        5000.0,
-        (0.0, None),
+    MetricDefinition(
+        name="speeding",
+        title="Mean speeding",
+        unit="m/s",
+        formula="integral of max(0, v - limit) dt / T",
+        source=NUPLAN,
+        better="lower",
+        worst=2.23,
+        bounds=(0.0, None),
     ),
-    metric("seconds", "Simulated time", "s", "steps x 0.1", OURS, None, None, (0.0, 60.0)),
-    metric("event_met", "Event met", "", "1 if the scenario's event happened to the ego", OURS, None, None, (0.0, 1.0)),
+    MetricDefinition(
+        name="max_speeding",
+        title="Greatest speeding",
+        unit="m/s",
+        formula="max (v - limit)",
+        source=NUPLAN,
+        better="lower",
+        worst=26.1,
+        bounds=(0.0, None),
+    ),
+    MetricDefinition(
+        name="comfort",
+        title="Comfort",
+        formula="share of steps with -4.05 <= a <= 2.40 and |jerk| <= 4.13",
+        source=NUPLAN,
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, 1.0),
+    ),
+    MetricDefinition(
+        name="jerk_rms",
+        title="Jerk",
+        unit="m/s3",
+        formula="sqrt(mean jerk^2)",
+        source="CommonRoad J",
+        better="lower",
+        worst=120.0,
+        bounds=(0.0, None),
+    ),
+    MetricDefinition(
+        name="max_decel",
+        title="Hardest braking",
+        unit="m/s2",
+        formula="max (-a)",
+        source="CommonRoad Jlon",
+        better="lower",
+        worst=9.0,
+        bounds=(0.0, 9.0),
+    ),
+    MetricDefinition(
+        name="mean_speed",
+        title="Mean speed",
+        unit="m/s",
+        formula="driven / T",
+        source="SUMO tripinfo",
+        better="higher",
+        worst=0.0,
+        bounds=(0.0, None),
+    ),
+    MetricDefinition(
+        name="time_lost",
+        title="Time lost",
+        unit="s",
+        formula="T - driven / mean limit of the route",
+        source="SUMO tripinfo",
+        better="lower",
+        worst=60.0,
+    ),
+    MetricDefinition(
+        name="lane_changes",
+        title="Lane changes",
+        formula="count",
+        source=OURS,
+        bounds=(0.0, None),
+    ),
+    MetricDefinition(
+        name="clipped_actions",
+        title="Actions out of range",
+        formula="steps in which an entry of the action was clipped",
+        source=OURS,
+        better="lower",
+        worst=600.0,
+        bounds=(0.0, 600.0),
+    ),
+    MetricDefinition(
+        name="co2",
+        title="CO2",
+        unit="g/km",
+        formula="sum mg/s dt / km; none before the first metre",
+        source="HBEFA4/PC_petrol_Euro-6ab",
+        better="lower",
+        worst=5000.0,
+        bounds=(0.0, None),
+    ),
+    MetricDefinition(
+        name="seconds",
+        title="Simulated time",
+        unit="s",
+        formula="steps x 0.1",
+        source=OURS,
+        bounds=(0.0, 60.0),
+    ),
+    MetricDefinition(
+        name="event_met",
+        title="Event met",
+        formula="1 if the scenario's event happened to the ego",
+        source=OURS,
+        bounds=(0.0, 1.0),
+    ),
 )
 
 PARAMS: dict[str, dict[str, Any]] = {
@@ -279,8 +378,8 @@ DEFINITION: dict[str, Any] = {
     "dt": 0.1,
     "deadline": 1.0,
     "params": PARAMS,
-    "metrics": list(METRICS),
-    "score": {"name": "ds-1", "metric": "score", "formula": METRICS[1]["formula"]},
+    "metrics": [metric.describe() for metric in METRICS],
+    "score": {"name": "ds-1", "metric": "score", "formula": METRICS[1].formula},
     "failure": {"metric": "outcome", "in": ["collision", "stranded", "timeout"]},
     "record": True,
     "isolation": "scenario",

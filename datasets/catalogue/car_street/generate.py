@@ -1,7 +1,7 @@
-"""Make the data set again: networks, scenarios, `dataset.json`. Run: `python -m
-datasets.catalogue.car_street.generate`.
+"""Generator of car_street: writes networks, scenarios and `dataset.json`.
 
-Needs requirements.lock beside it. Equal versions make equal bytes; `--into` writes elsewhere, to compare.
+Run `python -m datasets.catalogue.car_street.generate` with the packages of requirements.lock. Equal versions of these
+generate equal bytes; `--into` writes to another folder, for comparison.
 """
 
 import argparse
@@ -19,31 +19,31 @@ from datasets.catalogue.car_street.definition import DEFINITION
 from datasets.catalogue.car_street.scenarios import scenarios
 
 HERE = Path(__file__).parent
-#: Names time, machine and folders of the making: nothing that a street is.
+#: Comment of the tools with time, machine and paths, which is removed so that the bytes are reproducible.
 HEADER = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 
 
 def program(name: str) -> str:
     """Return the path of one of SUMO's programs."""
     package = importlib.util.find_spec("sumo")
-    beside = Path(package.origin).parent / "bin" / name if package and package.origin else None
-    found = str(beside) if beside and beside.exists() else shutil.which(name)
-    if found is None:
-        raise SystemExit(f"{name} is not installed: see requirements.lock")
-    return found
+    packaged = Path(package.origin).parent / "bin" / name if package and package.origin else None
+    path = str(packaged) if packaged and packaged.exists() else shutil.which(name)
+    if path is None:
+        raise SystemExit(f"SUMO's program {name} is not installed: install requirements.lock")
+    return path
 
 
 def network(blueprint: NetworkTemplate) -> str:
     """Build one street and return the text of its network file."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "made.net.xml"
-        arguments = [program(blueprint.tool), *blueprint.options, "--seed", "1", "--output-file", str(made)]
+        output = Path(folder) / "made.net.xml"
+        arguments = [program(blueprint.tool), *blueprint.options, "--seed", "1", "--output-file", str(output)]
         for option, text in blueprint.files.items():
             file = Path(folder) / f"{option.strip('-')}.xml"
             file.write_text(text)
             arguments += [option, str(file)]
         subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
-        return HEADER.sub("", made.read_text())
+        return HEADER.sub("", output.read_text())
 
 
 def compact(value: object) -> str:
@@ -52,29 +52,29 @@ def compact(value: object) -> str:
 
 
 def generate(folder: Path) -> None:
-    """Write the whole data set into a folder."""
+    """Write the dataset's files to a folder."""
     texts = {street: network(blueprint) for street, blueprint in BLUEPRINTS.items()}
     lines = scenarios(texts)
-    made = {f"nets/{street}.net.xml": text for street, text in texts.items()}
-    made["scenarios.ndjson"] = "".join(compact(line) + "\n" for line in lines)
-    made["types.add.xml"] = (HERE / "types.add.xml").read_text()
-    for name, text in made.items():
+    contents = {f"nets/{street}.net.xml": text for street, text in texts.items()}
+    contents["scenarios.ndjson"] = "".join(compact(line) + "\n" for line in lines)
+    contents["types.add.xml"] = (HERE / "types.add.xml").read_text()
+    for name, text in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     files = [
         {
             "path": name,
-            "digest": "sha256:" + hashlib.sha256(made[name].encode()).hexdigest(),
-            "size": len(made[name].encode()),
+            "digest": "sha256:" + hashlib.sha256(contents[name].encode()).hexdigest(),
+            "size": len(contents[name].encode()),
         }
-        for name in sorted(made)
+        for name in sorted(contents)
     ]
     definition = DEFINITION | {"tasks": len(lines), "streets": list(BLUEPRINTS), "files": files}
     (folder / "dataset.json").write_text(json.dumps(definition, indent=2) + "\n")
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and generate the dataset."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--into", type=Path, default=HERE)
     generate(parser.parse_args().into)

@@ -1,4 +1,4 @@
-"""The 288 scenarios: six streets x three densities x four events x two mixes x two seeds."""
+"""Scenarios of car_street: six streets x three densities x four events x two driver mixes x two seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from datasets.catalogue.car_street.blueprints import CYCLE
 DENSITIES = ("sparse", "medium", "dense")
 MIXES = ("mixed", "rough")
 SEEDS = (0, 1)
-#: Seconds no scenario goes beyond, and the share of the speed limit that is slow enough to be called stuck.
-LONGEST, STUCK = 60.0, 0.35
+#: The longest time limit in seconds, and the mean speed, as a share of the speed limit, that a time limit allows for.
+MAX_TIME_LIMIT, MIN_SPEED_SHARE = 60.0, 0.35
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """One street's scenarios; a route is a choice of edges with the lanes that may be started from."""
+    """Parameters of a street's scenarios: vehicles and pedestrians by density, start range in m, speed in m/s."""
 
     street: str
     vehicles: tuple[int, int, int]
@@ -75,21 +75,23 @@ FAMILIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StreetNetwork:
-    """What a route is chosen by: lengths and limits of edges, their lanes' ways on, and where lights stand."""
+    """A street network as far as routes depend on it, by edge."""
 
+    #: Metres, m/s, the junction at the end, the number of lanes for cars.
     lengths: Mapping[str, float]
     limits: Mapping[str, float]
     ends: Mapping[str, str]
     lanes: Mapping[str, int]
-    #: (edge, lane from the right, next edge).
-    ways: frozenset[tuple[str, int, str]]
-    lit: frozenset[str]
+    #: (Edge, lane from the right, next edge).
+    connections: frozenset[tuple[str, int, str]]
+    #: Junctions with traffic lights.
+    signalled: frozenset[str]
 
     @classmethod
     def of(cls, text: str) -> "StreetNetwork":
-        """Read a network file's text."""
+        """Parse a network file's text."""
         root = ElementTree.fromstring(text)
         lengths, limits, ends, lanes, first = {}, {}, {}, {}, {}
         for edge in root.iter("edge"):
@@ -101,30 +103,37 @@ class StreetNetwork:
                 ends[name] = edge.attrib["to"]
                 lanes[name] = len(drivable)
                 first[name] = int(drivable[0].attrib["index"])
-        ways = frozenset(
-            (way.attrib["from"], int(way.attrib["fromLane"]) - first[way.attrib["from"]], way.attrib["to"])
-            for way in root.iter("connection")
-            if way.attrib["from"] in lengths and way.attrib["to"] in lengths and way.get("dir") != "t"
+        connections = frozenset(
+            (turn.attrib["from"], int(turn.attrib["fromLane"]) - first[turn.attrib["from"]], turn.attrib["to"])
+            for turn in root.iter("connection")
+            if turn.attrib["from"] in lengths and turn.attrib["to"] in lengths and turn.get("dir") != "t"
         )
-        lit = frozenset(node.attrib["id"] for node in root.iter("junction") if node.get("type") == "traffic_light")
-        return cls(lengths, limits, ends, lanes, frozenset(way for way in ways if way[1] >= 0), lit)
+        signalled = [node.attrib["id"] for node in root.iter("junction") if node.get("type") == "traffic_light"]
+        return cls(
+            lengths=lengths,
+            limits=limits,
+            ends=ends,
+            lanes=lanes,
+            connections=frozenset(connection for connection in connections if connection[1] >= 0),
+            signalled=frozenset(signalled),
+        )
 
     def onward(self, edge: str) -> list[str]:
-        """Return the edges that follow one."""
-        return sorted({onto for start, _, onto in self.ways if start == edge})
+        """Return the edges that follow an edge."""
+        return sorted({onto for start, _, onto in self.connections if start == edge})
 
     def leading(self, edge: str, onto: str) -> list[int]:
         """Return the lanes, from the right, that lead onto an edge."""
-        return sorted({lane for start, lane, end in self.ways if start == edge and end == onto})
+        return sorted({lane for start, lane, end in self.connections if start == edge and end == onto})
 
 
-def walks(network: StreetNetwork, first: str, edges: int) -> Iterator[tuple[str, ...]]:
-    """Yield every drive of so many edges from a first one."""
+def routes_from(network: StreetNetwork, first: str, edges: int) -> Iterator[tuple[str, ...]]:
+    """Yield every route of ``edges`` edges that starts with ``first``."""
     if edges == 1:
         yield (first,)
         return
     for onto in network.onward(first):
-        for rest in walks(network, onto, edges - 1):
+        for rest in routes_from(network, onto, edges - 1):
             yield (first, *rest)
 
 
@@ -132,26 +141,26 @@ def routes(street: str, event: str, seed: int, network: StreetNetwork) -> Sequen
     """Return the routes a scenario may take."""
     match street:
         case "signal_grid":
-            found = [route for first in sorted(network.lengths) for route in walks(network, first, 3)]
-            # Not around one block, and at a light as soon as somebody is to run it.
-            found = [route for route in found if len({network.ends[edge] for edge in route}) == 3]
+            candidates = [route for first in sorted(network.lengths) for route in routes_from(network, first, 3)]
+            # Not around one block, and for a red-light runner with a light at the first junction.
+            candidates = [route for route in candidates if len({network.ends[edge] for edge in route}) == 3]
             if event == "red_runner":
-                return [route for route in found if network.ends[route[0]] in ("B1",)]
-            return [route for route in found if any(network.ends[edge] in network.lit for edge in route[:2])]
+                return [route for route in candidates if network.ends[route[0]] in ("B1",)]
+            return [route for route in candidates if any(network.ends[edge] in network.signalled for edge in route[:2])]
         case "arterial":
-            there = (("left0A0", "A0B0", "B0C0"), ("A0B0", "B0C0", "C0D0"), ("B0C0", "C0D0", "D0right0"))
-            back = (("right0D0", "D0C0", "C0B0"), ("D0C0", "C0B0", "B0A0"), ("C0B0", "B0A0", "A0left0"))
+            eastbound = (("left0A0", "A0B0", "B0C0"), ("A0B0", "B0C0", "C0D0"), ("B0C0", "C0D0", "D0right0"))
+            westbound = (("right0D0", "D0C0", "C0B0"), ("D0C0", "C0B0", "B0A0"), ("C0B0", "B0A0", "A0left0"))
             turns = (("bottom1B0", "B0C0", "C0D0"), ("A0B0", "B0C0", "C0top2"))
-            return (*there, *back) if event == "cut_in" else (*there, *back, *turns)
+            return (*eastbound, *westbound) if event == "cut_in" else (*eastbound, *westbound, *turns)
         case "roundabout":
             ring = "enws"
-            found = []
+            candidates = []
             for start in range(4):
                 for turns_taken in (1, 2, 3):
                     arms = [ring[(start + step) % 4] for step in range(turns_taken + 1)]
                     around = [f"r{here}r{there}" for here, there in pairwise(arms)]
-                    found.append((f"a{arms[0]}r{arms[0]}", *around, f"r{arms[-1]}a{arms[-1]}"))
-            return [route for route in found if event != "failing_to_yield" or len(route) > 3]
+                    candidates.append((f"a{arms[0]}r{arms[0]}", *around, f"r{arms[-1]}a{arms[-1]}"))
+            return [route for route in candidates if event != "failing_to_yield" or len(route) > 3]
         case "ramp_merge":
             return [("rb", "bc", "cd")] if seed == 0 and event != "cut_in" else [("ab", "bc", "cd")]
         case "priority_junction":
@@ -161,13 +170,13 @@ def routes(street: str, event: str, seed: int, network: StreetNetwork) -> Sequen
 
 
 def trigger(event: str, route: tuple[str, ...], start: float, network: StreetNetwork, rng: Random) -> float:
-    """Return after how many metres an event may begin, or how far ahead it stands."""
+    """Return the metres driven before an event may start, or the metres ahead at which its vehicle stands."""
     first = network.lengths[route[0]] - start
     match event:
         case "lead_brake" | "cut_in":
             return round(rng.uniform(30.0, 90.0), 1)
         case "stopped_vehicle":
-            # In the middle of the second edge: past a junction, with room to move over before the next.
+            # In the middle of the second edge: after a junction, with room for a lane change before the next one.
             return round(first + 12.0 + rng.uniform(0.35, 0.55) * network.lengths[route[1]], 1)
         case "stalled":
             return round(rng.uniform(60.0, 80.0), 1)
@@ -190,7 +199,7 @@ def scenario(
     lanes = network.leading(route[0], route[1])
     length = sum(network.lengths[edge] for edge in route) - start
     free = sum(network.lengths[edge] / network.limits[edge] for edge in route) - start / network.limits[route[0]]
-    lights = sum(network.ends[edge] in network.lit for edge in route[:-1])
+    lights = sum(network.ends[edge] in network.signalled for edge in route[:-1])
     limit = length / free
     return {
         "index": index,
@@ -206,18 +215,18 @@ def scenario(
         "start": {"lane": rng.choice(lanes), "pos": start, "speed": family.speed + (6.0 if route[0] == "ab" else 0.0)},
         "trigger": trigger(event, route, start, network, rng),
         "limit": round(limit, 3),
-        "time_limit": min(LONGEST, round(length / (STUCK * limit) + (CYCLE if lights else 0.0), 1)),
+        "time_limit": min(MAX_TIME_LIMIT, round(length / (MIN_SPEED_SHARE * limit) + (CYCLE if lights else 0.0), 1)),
     }
 
 
 def scenarios(networks: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all scenarios, given each street's network text."""
-    read = {street: StreetNetwork.of(text) for street, text in networks.items()}
+    """Return all scenarios; ``networks`` has the text of each street's network file."""
+    parsed = {street: StreetNetwork.of(text) for street, text in networks.items()}
     lines: list[dict[str, Any]] = []
     for family in FAMILIES:
         for density in range(3):
             for event in family.events:
                 for mix in MIXES:
                     for seed in SEEDS:
-                        lines.append(scenario(len(lines), family, density, event, mix, seed, read[family.street]))
+                        lines.append(scenario(len(lines), family, density, event, mix, seed, parsed[family.street]))
     return lines
