@@ -292,7 +292,9 @@ def jobs(settings: Settings) -> int:
     table = Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     heartbeat_file = settings.run_dir / "jobs.beat"
-    work(settings.redis_url or embedded(settings.run_dir), table, stop, lambda: liveness.beat(heartbeat_file))
+    work(
+        settings.redis_url or embedded(settings.run_dir), table, stop, lambda: liveness.record_iteration(heartbeat_file)
+    )
     return 0
 
 
@@ -301,11 +303,14 @@ def agent(settings: Settings) -> int:
     from app import connections_of, node_cache, store_of
     from datasets.catalogue import datasets
     from runtimes.harness import sandbox
-    from workers.node_agent import Agent
-    from workers.warm_runners import Kind
+    from workers.node_agent import Agent, WarmRunnerOptions
+    from workers.warm_runners import WarmKind
 
     level = sandbox.level() if settings.sandbox == "auto" else None
-    initial_dataset = datasets().get(INITIAL_WARM_KIND[-1])
+    runtime, format, dataset = INITIAL_WARM_KIND
+    initial = None
+    if initial_dataset := datasets().get(dataset):
+        initial = WarmKind(runtime=runtime, format=format, dataset=dataset, version=initial_dataset.version)
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -315,10 +320,9 @@ def agent(settings: Settings) -> int:
             home=settings.home.resolve(),
             cache=node_cache(settings, store_of(settings), connections_of(settings)),
             cores=settings.max_workers,
-            kinds=settings.warm_runners,
             sandbox=level.number if level is not None else None,
             refusal=level.refusal if level is not None else None,
-            promised=Kind(*INITIAL_WARM_KIND, initial_dataset.version) if initial_dataset is not None else None,
+            warm=WarmRunnerOptions(kinds=settings.warm_runners, initial=initial),
         ).serve(stop)
 
     asyncio.run(serve())

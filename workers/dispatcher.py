@@ -117,7 +117,7 @@ class Dispatcher:
 
     def _beat(self) -> None:
         """Touch the liveness file."""
-        liveness.beat(self._run_dir / "dispatch.beat")
+        liveness.record_iteration(self._run_dir / "dispatch.beat")
 
     def _take(self) -> bool:
         database = self._platform.database

@@ -39,8 +39,8 @@ from runtimes.harness.runner.runner_api_client import (
     RunnerApiClient,
     Unreachable,
 )
-from workers.launch_inputs import Deliveries
-from workers.standalone_runner import CACHE_TOKEN, FILES, POSTS, near, say
+from workers.launch_inputs import LaunchInputs
+from workers.standalone_runner import CACHE_TOKEN, CONTAINER_USERS, FILES, cache_client, report_end
 
 SOCKET = "gang.sock"
 #: Exit code: a replica or the leader is lost, so the whole gang starts again, or ends.
@@ -140,7 +140,7 @@ class GangRunner:
             while not self._stop.wait(self._lease_client.renew()):
                 pass
         except (LaunchOver, Unreachable, RequestRejected) as error:
-            say(f"{error}")
+            report_end(f"{error}")
             os._exit(DONE if isinstance(error, LaunchOver) else UNREACHABLE)
 
 
@@ -189,17 +189,17 @@ def serve(document: Mapping[str, Any], folder: Path) -> tuple[int, str]:
     """Run a launch to its end; return the exit code and the reason."""
     token = Path(document["token_file"])
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
-    leader = accept_leader(folder, int((document.get("posts") or POSTS)["model_server"]))
+    leader = accept_leader(folder, int((document.get("container_users") or CONTAINER_USERS)["model_server"]))
     while not leader.receive():
         pass  # its first message says that all replicas are connected
     description = RunnerApiClient(credentials, threading.Event()).launch()
     files = description.get("files") or {}
     if files.get("model"):
         files_folder = Path(document.get("files") or FILES)
-        cache = near(token.with_name(CACHE_TOKEN))
-        # A gang's program has no simulator, so no dataset's folder is fetched.
-        deliveries = Deliveries(credentials, threading.Event(), files_folder, cache)
-        path, _ = deliveries.bring(files, model=None, dataset="none")
+        cache = cache_client(token.with_name(CACHE_TOKEN))
+        # A gang's program has no simulator, so no dataset's folder is downloaded.
+        inputs = LaunchInputs(credentials, threading.Event(), files_folder, cache)
+        path, _ = inputs.download(files, model=None, dataset="none")
         name = "model.py" if document.get("format") == "python" else "model"
         leader.send(model=path, name=name)
     runner = GangRunner(credentials, description, leader, document.get("name") or socket.gethostname())
@@ -236,8 +236,8 @@ def main() -> None:
     except (Unreachable, RequestRejected) as error:
         code, reason = UNREACHABLE, str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        code, reason = INTERNAL_ERROR, f"the launch cannot be read: {type(error).__name__}: {error}"
-    say(f"{reason} ({code})")
+        code, reason = INTERNAL_ERROR, f"the launch document cannot be read: {type(error).__name__}: {error}"
+    report_end(f"{reason} ({code})")
     os._exit(code)
 
 

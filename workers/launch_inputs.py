@@ -1,6 +1,7 @@
-"""What a runner far from our folders needs of its launch: fetched by two digests, verified, laid out in a folder.
+"""Launch inputs: model and dataset of a launch, downloaded by a runner that shares no folder with the platform.
 
-From the cache service's nodes where there are any, else from the runner API, resumed where it broke off.
+Each is an object with a digest, which is verified. It comes from the cache service if there is one, else from the
+runner API, where an interrupted download is resumed.
 """
 
 import hashlib
@@ -34,128 +35,134 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Bytes of a read.
 CHUNK = 256 << 10
-#: What the dataset's folder is called among what was fetched.
-PLAY = "play"
+#: Name of the dataset's folder in the download folder.
+DATASET_FOLDER = "play"
+#: Complete downloads with a wrong digest before the launch is given up.
+MAX_MISMATCHES = 3
 
 
-class Damaged(SetupFailed):
-    """What came is not what was announced, again and again."""
+class WrongInput(SetupFailed):
+    """An input is missing, or its content repeatedly does not match its digest."""
 
 
-class Deliveries:
-    """Brings the model and the folder that an evaluator sees."""
+class LaunchInputs:
+    """Downloads a launch's model and dataset to ``folder``; gives up with LaunchOver when ``stop`` is set."""
 
     def __init__(
-        self, credentials: Credentials, stop: threading.Event, folder: Path, near: "CacheClient | None" = None
+        self, credentials: Credentials, stop: threading.Event, folder: Path, cache: "CacheClient | None" = None
     ) -> None:
         self._credentials = credentials
         self._stop = stop
         self._folder = folder
-        self._near = near
+        self._cache = cache
 
-    def bring(self, files: Mapping[str, Any], *, model: str | None, dataset: str) -> tuple[str, str]:
-        """Return the model's file and the dataset's folder; what is named already is not fetched."""
+    def download(self, files: Mapping[str, Any], *, model: str | None, dataset: str) -> tuple[str, str]:
+        """Return the paths of the model's file and the dataset's folder; one that is given already is not downloaded.
+
+        ``files`` has digest and size by name, from the runner API. Raises WrongInput, LaunchOver or Unreachable.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
-        found: dict[str, Path] = {}
-        failed: list[BaseException] = []
+        downloaded: dict[str, Path] = {}
+        errors: list[BaseException] = []
 
-        def play() -> None:
+        def download_dataset() -> None:
             try:
-                found["play"] = self._play(files["play"])
-            except BaseException as error:  # raised again below, in the thread that can say so
-                failed.append(error)
+                downloaded["play"] = self._dataset(files["play"])
+            except BaseException as error:  # raised again below, in the caller's thread
+                errors.append(error)
 
-        beside = None
+        thread = None
         if not dataset:
             if not files.get("play"):
-                raise Damaged("The launch names no folder to play in, and offers none.")
-            beside = threading.Thread(target=play, name="play", daemon=True)
-            beside.start()
+                raise WrongInput("The launch names no dataset folder, and the runner API offers none to download.")
+            thread = threading.Thread(target=download_dataset, name="play", daemon=True)
+            thread.start()
         if model is None:
             model = str(self._object("model", files["model"]))
-        if beside is not None:
-            beside.join()
-        if failed:
-            raise failed[0]
-        return model, dataset or str(found["play"])
+        if thread is not None:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return model, dataset or str(downloaded["play"])
 
-    def _object(self, what: str, file: Mapping[str, Any]) -> Path:
-        """Fetch one object; it has its name only once it is whole and right."""
+    def _object(self, name: str, file: Mapping[str, Any]) -> Path:
+        """Download an object; the file gets its final name once it is complete and verified."""
         digest, size = str(file["digest"]), int(file["size"])
         path = self._folder / digest.removeprefix("sha256:")
         if path.exists():
             return path
         draft = self._folder / f".{secrets.token_hex(8)}"
         with open(draft, "w+b") as target:
-            came_near = self._near is not None and self._near.get(digest, size, target) and right(target, digest)
-            if not came_near:
+            cached = self._cache is not None and self._cache.get(digest, size, target) and matches(target, digest)
+            if not cached:
                 target.seek(0)
                 target.truncate()
-                self._fetch(what, digest, size, target)
+                self._fetch(name, digest, size, target)
         os.chmod(draft, 0o444)
         draft.rename(path)
-        if self._near is not None and not came_near:
-            threading.Thread(target=self._near.put, args=(digest, path), name="fill", daemon=True).start()
+        if self._cache is not None and not cached:
+            threading.Thread(target=self._cache.put, args=(digest, path), name="fill", daemon=True).start()
         return path
 
-    def _fetch(self, what: str, digest: str, size: int, target: BufferedRandom) -> None:
-        """Copy from the runner API until all is there, from where it broke off each time."""
-        failing_since, pause, wrong = time.monotonic(), 0.0, 0
+    def _fetch(self, name: str, digest: str, size: int, target: BufferedRandom) -> None:
+        """Download an object from the runner API, resuming after each interruption."""
+        failing_since, pause, mismatches = time.monotonic(), 0.0, 0
         while True:
             before = target.tell()
-            trouble = f"{what} ended early"
+            cause = "the response ended early"
             try:
-                for piece in self._pieces(what, before):
-                    target.write(piece)
+                for chunk in self._chunks(name, before):
+                    target.write(chunk)
             except (OSError, http.client.HTTPException) as error:
-                trouble = str(error)
+                cause = str(error)
             if target.tell() >= size:
-                if target.tell() == size and right(target, digest):
+                if target.tell() == size and matches(target, digest):
                     return
-                wrong += 1
-                if wrong == 3:
-                    raise Damaged(f"The {what} that came is not the one that was announced, three times.")
+                mismatches += 1
+                if mismatches == MAX_MISMATCHES:
+                    raise WrongInput(f"The downloaded {name} did not match its digest, {MAX_MISMATCHES} times.")
                 target.seek(0)
                 target.truncate()
             if target.tell() > before:
                 failing_since, pause = time.monotonic(), 0.0
             if time.monotonic() - failing_since > PATIENCE:
-                raise Unreachable(f"the {what} does not come: {trouble}")
+                raise Unreachable(f"no progress in downloading the {name} from the runner API: {cause}")
             pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, pause * 2))
             if self._stop.wait(pause * random.uniform(0.5, 1.0)):
                 raise LaunchOver("the runner stops")
 
-    def _pieces(self, what: str, start: int) -> Iterator[bytes]:
-        """Yield what is there from a byte on; a redirection is followed without our credentials."""
-        address = f"{self._credentials.url.rstrip('/')}/v1/launches/{self._credentials.launch}/{what}"
+    def _chunks(self, name: str, start: int) -> Iterator[bytes]:
+        """Yield an object's bytes from ``start`` on; one redirect is followed, without the launch's credentials."""
+        url = f"{self._credentials.url.rstrip('/')}/v1/launches/{self._credentials.launch}/{name}"
         headers = {"Authorization": f"Bearer {self._credentials.token}"}
         for _ in range(2):
-            place = urlsplit(address)
-            link = connection(place, TIMEOUT)
+            parts = urlsplit(url)
+            http_connection = connection(parts, TIMEOUT)
             try:
-                query = f"?{place.query}" if place.query else ""
-                link.request("GET", place.path + query, headers=headers | {"Range": f"bytes={start}-"})
-                answer = link.getresponse()
-                if answer.status == 307:
-                    address, headers = urljoin(address, answer.headers["Location"]), {}
+                query = f"?{parts.query}" if parts.query else ""
+                http_connection.request("GET", parts.path + query, headers=headers | {"Range": f"bytes={start}-"})
+                response = http_connection.getresponse()
+                if response.status == 307:
+                    url, headers = urljoin(url, response.headers["Location"]), {}
                     continue
-                if answer.status in {401, 410}:
-                    raise LaunchOver(f"HTTP {answer.status}")
-                if answer.status != 206:
-                    raise OSError(f"HTTP {answer.status}")
-                while piece := answer.read(CHUNK):
-                    yield piece
+                if response.status in {401, 410}:
+                    raise LaunchOver(f"HTTP {response.status}")
+                if response.status != 206:
+                    raise OSError(f"HTTP {response.status}")
+                while chunk := response.read(CHUNK):
+                    yield chunk
                 return
             finally:
-                link.close()
-        raise OSError("it sends us on and on")
+                http_connection.close()
+        raise OSError("more than one redirect")
 
-    def _play(self, file: Mapping[str, Any]) -> Path:
-        """Fetch the packed folder and unpack it; an evaluator reads it, and nobody writes to it."""
-        from datasets.versions.archives.tar import files  # the launch may name a folder, and then nobody needs this
+    def _dataset(self, file: Mapping[str, Any]) -> Path:
+        """Download the packed dataset and unpack it to a read-only folder for evaluators."""
+        from datasets.versions.archives.tar import files  # only needed if the launch names no folder
 
-        folder = self._folder / PLAY
+        folder = self._folder / DATASET_FOLDER
         if folder.is_dir():
             return folder
         packed = self._object("play", file)
@@ -173,8 +180,8 @@ class Deliveries:
         return folder
 
 
-def right(file: BufferedRandom, digest: str) -> bool:
-    """Tell whether a file has this digest; it is left at its end."""
+def matches(file: BufferedRandom, digest: str) -> bool:
+    """Return whether a file's content has this digest; leave its position at the end."""
     file.flush()
     file.seek(0)
     return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest() == digest

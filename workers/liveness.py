@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 
-def beat(path: Path) -> None:
+def record_iteration(path: Path) -> None:
     """Record an iteration of the loop."""
     path.touch()
 
 
-def beats(path: Path, seconds: float, now: float) -> bool:
-    """Return whether the loop iterated within ``seconds``, or has not started."""
+def is_live(path: Path, seconds: float, now: float) -> bool:
+    """Return whether the loop iterated within the last ``seconds``, or has not started; ``now`` as of `time.time`."""
     try:
         return now - path.stat().st_mtime <= seconds
     except FileNotFoundError:
@@ -23,4 +23,4 @@ def beats(path: Path, seconds: float, now: float) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if beats(Path(sys.argv[1]), float(sys.argv[2]), time.time()) else 1)
+    sys.exit(0 if is_live(Path(sys.argv[1]), float(sys.argv[2]), time.time()) else 1)

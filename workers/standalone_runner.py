@@ -1,23 +1,21 @@
-"""The runner that stands alone: in a pod beside its posts, or on a batch system's node; it ends with its launch.
+"""Standalone runner: a runner without a node agent, in a pod or as a batch job; it exits when its launch is over.
 
-It reads one JSON document (``--launch FILE``):
+It reads a JSON document (``--launch FILE``):
 
-- ``id``, ``url``: the launch, and where the runner API answers. ``token_file``: where its token lies; a token of
-  the pod for the cache service may lie beside it as ``scs``.
-- ``workers``: pairs of evaluator and model server of this runner; a launch may have several runners.
-- ``kit``: what ``runtimes.harness.runner.processes.WorkerSpec`` is made of. What is left out the runner API
-  knows (format, isolation) or is fetched (the dataset's folder); without ``sandbox``, the best level that there is.
-- ``model``: the model's file; fetched where it is null or left out.
-- ``files``: the folder for what is fetched; in a pod the shared one, else a temporary one where it is left out.
-- ``posts``: ``{"evaluator": uid, "model_server": uid}``, the users of the containers that start processes (with
-  ``--posts``, the
-  folder on which they meet); without that option, processes are this one's children.
-- ``warm``: the launch is still to come. Evaluators and model servers are made at once, of a ``kit`` that says what the
-  surface
-  cannot say yet (format, isolation, world), and then it is waited for, for ever.
-- ``name``: tells this runner from others of its launch; this machine's name where it is left out.
+- ``id``, ``url``: the launch's id and the runner API's URL. ``token_file``: the file with its token; a token of the pod
+  for the cache service may be beside it, in the file ``scs``.
+- ``workers``: this runner's number of workers; a launch may have several runners.
+- ``worker_spec``: fields of ``runtimes.harness.runner.processes.WorkerSpec``. Missing ones are taken from the runner
+  API (format, isolation) or downloaded (the dataset's folder); without ``sandbox``, the best available level is used.
+- ``model``: path of the model's file; if null or missing, the model is downloaded.
+- ``files``: folder for downloads; by default the shared one of a pod, else a temporary one.
+- ``container_users``: ``{"evaluator": uid, "model_server": uid}``, the users of the containers whose inits start the
+  processes. With ``--posts``, the folder with the socket for these inits; without, processes are children of this one.
+- ``warm``: the launch is not known yet. Processes are started at once from a ``worker_spec`` with the fields that the
+  runner API would supply (format, isolation, world); then the runner waits for its launch without a time limit.
+- ``name``: distinguishes this runner from others of its launch; by default the machine's host name.
 
-Exit codes are those of ``runtimes.harness.runner.runner``; the last words go to ``/dev/termination-log`` too.
+Exit codes are those of ``runtimes.harness.runner.runner``; the reason is also written to ``/dev/termination-log``.
 """
 
 import argparse
@@ -57,104 +55,110 @@ from runtimes.harness.runner.runner_api_client import (
     RunnerApiClient,
     Unreachable,
 )
-from workers.launch_inputs import PLAY, Deliveries
+from workers.launch_inputs import DATASET_FOLDER, LaunchInputs
 
 if TYPE_CHECKING:
     from datasets.scs_client.client import CacheClient
 
-#: Where Kubernetes reads why a container ended.
-LAST_WORDS = Path("/dev/termination-log")
-#: What names the cache service's nodes, and what the pod's token for them is called.
-NODES, CACHE_TOKEN = "WINDTUNNEL_SCS_NODES", "scs"
-#: A pod's shared folder, and the users of its containers, as the manifests have them.
-FILES, POSTS = "/run/windtunnel/files", {"evaluator": 10002, "model_server": 10003}
+#: File from which Kubernetes reads a container's termination message, and the most characters written to it.
+TERMINATION_LOG, MAX_MESSAGE = Path("/dev/termination-log"), 4000
+#: Environment variable with the cache service's nodes, and file name of the pod's token for them.
+CACHE_NODES, CACHE_TOKEN = "WINDTUNNEL_SCS_NODES", "scs"
+#: A pod's shared folder, and the users of its containers, as in the manifests.
+FILES, CONTAINER_USERS = "/run/windtunnel/files", {"evaluator": 10002, "model_server": 10003}
 
 
 def main() -> None:
-    """See one launch through."""
+    """Run the launch that the command line names; exit with the runner's code."""
     parser = argparse.ArgumentParser(prog="workers.standalone_runner", description=__doc__.split("\n")[0])
     parser.add_argument("--launch", type=Path, required=True, help="the JSON document that describes the launch")
-    parser.add_argument("--posts", type=Path, help="the folder where posts look for this runner's socket")
-    given = parser.parse_args()
+    parser.add_argument("--posts", type=Path, help="the folder of the socket to which container inits connect")
+    options = parser.parse_args()
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))  # there is nothing yet to be given back
-    # Before anything can go wrong: posts that nobody answers would keep a pod for ever.
-    posts = RemoteSpawner.open(given.posts) if given.posts else None
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))  # no lease is held yet that must be released
+    # Before anything can fail: container inits that find no runner would keep the pod running.
+    spawner = RemoteSpawner.open(options.posts) if options.posts else None
     try:
-        code, reason = serve(json.loads(given.launch.read_bytes()), posts)
+        code, reason = serve(json.loads(options.launch.read_bytes()), spawner)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        code, reason = INTERNAL_ERROR, f"the launch cannot be read: {type(error).__name__}: {error}"
+        code, reason = INTERNAL_ERROR, f"the launch document cannot be read: {type(error).__name__}: {error}"
     except LaunchOver as error:
         code, reason = DONE, f"the launch is over ({error})"
     except (Unreachable, RequestRejected) as error:
         code, reason = UNREACHABLE, str(error)
-    say(f"{reason} ({code})")
-    os._exit(code)  # threads may still wait for answers that nobody needs
+    report_end(f"{reason} ({code})")
+    os._exit(code)  # threads may still wait for responses that are not needed
 
 
-def serve(document: Mapping[str, Any], posts: RemoteSpawner | None) -> tuple[int, str]:
-    """Run a runner to its end; return its exit code and why it ended."""
-    given: dict[str, Any] = {"dataset": "", "sandbox": 0} | dict(document.get("kit") or {})
-    if posts is None and given["sandbox"] == 0:
-        from runtimes.harness.sandbox import level  # where posts confine, nobody here needs it
+def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> tuple[int, str]:
+    """Run a runner to its end; return its exit code and the reason.
+
+    Processes are started by the remote spawner's container inits, or as children without one.
+    """
+    fields: dict[str, Any] = {"dataset": "", "sandbox": 0} | dict(document.get("worker_spec") or {})
+    if remote_spawner is None and fields["sandbox"] == 0:
+        from runtimes.harness.sandbox import level  # not needed if container inits confine the processes
 
         best = level()
         if best.refusal is not None:
             return SETUP_FAILED, best.refusal
-        given["sandbox"] = best.number
-    # Nobody of the same user may read the token out of our memory. (Not before levels of confinement were tried.)
+        fields["sandbox"] = best.number
+    # Processes of the same user must not read the token from this memory. After `level`, which needs it readable.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     token = Path(document["token_file"])
     credentials = Credentials(url=document["url"], launch=document["id"], token=token.read_text().strip())
-    described = None if document.get("warm") else RunnerApiClient(credentials, threading.Event()).launch()
-    named = given["dataset"]
-    folder = document.get("files") or (FILES if posts else tempfile.mkdtemp(prefix="launch-"))
-    if not named:  # evaluators need not wait for it in order to begin
+    description = None if document.get("warm") else RunnerApiClient(credentials, threading.Event()).launch()
+    dataset = fields["dataset"]
+    folder = document.get("files") or (FILES if remote_spawner else tempfile.mkdtemp(prefix="launch-"))
+    if not dataset:  # evaluators start before its folder exists
         Path(folder).mkdir(parents=True, exist_ok=True)
-        given |= {"dataset": f"{folder}/{PLAY}", "within": folder}
-    kit = WorkerSpec.of((known(described, named) if described is not None else {}) | given)
-    spawner: Spawner = LocalSpawner(kit)
-    if posts is not None:
-        users = document.get("posts") or POSTS
-        posts.expect({int(users[module]): module for module in POSTS}, kit)
-        spawner = posts
+        fields |= {"dataset": f"{folder}/{DATASET_FOLDER}", "within": folder}
+    spec = WorkerSpec.of((described_fields(description, dataset) if description is not None else {}) | fields)
+    spawner: Spawner = LocalSpawner(spec)
+    if remote_spawner is not None:
+        users = document.get("container_users") or CONTAINER_USERS
+        remote_spawner.expect({int(users[module]): module for module in CONTAINER_USERS}, spec)
+        spawner = remote_spawner
     workers = int(document["workers"])
-    runner = Runner(kit, workers, spawner, reserve=0)
+    runner = Runner(spec, workers, spawner, reserve=0)
     signal.signal(signal.SIGTERM, lambda *_: runner.interrupt())
-    cache = near(token.with_name(CACHE_TOKEN))
+    cache = cache_client(token.with_name(CACHE_TOKEN))
 
-    def bring(described: Mapping[str, Any], stop: threading.Event) -> str:
-        deliveries = Deliveries(credentials, stop, Path(folder), cache)
-        model, _ = deliveries.bring(described.get("files", {}), model=document.get("model"), dataset=named)
+    def fetch_inputs(description: Mapping[str, Any], stop: threading.Event) -> str:
+        inputs = LaunchInputs(credentials, stop, Path(folder), cache)
+        model, _ = inputs.download(description.get("files", {}), model=document.get("model"), dataset=dataset)
         return model
 
     name = document.get("name", socket.gethostname())
-    told = LaunchDocument(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
+    launch = LaunchDocument(credentials=credentials, workers=workers, name=f"{name}-" if name else "")
 
-    def of(described: Mapping[str, Any]) -> LaunchDocument:
-        return replace(told, description=described, fetch_inputs=partial(bring, described), choose_cores=True)
+    def with_description(description: Mapping[str, Any]) -> LaunchDocument:
+        fetch = partial(fetch_inputs, description)
+        return replace(launch, description=description, fetch_inputs=fetch, choose_cores=True)
 
-    if described is not None:
-        runner.start_launch(of(described))
+    if description is not None:
+        runner.start_launch(with_description(description))
     else:
-        print("it waits for its launch", flush=True)
-        runner.start_when_ready(lambda stop: of(RunnerApiClient(credentials, stop, patience=math.inf).wait()))
+        print("the warm runner waits for its launch", flush=True)
+        runner.start_when_ready(
+            lambda stop: with_description(RunnerApiClient(credentials, stop, patience=math.inf).wait())
+        )
     code = runner.run()
     return code, runner.reason
 
 
-def known(described: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """Return what the runner API says of a kit; of the world only where its folder is still to come."""
-    play = described["play"]
-    found = {"format": described.get("model", {}).get("format"), "isolation": play.get("isolation")}
+def described_fields(description: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+    """Return the worker spec's fields from the runner API's description; ``world`` only without a dataset folder."""
+    play = description["play"]
+    fields = {"format": description.get("model", {}).get("format"), "isolation": play.get("isolation")}
     if not dataset:
-        found["world"] = {name: play["definition"].get(name) for name in ("simulator", "package")}
-    return found
+        fields["world"] = {name: play["definition"].get(name) for name in ("simulator", "package")}
+    return fields
 
 
-def near(token: Path) -> "CacheClient | None":
-    """Return the cache service as this pod reaches it, if it was named."""
-    if not (nodes := os.environ.get(NODES)):
+def cache_client(token: Path) -> "CacheClient | None":
+    """Return a client of the cache service with the pod's token, if any; None if no nodes are configured."""
+    if not (nodes := os.environ.get(CACHE_NODES)):
         return None
     from datasets.scs_client.client import SimpleCache
     from datasets.scs_client.membership import StaticMembership, parse
@@ -162,13 +166,13 @@ def near(token: Path) -> "CacheClient | None":
     return SimpleCache(StaticMembership(map(parse, nodes.split(","))), token=token if token.exists() else None)
 
 
-def say(words: str) -> None:
-    """Tell people why this ended, and the kubelet."""
-    print(words, flush=True)
-    with contextlib.suppress(OSError):  # only a pod has one
-        descriptor = os.open(LAST_WORDS, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+def report_end(message: str) -> None:
+    """Write the reason for the exit to the log and to the container's termination message."""
+    print(message, flush=True)
+    with contextlib.suppress(OSError):  # the file exists only in a pod
+        descriptor = os.open(TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
         with open(descriptor, "w") as file:
-            file.write(words[:4000])
+            file.write(message[:MAX_MESSAGE])
 
 
 if __name__ == "__main__":

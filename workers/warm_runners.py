@@ -23,19 +23,22 @@ from runtimes.harness.runner.processes import WorkerSpec
 HARNESS = Path(harness.__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What a warm runner is warm for."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmKind:
+    """Kind of a warm runner: the launches it can take. ``play``: name of a registered dataset's staged folder."""
 
     runtime: str
     format: str
     dataset: str
     version: str
-    play: str = ""  # a registered dataset's folder, among those that staging laid out
+    play: str = ""
 
 
-def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> WorkerSpec | None:
-    """Return what it takes to start such a warm runner; None while an environment is not ready, or is not known."""
+def worker_spec_for(kind: WarmKind, folder: Path, sandbox: int | None, plays: Path) -> WorkerSpec | None:
+    """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready.
+
+    ``folder`` contains the prepared environments, ``plays`` the staged datasets.
+    """
     dataset = datasets().get(kind.dataset)
     runtime = catalogue.runtimes().get(kind.runtime)
     if dataset is None or dataset.version != kind.version or runtime is None or kind.format not in runtime.formats:
@@ -43,15 +46,15 @@ def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Worke
     format = runtime.formats[kind.format]
     model_server = environments.ready(format.environment, folder)
     evaluator = environments.ready(catalogue.simulators()[dataset.simulator], folder)
-    seen = plays / kind.play if kind.play else dataset.folder
-    if model_server is None or evaluator is None or not seen.is_dir():
+    dataset_folder = plays / kind.play if kind.play else dataset.folder
+    if model_server is None or evaluator is None or not dataset_folder.is_dir():
         return None
-    # A world that is there to measure the platform says so; elsewhere what a runtime needs is what holds.
+    # A dataset for measurements of the platform may lower the isolation; otherwise the runtime's format decides.
     isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
     return WorkerSpec(
         python=base_interpreter(),
         harness=str(HARNESS),
-        dataset=str(seen),
+        dataset=str(dataset_folder),
         evaluator_site=str(evaluator),
         model_server_site=str(model_server),
         format=kind.format,
@@ -61,71 +64,71 @@ def kit_for(kind: Kind, folder: Path, sandbox: int | None, plays: Path) -> Worke
 
 
 def base_interpreter() -> str:
-    """Return the interpreter that the server's own environment was made from."""
+    """Return the interpreter from which the server's virtual environment was created."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 class WarmRunner:
-    """A runner's process and the agent's end of its control socket."""
+    """A warm runner's process and its control socket."""
 
-    def __init__(self, kind: Kind, kit: WorkerSpec, workers: int, log: Path) -> None:
+    def __init__(self, kind: WarmKind, spec: WorkerSpec, workers: int, log: Path) -> None:
         self.kind = kind
         self.log = log
         self.exit: int | None = None
         self.reason: str | None = None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        told = {"control": theirs.fileno(), "kit": kit.describe(), "workers": workers}
+        local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        options = {"control": remote.fileno(), "worker_spec": spec.describe(), "workers": workers}
         paths = f"{HARNESS.parent}:{sysconfig.get_path('purelib')}"
         with open(log, "wb") as output:
             self._popen = subprocess.Popen(
                 [
-                    kit.python,
+                    spec.python,
                     *FLAGS,
                     "-c",
                     BOOT.format(entry=ENTRIES["runner"]),
                     str(os.getpid()),
                     paths,
-                    json.dumps(told),
+                    json.dumps(options),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(remote.fileno(),),
                 env=dict(ENVIRON),
                 cwd="/",
                 start_new_session=True,  # the terminal's Ctrl-C is for the supervisor
             )
-        theirs.close()
-        self._control = ours
+        remote.close()
+        self._control = local
         self.pidfd = os.pidfd_open(self._popen.pid)
 
     @property
     def pid(self) -> int:
         return self._popen.pid
 
-    def give(self, launch: Mapping[str, Any], lock: int) -> None:
-        """Hand a launch over, with the lock that shows others that it lives."""
+    def start_launch(self, launch: Mapping[str, Any], lock: int) -> None:
+        """Send the launch to the runner, with the descriptor of the lock that shows that the launch is running."""
         socket.send_fds(self._control, [json.dumps(launch).encode()], [lock])
 
     def dismiss(self) -> None:
-        """Ask it to end: it sees that its agent is gone, ends its processes, and delivers what they printed."""
-        self.reason = "its agent ended it"
+        """Close the control socket: the runner ends its processes, delivers their output and exits."""
+        self.reason = "the node agent ended it"
         self._control.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """End it at once; the kernel takes its children along."""
+        """Kill the runner; its children die with it (parent-death signal)."""
         if self.exit is None:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Wait for its end and note how it came."""
+        """Wait for the runner's exit; set and return its exit code, and set the reason."""
         self.exit = self._popen.wait()
-        self.reason = self._last_words() or self.reason or ending(self.exit)
+        self.reason = self._sent_reason() or self.reason or ending(self.exit)
         self._control.close()
         os.close(self.pidfd)
         return self.exit
 
-    def _last_words(self) -> str | None:
+    def _sent_reason(self) -> str | None:
         try:
             data = self._control.recv(1 << 16, socket.MSG_DONTWAIT)
             return str(json.loads(data)["reason"]) if data else None

@@ -198,7 +198,7 @@ def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, r
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in runners))
     agent.start()
     seen = agent.executor.observe([LAUNCH])[LAUNCH]
-    assert seen.phase is Phase.ENDED and seen.reason == "the agent that ran it ended"
+    assert seen.phase is Phase.ENDED and seen.reason == "the node agent that supervised it ended"
 
 
 def test_a_killed_runner_is_seen_as_ended_with_its_reason(agent: Agent, runner_api: RunnerApi) -> None:
@@ -236,7 +236,7 @@ def test_a_warm_runner_is_warm_again_after_one_was_taken(agent: Agent, runner_ap
 
 
 def test_a_launch_whose_environment_is_not_ready_is_refused(agent: Agent, runner_api: RunnerApi) -> None:
-    with pytest.raises(PlatformError, match="not ready"):
+    with pytest.raises(PlatformError, match="not prepared"):
         agent.executor.submit(launch_of(runner_api.url, version="0"))
     assert agent.executor.observe([LAUNCH]) == {}
 
@@ -254,15 +254,15 @@ def test_where_the_sandbox_is_too_weak_nothing_runs(tmp_path: Path) -> None:
     import asyncio
 
     from workers.node_agent import Agent as Inside
+    from workers.node_agent import WarmRunnerOptions
 
     weak = Inside(
         home=tmp_path,
         cache=NodeCache(tmp_path / "cache", FilesystemStore(tmp_path / "objects")),
         cores=1,
-        kinds=1,
         sandbox=1,
         refusal="This machine lacks Landlock.",
-        promised=None,
+        warm=WarmRunnerOptions(),
     )
     with pytest.raises(Unsafe, match="Landlock"):
         asyncio.run(weak.submit({"id": "x"}))

@@ -151,7 +151,7 @@ def test_a_job_that_somebody_else_cancelled_has_ended_with_its_reason(slurm: Slu
     ours.submit(launch_of())
     comes(ours, Phase.RUNNING)
     slurm.ask("scancel", "--name=wt-" + ID)
-    assert "cancelled by somebody else" in str(comes(ours, Phase.ENDED).reason)
+    assert "cancelled outside the platform" in str(comes(ours, Phase.ENDED).reason)
 
 
 def test_a_launch_whose_node_failed_has_ended_with_its_reason(own_slurm: Slurm, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
     said = output(one.process)
     assert ended(one.process)
     assert one.process.reap() == "it exited with code 1"
-    assert "no such format" in said
+    assert "unknown model format" in said
     one.dismiss()
     assert place.lost == []
 

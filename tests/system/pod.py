@@ -104,8 +104,9 @@ class Pod:
         self.posts.chmod(0o755)
         self.secret.chmod(0o700)
         (self.secret / "token").write_text(token)
-        posts = {name: USERS[name] for name in ("evaluator", "model_server")}
-        given = {"token_file": str(self.secret / "token"), "files": str(self.files), "posts": posts, "workers": 2}
+        users = {name: USERS[name] for name in ("evaluator", "model_server")}
+        given = {"token_file": str(self.secret / "token"), "files": str(self.files), "workers": 2}
+        given["container_users"] = users
         (self.secret / "launch.json").write_text(json.dumps(given | dict(document)))
         for path in self.secret.iterdir():
             os.chown(path, USERS["runner"], USERS["runner"])

@@ -70,7 +70,7 @@ class Company:
         }
         document |= {
             "files": str(folder / "files"),
-            "posts": {"evaluator": -1, "model_server": os.getuid()},
+            "container_users": {"evaluator": -1, "model_server": os.getuid()},
             "name": folder.name,
         }
         (folder / "launch.json").write_text(json.dumps(document))

@@ -51,8 +51,8 @@ def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
 
     def make(runner_api: RunnerApi, **document: Any) -> Pod:
         folder = tmp_path_factory.mktemp("pod")
-        kit = {"format": "python", "isolation": "launch"} | document.pop("kit", {})
-        made.append(Pod(image, folder, {"id": LAUNCH, "url": runner_api.url, "kit": kit} | document, TOKEN))
+        spec = {"format": "python", "isolation": "launch"} | document.pop("worker_spec", {})
+        made.append(Pod(image, folder, {"id": LAUNCH, "url": runner_api.url, "worker_spec": spec} | document, TOKEN))
         return made[-1]
 
     yield make
@@ -239,7 +239,7 @@ def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_l
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(300, launched=False)
-    one = pod(at, warm=True, kit=NOOP)
+    one = pod(at, warm=True, worker_spec=NOOP)
     waiting(one)
     until(lambda: "wait" in at.asked)
     assert set(at.asked) == {"wait"}, "it asks for nothing else, and is told nothing"
@@ -248,13 +248,13 @@ def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_l
     work_off(one, at)
     assert [container.wait() for container in one.containers] == [DONE] * 3, [each.said for each in one.containers]
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(300)]
-    assert at.asked[0] == "wait" and "it waits for its launch" in one.runner.said and before
+    assert at.asked[0] == "wait" and "the warm runner waits for its launch" in one.runner.said and before
 
 
 def test_a_pod_that_waits_ends_at_once_when_told_to_and_all_of_it(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
-    one = pod(runner_api(10, launched=False), warm=True, kit=NOOP)
+    one = pod(runner_api(10, launched=False), warm=True, worker_spec=NOOP)
     waiting(one)
     for container in one.containers:
         container.send(signal.SIGTERM)
@@ -266,7 +266,7 @@ def test_a_pod_that_waits_outlives_those_it_waits_for(
 ) -> None:
     at = runner_api(10, launched=False)
     at.shut()
-    one = pod(at, warm=True, kit=NOOP)
+    one = pod(at, warm=True, worker_spec=NOOP)
     waiting(one)
     at.open()
     until(lambda: "wait" in at.asked)
@@ -279,7 +279,7 @@ def test_a_pod_whose_launch_is_anothers_ends_without_a_word(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(10, launched=False)
-    one = pod(at, warm=True, kit=NOOP)
+    one = pod(at, warm=True, worker_spec=NOOP)
     at.launch(token="another")
     assert one.runner.wait() == DONE and "401" in one.runner.said
     assert set(at.asked) == {"wait"}

@@ -42,7 +42,7 @@ class Runner:
             isolation="launch",
             sandbox=None,
         )
-        told = {"control": theirs.fileno(), "kit": kit.describe(), "workers": workers}
+        told = {"control": theirs.fileno(), "worker_spec": kit.describe(), "workers": workers}
         code = "from runtimes.harness.runner.runner import main; main()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, json.dumps(told)], pass_fds=(theirs.fileno(),), cwd=ROOT

@@ -46,7 +46,7 @@ def runner(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     def start(url: str, *, token: str = TOKEN, **document: Any) -> "subprocess.Popen[str]":
         (tmp_path / "token").write_text(token)
         alone = kit(dataset="noop", sandbox=0).describe() | {"dataset": ""}
-        given = {"id": LAUNCH, "url": url, "token_file": str(tmp_path / "token"), "workers": 2, "kit": alone}
+        given = {"id": LAUNCH, "url": url, "token_file": str(tmp_path / "token"), "workers": 2, "worker_spec": alone}
         given["files"] = str(tmp_path / "files")
         (tmp_path / "launch.json").write_text(json.dumps(given | document))
         command = [sys.executable, "-m", "workers.standalone_runner", "--launch", str(tmp_path / "launch.json")]
@@ -83,7 +83,7 @@ def test_what_it_is_told_it_does_not_fetch(
 ) -> None:
     at = runner_api(200)
     (tmp_path / "model").write_bytes(ZERO)
-    one = runner(at.url, model=str(tmp_path / "model"), kit=kit(dataset="noop", sandbox=0).describe())
+    one = runner(at.url, model=str(tmp_path / "model"), worker_spec=kit(dataset="noop", sandbox=0).describe())
     work_off(one, at)
     assert one.returncode == 0
     assert len(at.results()) == 200
@@ -118,4 +118,4 @@ def test_a_launch_that_cannot_be_read_says_so(runner: Callable[..., "subprocess.
     one = runner("http://127.0.0.1:9", token_file="/nowhere")
     said, _ = one.communicate(timeout=30.0)
     assert one.returncode == 76
-    assert "the launch cannot be read" in said
+    assert "the launch document cannot be read" in said

@@ -1,25 +1,25 @@
-"""A role's heart: a file that is touched, and how old it may be."""
+"""Liveness file: the loop touches it, and a probe checks its age."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-from workers.liveness import beat, beats
+from workers.liveness import is_live, record_iteration
 
 
-def test_a_role_that_has_not_begun_is_judged_by_its_process_alone(tmp_path: Path) -> None:
-    assert beats(tmp_path / "none", 60, now=0)
+def test_a_role_without_a_first_iteration_is_live(tmp_path: Path) -> None:
+    assert is_live(tmp_path / "none", 60, now=0)
 
 
-def test_a_heart_that_has_stood_still_for_too_long_is_told(tmp_path: Path) -> None:
-    heart = tmp_path / "dispatch.beat"
-    beat(heart)
-    at = heart.stat().st_mtime
-    assert beats(heart, 60, at + 59) and not beats(heart, 60, at + 61)
+def test_a_role_is_not_live_once_its_file_is_too_old(tmp_path: Path) -> None:
+    file = tmp_path / "dispatch.beat"
+    record_iteration(file)
+    touched_at = file.stat().st_mtime
+    assert is_live(file, 60, touched_at + 59) and not is_live(file, 60, touched_at + 61)
 
 
-def test_a_probe_tells_by_its_exit_status(tmp_path: Path) -> None:
-    heart = tmp_path / "dispatch.beat"
-    beat(heart)
+def test_the_probes_exit_status_is_the_liveness(tmp_path: Path) -> None:
+    file = tmp_path / "dispatch.beat"
+    record_iteration(file)
     for seconds, status in (("3600", 0), ("-1", 1)):
-        assert subprocess.run([sys.executable, "-m", "workers.liveness", heart, seconds]).returncode == status
+        assert subprocess.run([sys.executable, "-m", "workers.liveness", file, seconds]).returncode == status

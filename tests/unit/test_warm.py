@@ -151,7 +151,7 @@ def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: mani
     secret = next(each for each in objects if each["kind"] == "Secret")
     told = json.loads(base64.b64decode(secret["data"]["launch.json"]))
     assert told["warm"] is True and told["url"] == URL
-    assert told["kit"] == {
+    assert told["worker_spec"] == {
         "format": "python",
         "isolation": "launch",
         "world": {"simulator": "noop", "package": None},

@@ -404,7 +404,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     document = json.loads(sys.argv[1])
     control = socket.socket(fileno=document["control"])
-    spec = WorkerSpec.of(document["kit"])
+    spec = WorkerSpec.of(document["worker_spec"])
     runner = Runner(spec, document["workers"], LocalSpawner(spec))
     runner.attach_agent(control)
     code = runner.run()

@@ -1,4 +1,4 @@
-"""Slurm executor kind: a cluster reached by Slurm's own commands and a shared file system."""
+"""Slurm executor kind: runs launches as job arrays, through Slurm's commands and a shared file system."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor"
     from workers.executors.slurm.executor import SlurmExecutor
 
     folder = Path(options.folder) if options.folder else paths.home / "slurm" / name
-    return SlurmExecutor(name, options, folder, paths.environments, paths.home / "plays")
+    return SlurmExecutor(name, options, folder, environments=paths.environments, plays=paths.home / "plays")
 
 
 #: Nodes see the environments that are prepared on this machine, in the shared file system.

@@ -1,4 +1,4 @@
-"""Slurm's own commands, each with a time-out and without the platform's environment."""
+"""Slurm's commands (sbatch, squeue, scancel, sinfo), each with a time-out and a minimal environment."""
 
 import os
 import subprocess
@@ -9,14 +9,14 @@ from errors import PlatformError
 from workers.executors.slurm.jobs import JOBS, NODES, Job, read_free_resources, read_jobs
 from workers.executors.slurm.status_tables import TRANSIENT_ERRORS
 
-#: Taken along from our environment. sbatch hands a job all that it has itself, and secrets have no business there.
+#: Variables that the commands inherit. sbatch passes its environment on to jobs, which must not get secrets.
 KEPT_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TZ", "USER")
-#: So many jobs are cancelled by one command.
+#: Jobs per scancel command.
 BATCH = 500
 
 
 class Commands:
-    """A Slurm cluster by its commands. OSError: it does not answer."""
+    """Client of a Slurm cluster. Methods raise OSError if Slurm is unavailable, also after ``patience`` seconds."""
 
     def __init__(self, conf: str, partition: str, patience: float) -> None:
         self._partition = partition
@@ -28,37 +28,37 @@ class Commands:
             self._environ["SLURM_CONF"] = conf
 
     def sbatch(self, folder: Path, script: str, arguments: list[str]) -> str:
-        """Submit a script from a folder; return the job's id. Raise a PlatformError if Slurm will not have it."""
+        """Submit a script from a folder; return the job's id. Raise PlatformError if Slurm rejects it."""
         command = ["sbatch", "--parsable", f"--chdir={folder}", *arguments]
         done = self._run(command, script)
         if done.returncode == 0:
             return done.stdout.strip().partition(";")[0]
         message = error_text(done.stderr)
-        if any(sign in message for sign in TRANSIENT_ERRORS):
-            raise OSError(f"Slurm does not take jobs now: {message}")
-        raise PlatformError(f"Slurm refused the job: {message}")
+        if any(error in message for error in TRANSIENT_ERRORS):
+            raise OSError(f"sbatch is temporarily unavailable: {message}")
+        raise PlatformError(f"sbatch rejected the job: {message}")
 
     def squeue(self, folder: Path) -> list[Job]:
-        """Return every job of ours under a folder that Slurm still knows, ended ones too, by one call."""
+        """Return this user's jobs with a working directory in ``folder``, also ended ones that Slurm still knows."""
         jobs = read_jobs(self._ask("squeue", "--me", "--noheader", "--array", "--states=all", f"--Format={JOBS}"))
         return [job for job in jobs if Path(job.folder).parent == folder]
 
     def scancel(self, jobs: list[Job]) -> None:
-        """Cancel jobs; those that have ended meanwhile are no error."""
+        """Cancel jobs; a job that has ended in the meantime is not an error."""
         for start in range(0, len(jobs), BATCH):
             done = self._run(["scancel", "--quiet", *(job.handle for job in jobs[start : start + BATCH])])
-            if done.returncode != 0 and any(sign in done.stderr for sign in TRANSIENT_ERRORS):
-                raise OSError(f"Slurm does not cancel jobs now: {error_text(done.stderr)}")
+            if done.returncode != 0 and any(error in done.stderr for error in TRANSIENT_ERRORS):
+                raise OSError(f"scancel is temporarily unavailable: {error_text(done.stderr)}")
 
     def sinfo(self) -> tuple[int, int]:
-        """Return idle cores and free bytes."""
-        where = [f"--partition={self._partition}"] if self._partition else []
-        return read_free_resources(self._ask("sinfo", "--noheader", "--Node", f"--Format={NODES}", *where))
+        """Return idle cores and free bytes of memory."""
+        partition = [f"--partition={self._partition}"] if self._partition else []
+        return read_free_resources(self._ask("sinfo", "--noheader", "--Node", f"--Format={NODES}", *partition))
 
     def _ask(self, *command: str) -> str:
         done = self._run(list(command))
         if done.returncode != 0:
-            raise OSError(f"Slurm does not answer: {error_text(done.stderr)}")
+            raise OSError(f"{command[0]} failed: {error_text(done.stderr)}")
         return done.stdout
 
     def _run(self, command: list[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
@@ -68,10 +68,12 @@ class Commands:
                 command, input=stdin, capture_output=True, text=True, timeout=self._patience, env=environ, check=False
             )
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{command[0]} had no answer within {self._patience:g} s") from None
+            raise TimeoutError(
+                f"{command[0]} did not finish within {self._patience:g} s (the executor's option `patience`)"
+            ) from None
 
 
 def error_text(stderr: str) -> str:
-    """Return what a command complained of, in one line."""
+    """Return a command's error messages on one line."""
     lines = [line.removeprefix("sbatch: ").removeprefix("error: ").strip() for line in stderr.splitlines()]
-    return "; ".join(dict.fromkeys(line for line in lines if line)) or "no word"
+    return "; ".join(dict.fromkeys(line for line in lines if line)) or "no error message"

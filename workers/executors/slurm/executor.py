@@ -1,4 +1,4 @@
-"""The executor port on Slurm: a launch is an array of runners, its folder what both sides know of it."""
+"""Slurm executor: a launch is a job array of runners, with a folder on the shared file system for its documents."""
 
 import shlex
 import sys
@@ -14,19 +14,22 @@ from errors import PlatformError, Unsupported
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
-from workers.warm_runners import Kind, kit_for
+from workers.warm_runners import WarmKind, worker_spec_for
 
 SOURCE = Path(__file__).parents[3]
-#: Stands for the number of a runner in what all of a launch read.
+#: Placeholder in the launch document that job.sh replaces with the runner's array task id.
 TASK = "%TASK%"
-#: Seconds between two looks at a log that is still being written, and between two questions whether it still is.
+#: Seconds between two reads of a log that is still written, and between two queries whether its job still runs.
 LOG_POLL, QUEUE_POLL = 0.5, 5.0
 
 
 class SlurmExecutor:
-    """Launches of one platform on one Slurm cluster. Nothing is remembered but in launches' folders and in Slurm."""
+    """Runs one platform's launches on one Slurm cluster. All state is in Slurm and in the launches' folders.
 
-    def __init__(self, name: str, options: SlurmOptions, folder: Path, environments: Path, plays: Path) -> None:
+    ``folder`` contains the launches' folders, ``environments`` prepared environments, ``plays`` staged datasets.
+    """
+
+    def __init__(self, name: str, options: SlurmOptions, folder: Path, *, environments: Path, plays: Path) -> None:
         self.name = name
         self._options = options
         self._environments = environments.resolve()
@@ -36,57 +39,57 @@ class SlurmExecutor:
         self._template = Template(Path(options.template or Path(__file__).with_name("job.sh")).read_text())
 
     def submit(self, launch: Launch) -> None:
-        """Write the launch's folder, then submit it, unless that was done before."""
+        """Write the launch's folder and submit its job array; no-op if that was done before."""
         if launch.gang is not None:
-            raise Unsupported("Gangs are not run on Slurm; choose another executor.")
+            raise Unsupported("The Slurm executor does not run gangs; choose another executor.")
         with self._folders.locked():
             if self._folders.submitted(launch.id):
                 return
-            # It may have been taken by a submission that did not live to note it.
+            # A previous submission may have been accepted by Slurm, but ended before it recorded that.
             if launch.id not in self._jobs():
                 sbatch_arguments = arguments(launch, self._options)
                 self._folders.write(launch.id, self._document(launch), launch.token, sbatch_arguments)
                 try:
                     self._sbatch(launch.id, sbatch_arguments, range(launch.workers))
                 except OSError:
-                    raise  # perhaps it was taken all the same: who comes again looks first, and cancelling looks too
+                    raise  # the job may have been accepted: the next submission and a cancellation query Slurm first
                 except BaseException:
                     self._folders.remove(launch.id)
                     raise
             self._folders.note_submitted(launch.id)
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
-        """Bring together what one look at the queue tells and what lies in the launches' folders."""
+        """Return statuses from one squeue call and the launches' folders."""
         submitted = [id for id in ids if self._folders.submitted(id)]
         jobs = self._jobs() if submitted else {}
         return {id: self._status(id, jobs.get(id, [])) for id in submitted}
 
     def cancel(self, launch_id: str) -> None:
-        """Cancel its jobs, whatever its folder tells of them, then remove the folder."""
+        """Cancel the launch's jobs, whatever its folder records, then remove the folder."""
         self._scancel(self._jobs().get(launch_id, []))
         self._folders.remove(launch_id)
 
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
-        """Yield a runner's output as Slurm writes it into the folder."""
-        offset, sbatch_arguments = 0, time.monotonic()
+        """Yield a runner's output as Slurm writes it to the folder."""
+        offset, queried_at = 0, time.monotonic()
         while True:
-            # Asked before the look: what is written between the two is found by it.
+            # Before the read, so that it also returns what was written before the end.
             ended = not self._folders.submitted(launch_id) or replica in self._folders.task_records(launch_id).exits
-            if not ended and time.monotonic() - sbatch_arguments > QUEUE_POLL:
-                sbatch_arguments = time.monotonic()
+            if not ended and time.monotonic() - queried_at > QUEUE_POLL:
+                queried_at = time.monotonic()
                 ended = all(job.task != replica for job in unfinished(self._jobs().get(launch_id, [])))
-            piece = self._folders.log(launch_id, replica, offset)
-            if piece:
-                offset += len(piece)
-                yield piece
+            chunk = self._folders.log(launch_id, replica, offset)
+            if chunk:
+                offset += len(chunk)
+                yield chunk
             elif ended:
                 return
             else:
                 time.sleep(LOG_POLL)
 
     def capacity(self) -> Mapping[str, int]:
-        """Return what no job holds, less what jobs of ours wait for."""
-        # In this order: a job that starts in between is counted twice rather than not at all.
+        """Return idle resources less those that this platform's pending jobs will need."""
+        # squeue before sinfo: a job that starts in between is counted twice rather than not at all.
         waiting = [job for jobs in self._jobs().values() for job in jobs if job.phase is Phase.SUSPENDED]
         cores, memory = self._commands.sinfo()
         return {
@@ -95,33 +98,31 @@ class SlurmExecutor:
         }
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Submit further runners, or cancel those with the highest numbers."""
+        """Submit further runners, or cancel those with the highest task ids."""
         with self._folders.locked():
             if not self._folders.submitted(launch_id):
                 return
             jobs, task_records = self._jobs().get(launch_id, []), self._folders.task_records(launch_id)
-            at_work = [job for job in unfinished(jobs) if job.task is not None and job.task not in task_records.exits]
-            lacking = workers - len(at_work)
-            if lacking > 0:
-                first = 1 + max({job.task for job in jobs if job.task is not None} | task_records.began, default=-1)
-                self._sbatch(launch_id, self._folders.arguments(launch_id), range(first, first + lacking))
-            elif lacking < 0:
-                doomed = sorted(at_work, key=lambda job: job.task or 0)[lacking:]
-                for job in doomed:
+            active = [job for job in unfinished(jobs) if job.task is not None and job.task not in task_records.exits]
+            missing = workers - len(active)
+            if missing > 0:
+                first = 1 + max({job.task for job in jobs if job.task is not None} | task_records.started, default=-1)
+                self._sbatch(launch_id, self._folders.arguments(launch_id), range(first, first + missing))
+            elif missing < 0:
+                surplus = sorted(active, key=lambda job: job.task or 0)[missing:]
+                for job in surplus:
                     self._folders.note_dismissed(launch_id, job.task or 0)
-                self._scancel(doomed)
+                self._scancel(surplus)
 
     def orphans(self, known: Collection[str]) -> Sequence[str]:
-        """Return launches that have a folder or a living job here and are not known."""
-        at_work = {
-            id for id, jobs in self._jobs().items() if any(job.state != "COMPLETING" for job in unfinished(jobs))
-        }
-        return sorted((self._folders.all() | at_work) - set(known))
+        """Return launches that have a folder or an unfinished job here and are not in ``known``."""
+        active = {id for id, jobs in self._jobs().items() if any(job.state != "COMPLETING" for job in unfinished(jobs))}
+        return sorted((self._folders.all() | active) - set(known))
 
-    # -- what these are made of
+    # -- internals
 
     def _jobs(self) -> dict[str, list[Job]]:
-        """Look at the queue, once; return the jobs of each launch."""
+        """Return the jobs of each launch, from one squeue call."""
         jobs_by_launch: dict[str, list[Job]] = {}
         for job in self._commands.squeue(self._folders.home):
             if job.name.startswith(PREFIX):
@@ -135,18 +136,26 @@ class SlurmExecutor:
         return status
 
     def _document(self, launch: Launch) -> dict[str, Any]:
-        """Return what every runner of a launch reads; each puts its own number in."""
-        kind = Kind(launch.runtime, launch.format, launch.dataset, launch.version, launch.play)
-        # Level 0: what a node can confine is seen there.
-        kit = kit_for(kind, self._environments, 0 if self._options.sandbox else None, self._plays)
-        if kit is None:
-            raise PlatformError(f"The environments for {kind.runtime} and {kind.dataset} are not ready.")
+        """Return the launch document of standalone_runner.py; job.sh puts each runner's task id in."""
+        kind = WarmKind(
+            runtime=launch.runtime,
+            format=launch.format,
+            dataset=launch.dataset,
+            version=launch.version,
+            play=launch.play,
+        )
+        # Sandbox level 0: the runner determines the best level on its node.
+        spec = worker_spec_for(kind, self._environments, 0 if self._options.sandbox else None, self._plays)
+        if spec is None:
+            raise PlatformError(
+                f"The environments of runtime {kind.runtime} and dataset {kind.dataset} are not prepared; retry later."
+            )
         return {
             "id": launch.id,
             "url": self._options.runner_api_url or launch.url,
             "token_file": str(self._folders.of(launch.id) / "token"),
             "workers": 1,
-            "kit": kit.describe(),
+            "worker_spec": spec.describe(),
             "files": str(self._folders.of(launch.id) / f"task.{TASK}" / "files"),
             "name": TASK,
         }
@@ -156,7 +165,7 @@ class SlurmExecutor:
         self._commands.sbatch(self._folders.of(launch_id), self.script(), [*sbatch_arguments, array])
 
     def script(self) -> str:
-        """Return the script that every job of this executor runs."""
+        """Return the batch script of every job of this executor."""
         return self._template.substitute(
             python=shlex.quote(self._options.python or sys.executable),
             source=shlex.quote(str(SOURCE)),
@@ -164,10 +173,10 @@ class SlurmExecutor:
         )
 
     def _scancel(self, jobs: Iterable[Job]) -> None:
-        if alive := unfinished(jobs):
-            self._commands.scancel(alive)
+        if remaining := unfinished(jobs):
+            self._commands.scancel(remaining)
 
 
 def unfinished(jobs: Iterable[Job]) -> list[Job]:
-    """Return those that have not ended."""
+    """Return the jobs that have not ended."""
     return [job for job in jobs if job.phase is not Phase.ENDED]

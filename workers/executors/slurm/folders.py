@@ -1,4 +1,4 @@
-"""The launches' folders: what is written for runners to read, and what they and Slurm leave there."""
+"""Launch folders of the Slurm executor: documents for runners, exit codes and logs, on the shared file system."""
 
 import contextlib
 import fcntl
@@ -11,19 +11,19 @@ from typing import Any
 
 from workers.executors.slurm.jobs import TaskRecords
 
-#: Bytes of a log that are read at a time.
+#: Bytes of one read of a log.
 CHUNK = 64 << 10
 
 
 class Folders:
-    """One folder for each launch, on a file system that the nodes share with us."""
+    """One folder per launch."""
 
     def __init__(self, home: Path) -> None:
         self.home = home.resolve()
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def of(self, launch_id: str) -> Path:
-        """Return where a launch's files lie."""
+        """Return a launch's folder."""
         return self.home / launch_id
 
     def all(self) -> set[str]:
@@ -32,7 +32,7 @@ class Folders:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one of us submit at a time: two that look for a job's name before either has submitted find none."""
+        """Hold a lock so that only one process submits at a time: two could both find no job, and both submit one."""
         lock = os.open(self.home / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -41,7 +41,7 @@ class Folders:
             os.close(lock)
 
     def write(self, launch_id: str, config: Mapping[str, Any], token: str, arguments: Sequence[str]) -> None:
-        """Write what runners read, the token into a file of its own, and how the launch is submitted."""
+        """Write the launch document, the token in a file of its own, and sbatch's arguments."""
         folder = self.of(launch_id)
         folder.mkdir(mode=0o700, exist_ok=True)
         secret = os.open(folder / "token", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -51,38 +51,38 @@ class Folders:
         (folder / "arguments.json").write_text(json.dumps(list(arguments)))
 
     def arguments(self, launch_id: str) -> list[str]:
-        """Return how the launch was submitted."""
+        """Return sbatch's arguments for the launch."""
         arguments: list[str] = json.loads((self.of(launch_id) / "arguments.json").read_bytes())
         return arguments
 
     def submitted(self, launch_id: str) -> bool:
-        """Tell whether it is noted that Slurm has taken the launch."""
+        """Return whether it is recorded that Slurm has accepted the launch."""
         return (self.of(launch_id) / "submitted").exists()
 
     def note_submitted(self, launch_id: str) -> None:
-        """Note that Slurm has taken it."""
+        """Record that Slurm has accepted the launch."""
         (self.of(launch_id) / "submitted").touch()
 
     def note_dismissed(self, launch_id: str, task: int) -> None:
-        """Note that it is we who cancel this runner."""
+        """Record that the platform cancels this runner."""
         (self.of(launch_id) / f"dismissed.{task}").touch()
 
     def task_records(self, launch_id: str) -> TaskRecords:
-        """Return what tasks have left."""
-        began, exits, dismissed = set(), {}, set()
-        with contextlib.suppress(FileNotFoundError):  # it may have been cancelled since
+        """Return the tasks that have started, their exit codes, and the dismissed tasks."""
+        started, exits, dismissed = set(), {}, set()
+        with contextlib.suppress(FileNotFoundError):  # the launch may have been cancelled in the meantime
             for path in self.of(launch_id).iterdir():
                 kind, _, number = path.name.partition(".")
                 if kind == "task" and number.isdecimal():
-                    began.add(int(number))
+                    started.add(int(number))
                     with contextlib.suppress(FileNotFoundError, ValueError):
                         exits[int(number)] = int((path / "exit").read_text())
                 elif kind == "dismissed":
                     dismissed.add(int(number))
-        return TaskRecords(frozenset(began), exits, frozenset(dismissed))
+        return TaskRecords(started=frozenset(started), exits=exits, dismissed=frozenset(dismissed))
 
     def log(self, launch_id: str, task: int, offset: int) -> bytes:
-        """Return a piece of what a runner has printed."""
+        """Return a chunk of a runner's log from ``offset`` on."""
         try:
             with open(self.of(launch_id) / f"runner.{task}.log", "rb") as file:
                 file.seek(offset)
@@ -91,7 +91,7 @@ class Folders:
             return b""
 
     def last_log_line(self, launch_id: str) -> str:
-        """Return the last line that any runner printed, from whichever printed last."""
+        """Return the last line of the log that was written last."""
         logs = sorted(self.of(launch_id).glob("runner.*.log"), key=lambda path: path.stat().st_mtime)
         for path in reversed(logs):
             with open(path, "rb") as file:
@@ -102,5 +102,5 @@ class Folders:
         return ""
 
     def remove(self, launch_id: str) -> None:
-        """Forget a launch."""
+        """Remove a launch's folder."""
         shutil.rmtree(self.of(launch_id), ignore_errors=True)

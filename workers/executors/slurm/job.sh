@@ -1,8 +1,8 @@
 #!/bin/sh
-# One task of the array is one runner. Whatever a site needs beforehand goes into the option "prolog".
+# Batch script of a task of the job array, which is one runner. Commands that a site needs go into the option "prolog".
 task=$${SLURM_ARRAY_TASK_ID:-0}
-# A submission whose answer was lost is made again: the first to come here does the work, and the other has none. The
-# same job comes twice where a controller died before it noted that it had started it: it ended that, and this goes on.
+# A submission whose response was lost is repeated: the first job that creates the folder does the work, the other exits.
+# Slurm starts the same job twice if its controller died before it saved the start: it ended the first, this continues.
 mkdir "task.$$task" 2>/dev/null && echo "$$SLURM_ARRAY_JOB_ID" > "task.$$task/job"
 [ "$$(cat "task.$$task/job")" = "$$SLURM_ARRAY_JOB_ID" ] || exit 0
 [ ! -e "task.$$task/exit" ] || exit "$$(cat "task.$$task/exit")"

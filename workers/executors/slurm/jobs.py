@@ -1,4 +1,4 @@
-"""Jobs as values: what is asked of sbatch for a launch, how Slurm's answers read, what they make of a launch."""
+"""Slurm jobs as values: sbatch's arguments for a launch, parsing of squeue and sinfo, and the launch status of jobs."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,25 +7,26 @@ from dataclasses import dataclass, field
 from core.domain.launches import Launch, LaunchStatus, Note, Phase
 from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKNOWN_ENDING, PendingReason
 
-#: Jobs of ours begin with this; where they run says whose they are, if several platforms share a cluster.
+#: Prefix of job names. Platforms that share a cluster are told apart by the jobs' working directories.
 PREFIX = "wt-"
-#: Columns of squeue and sinfo, each ended by a bar: Slurm's JSON has another shape in every release, these have not.
+#: Columns of squeue and sinfo, each followed by a bar: unlike Slurm's JSON, they are the same in every release.
 JOBS = "ArrayJobID:|,ArrayTaskID:|,Name:|,State:|,exit_code:|,NumCPUs:|,minmemory:|,Reason:|,WorkDir:|"
 NODES = "NodeHost:|,CPUsState:|,Memory:|,AllocMem:|,StateLong:|"
-#: Nodes in these states take jobs; a mark behind the state (``idle*``) tells of one that does not answer.
+#: States of nodes that accept jobs; a suffix (``idle*``) marks a node that does not respond.
 USABLE = frozenset({"allocated", "completing", "idle", "mixed"})
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-#: Bytes of a runner beside its evaluator and host, and seconds it gets to deliver the last results.
-RUNNER, DRAIN_SECONDS = 256 << 20, 300.0
+#: Bytes of a runner in addition to its evaluator and model server, and seconds for the delivery of the last results.
+RUNNER_MEMORY, DRAIN_SECONDS = 256 << 20, 300.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlurmOptions:
-    """What a site says about its Slurm. ``account`` and ``wckey`` may name ``{project}``.
+    """Options of a Slurm executor. ``account`` and ``wckey`` may contain ``{project}``.
 
-    ``folder`` is where launches lie: on a file system that nodes see at the same path, as they see the environments and
-    our sources. ``minutes`` is the longest a job may run; 0: as the partition says. ``gres`` translates resources.
-    Without ``sandbox``, models run as the platform's user may: only where every model is trusted.
+    ``folder`` contains the launches' folders, on a file system that the nodes mount at the same path, like the
+    environments and the platform's source. ``minutes`` is a job's longest run time; 0: the partition's limit. ``gres``
+    maps resource names to Slurm's. Without ``sandbox``, models run with the platform user's permissions: only where
+    every model is trusted. ``patience``: seconds that a Slurm command may take.
     """
 
     conf: str = ""
@@ -42,15 +43,15 @@ class SlurmOptions:
     prolog: str = ""
     sandbox: bool = True
     template: str = ""
-    patience: float = 15.0  # seconds that a command may take
+    patience: float = 15.0
     gres: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One task of an array, as squeue tells it; ``task`` is None for those that were cancelled before they had one."""
+    """A task of a job array, as squeue reports it; ``task`` is None if it was cancelled before its task id existed."""
 
-    id: str  # of the array
+    id: str  # the array's
     task: int | None
     name: str
     state: str
@@ -66,26 +67,26 @@ class Job:
 
     @property
     def handle(self) -> str:
-        """What scancel takes."""
+        """The job's id for scancel."""
         return self.id if self.task is None else f"{self.id}_{self.task}"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecords:
-    """What is found in a launch's folder: tasks that began, exit codes left behind, tasks that we dismissed."""
+    """Records in a launch's folder: tasks that started, exit codes by task, tasks that the platform dismissed."""
 
-    began: frozenset[int] = frozenset()
+    started: frozenset[int] = frozenset()
     exits: Mapping[int, int] = field(default_factory=dict)
     dismissed: frozenset[int] = frozenset()
 
 
 def name_of(launch_id: str) -> str:
-    """Return the name of a launch's jobs."""
+    """Return the job name of a launch."""
     return PREFIX + launch_id
 
 
 def array_of(tasks: Iterable[int]) -> str:
-    """Write numbers as sbatch takes them: ``0-2,5``."""
+    """Return task ids in the syntax of sbatch's --array: ``0-2,5``."""
     parts: list[list[int]] = []
     for task in sorted(tasks):
         if parts and parts[-1][-1] == task - 1:
@@ -96,7 +97,7 @@ def array_of(tasks: Iterable[int]) -> str:
 
 
 def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
-    """Return sbatch's options but for the array; not in the script, where a project's name might be more than one."""
+    """Return sbatch's options except --array. In the script, a project's name could inject further options."""
     placement = launch.placement
     labels = {"project": launch.project, "simulation": launch.simulation_id, "attempt": launch.attempt}
     minutes = [options.minutes] if options.minutes else []
@@ -107,7 +108,7 @@ def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
         "job-name": name_of(launch.id),
         "comment": ";".join(f"{key}={value}" for key, value in labels.items()),
         "cpus-per-task": math.ceil(placement.cpu),
-        "mem": f"{math.ceil((placement.memory + RUNNER) / (1 << 20))}M",
+        "mem": f"{math.ceil((placement.memory + RUNNER_MEMORY) / (1 << 20))}M",
         "time": min(minutes, default=""),
         "partition": placement.queue or options.partition,
         "qos": placement.priority or options.qos,
@@ -123,23 +124,35 @@ def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
 
 
 def read_jobs(text: str) -> list[Job]:
-    """Read squeue's lines."""
+    """Parse squeue's output."""
     jobs = []
     for line in text.splitlines():
         id, task, name, state, exit, cpus, memory, reason, folder = (part.strip() for part in line.split("|")[:9])
         number = int(task) if task.isdecimal() else None
-        jobs.append(Job(id, number, name, state, exit_code(exit), int(cpus), bytes_of(memory), reason, folder))
+        jobs.append(
+            Job(
+                id=id,
+                task=number,
+                name=name,
+                state=state,
+                exit=exit_code(exit),
+                cpus=int(cpus),
+                memory=bytes_of(memory),
+                reason=reason,
+                folder=folder,
+            )
+        )
     return jobs
 
 
 def bytes_of(value: str) -> int:
-    """Read an amount of memory: ``2304M``, or megabytes without a letter."""
+    """Parse an amount of memory, ``2304M``, or megabytes without a unit; return bytes."""
     number, letter = (value[:-1], value[-1]) if value[-1:] in UNITS else (value, "M")
     return int(float(number or 0) * UNITS[letter])
 
 
 def exit_code(value: str) -> int:
-    """Read an exit code as squeue tells it: a wait status, or ``code:signal`` in newer ones."""
+    """Parse squeue's exit code: a wait status, or ``code:signal`` in newer releases."""
     if ":" in value:
         code, _, number = value.partition(":")
         return int(code) or (128 + int(number) if int(number) else 0)
@@ -148,7 +161,7 @@ def exit_code(value: str) -> int:
 
 
 def read_free_resources(text: str) -> tuple[int, int]:
-    """Return idle cores and free bytes from sinfo's lines; a node stands there once for each of its partitions."""
+    """Return idle cores and free bytes from sinfo's output, which lists a node once for each of its partitions."""
     nodes = {line.split("|")[0].strip(): [part.strip() for part in line.split("|")] for line in text.splitlines()}
     usable = [node for node in nodes.values() if node[4] in USABLE]
     cores = sum(int(node[1].split("/")[1]) for node in usable)
@@ -156,18 +169,18 @@ def read_free_resources(text: str) -> tuple[int, int]:
 
 
 def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> LaunchStatus:
-    """Tell how a launch fares from its jobs and what they left; the most lively of its tasks decides."""
+    """Return a launch's status from its jobs and records: the most advanced phase among its unfinished tasks."""
     counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in records.dismissed]
-    # A task that has left its exit code is over, whatever Slurm still has to clean up after it.
+    # A task that has recorded its exit code has ended, even if Slurm still cleans up after it.
     unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in records.exits]
     pending = {job.reason: pending_state for job in unfinished if (pending_state := pending_reason(job)) is not None}
     notes = tuple(
-        Note(key=reason, words=f"It waits in Slurm: {pending_state.words}.")
+        Note(key=reason, words=f"The job is pending in Slurm: {pending_state.message}.")
         for reason, pending_state in sorted(pending.items())
     )
     for phase in (Phase.RUNNING, Phase.STARTING, Phase.SUSPENDED):
         if any(job.phase is phase for job in unfinished):
-            message = next((pending_state.words for pending_state in pending.values() if pending_state.never), None)
+            message = next((pending_state.message for pending_state in pending.values() if pending_state.never), None)
             if phase is Phase.SUSPENDED and message is not None:
                 return LaunchStatus(id=launch_id, phase=Phase.ENDED, reason=message, notes=notes, hopeless=True)
             return LaunchStatus(id=launch_id, phase=phase, notes=notes + lost_runner_notes(counted))
@@ -176,15 +189,15 @@ def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> 
 
 
 def pending_reason(job: Job) -> PendingReason | None:
-    """Say why a job waits, if it does and Slurm has a reason."""
+    """Return why a job is pending; None if it is not, or Slurm gives no reason."""
     if job.phase is not Phase.SUSPENDED or job.reason in {"", "None"}:
         return None
-    fitting = [start for start in REASONS if job.reason.startswith(start)]
-    return REASONS[max(fitting, key=len)] if fitting else PendingReason(f"Slurm says {job.reason}")
+    prefixes = [prefix for prefix in REASONS if job.reason.startswith(prefix)]
+    return REASONS[max(prefixes, key=len)] if prefixes else PendingReason(f"Slurm's reason is {job.reason}")
 
 
 def lost_runner_notes(jobs: Iterable[Job]) -> tuple[Note, ...]:
-    """Tell of runners that were ended while others go on; these do their work."""
+    """Return notes on runners that Slurm ended while others continue, which take over their work."""
     lost = [job for job in jobs if job.state in ENDINGS and job.task is not None]
     return tuple(
         Note(key=f"{job.state} {job.task}", words=f"Runner {job.task} was lost: {ENDINGS[job.state]}.") for job in lost
@@ -192,7 +205,7 @@ def lost_runner_notes(jobs: Iterable[Job]) -> tuple[Note, ...]:
 
 
 def exit_of(jobs: Iterable[Job], records: TaskRecords) -> tuple[int | None, str | None]:
-    """Return exit code and reason of a launch whose tasks are all over: what Slurm did to one, else the worst exit."""
+    """Return exit code and reason of a launch whose tasks have ended: Slurm's reason, else the largest exit code."""
     exits = {task: code for task, code in records.exits.items() if task not in records.dismissed}
     without_exit = [job for job in jobs if job.task not in exits]
     for job in without_exit:

@@ -1,12 +1,12 @@
-"""What Slurm's words mean to us: one table each for states, for endings, for reasons to wait and for refusals."""
+"""Tables of Slurm's job states, end states, pending reasons and transient errors, with phases and messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.domain.launches import Phase
 
-#: What we make of a job's state; one that is not listed has ended. What waits is SUSPENDED: Slurm is a queue, and how
-#: long it takes is nothing to lose patience with.
+#: Phase of each job state; other states mean that the job has ended. Pending jobs are SUSPENDED: time in Slurm's queue
+#: does not count towards the time-out for starting a launch.
 STATES: Mapping[str, Phase] = {
     "PENDING": Phase.SUSPENDED,
     "REQUEUED": Phase.SUSPENDED,
@@ -25,98 +25,94 @@ STATES: Mapping[str, Phase] = {
     "SUSPENDED": Phase.RUNNING,
 }
 
-#: How a job came to its end, where its exit code does not say it; what to do about it is for the person who reads it.
+#: Messages for end states that the exit code does not explain, with the user's next step.
 ENDINGS: Mapping[str, str] = {
-    "BOOT_FAIL": "its node did not boot; ask those who run the cluster",
-    "CANCELLED": "its Slurm job was cancelled by somebody else",
+    "BOOT_FAIL": "its node did not boot; ask the cluster's administrators",
+    "CANCELLED": "its Slurm job was cancelled outside the platform",
     "DEADLINE": "its Slurm job missed its deadline",
-    "LAUNCH_FAILED": "its node could not start it; ask those who run the cluster",
+    "LAUNCH_FAILED": "its node could not start the job; ask the cluster's administrators",
     "NODE_FAIL": "its node failed",
-    "OUT_OF_MEMORY": "it was ended because it used more memory than it had asked for; ask for more",
-    "PREEMPTED": "it had to give way to a job of higher priority",
-    "RECONFIG_FAIL": "its node could not be configured; ask those who run the cluster",
-    "REVOKED": "another cluster took its Slurm job",
-    "TIMEOUT": "it reached its time limit in Slurm; give the simulation a longer timeout, or the context more minutes",
+    "OUT_OF_MEMORY": "it exceeded its memory request; request more memory",
+    "PREEMPTED": "it was preempted by a job of higher priority",
+    "RECONFIG_FAIL": "its node could not be configured; ask the cluster's administrators",
+    "REVOKED": "another cluster of the federation took over its Slurm job",
+    "TIMEOUT": "it reached its time limit in Slurm; raise the simulation's timeout or the executor's option `minutes`",
 }
-#: When Slurm has nothing to tell of a job any more, and the job has left no word either.
+#: Message if Slurm no longer knows a job and the job has recorded no exit code.
 UNKNOWN_ENDING = (
-    "Slurm no longer knows its job, and nothing tells how it ended; a larger MinJobAge keeps such facts longer"
+    "Slurm no longer knows its job, and no exit code is recorded; a larger MinJobAge in slurm.conf keeps jobs longer"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """Why a job waits, in words; ``never`` if it will not start as it is."""
+    """Message on a pending job; ``never``: the job will not start without a change."""
 
-    words: str
+    message: str
     never: bool = False
 
 
-#: Reasons to wait, by how Slurm's begin; the longest that fits counts. What is not here is told in Slurm's own word.
-#: Nothing is said of "None" (not looked at yet), nor of "Priority" and "Resources" beyond that it waits its turn.
+#: Messages by prefix of Slurm's pending reason; the longest matching prefix applies. Other reasons are quoted as they
+#: are; the reason "None" (not evaluated yet) has no message.
 REASONS: Mapping[str, PendingReason] = {
     "AccountNotAllowed": PendingReason(
-        "the account may not use this partition; name another in the context's options", True
+        "the account may not use this partition; change the executor's option `account` or `partition`", True
     ),
-    "AssocGrp": PendingReason(
-        "its account uses all that it may at a time; it starts when other jobs of that account end"
-    ),
-    "AssocMax": PendingReason(
-        "its account uses all that it may at a time; it starts when other jobs of that account end"
-    ),
+    "AssocGrp": PendingReason("its account has reached its limit; the job starts when other jobs of that account end"),
+    "AssocMax": PendingReason("its account has reached its limit; the job starts when other jobs of that account end"),
     "AssocMaxCpuPerJobLimit": PendingReason(
-        "it asks for more cores than its account may give one job; ask for less", True
+        "it requests more cores than its account allows for one job; request fewer", True
     ),
     "AssocMaxWallDurationPerJobLimit": PendingReason(
-        "its time limit is longer than its account may have; shorten it", True
+        "its time limit exceeds that of its account; shorten the simulation's timeout", True
     ),
-    "BadConstraints": PendingReason("no node is what it asks for; ask for less, or for another partition", True),
-    "BeginTime": PendingReason("it may begin only later; somebody, or a failed start, has put it off"),
+    "BadConstraints": PendingReason("no node satisfies its request; request less, or another partition", True),
+    "BeginTime": PendingReason("its start time is in the future, set by hand or after a failed start"),
     "Dependency": PendingReason("it waits for another job to end"),
-    "DependencyNeverSatisfied": PendingReason("it waits for a job that will never end as it should", True),
-    "InvalidAccount": PendingReason("its account is not known to Slurm; name another in the context's options", True),
-    "InvalidQOS": PendingReason("its quality of service is not known to Slurm; name another as priority", True),
-    "JobArrayTaskLimit": PendingReason("as many of its runners run as may at a time"),
+    "DependencyNeverSatisfied": PendingReason("it depends on a job that has failed", True),
+    "InvalidAccount": PendingReason("Slurm does not know its account; change the executor's option `account`", True),
+    "InvalidQOS": PendingReason("Slurm does not know its quality of service; change the placement's `priority`", True),
+    "JobArrayTaskLimit": PendingReason("its array has reached its limit of running tasks"),
     "JobHeldAdmin": PendingReason("an administrator holds it; ask for its release"),
-    "JobHeldUser": PendingReason("somebody holds it; `scontrol release` lets it go"),
-    "Licenses": PendingReason("it waits for a licence that others use"),
-    "NodeDown": PendingReason("a node that it needs is down; ask those who run the cluster"),
+    "JobHeldUser": PendingReason("a user holds it; `scontrol release` releases it"),
+    "Licenses": PendingReason("it waits for a licence that is in use"),
+    "NodeDown": PendingReason("a node that it needs is down; ask the cluster's administrators"),
     "Nodes required for job are DOWN, DRAINED": PendingReason(
-        "the nodes that it could use are down, drained or reserved; ask those who run the cluster, or cancel it"
+        "all suitable nodes are down, drained or reserved; ask the cluster's administrators, or cancel the simulation"
     ),
     "PartitionConfig": PendingReason(
-        "it asks for more than its partition gives one job, or for longer; ask for less", True
+        "it requests more resources or time than its partition allows for one job; request less", True
     ),
-    "PartitionDown": PendingReason("its partition is closed; it starts when that is opened again"),
-    "PartitionInactive": PendingReason("its partition is inactive; it starts when that is opened again"),
-    "PartitionNodeLimit": PendingReason("it asks for more nodes than its partition gives one job; ask for less", True),
-    "PartitionTimeLimit": PendingReason("its time limit is longer than its partition allows; shorten it", True),
-    "Priority": PendingReason("other jobs come before it"),
-    "QOSGrp": PendingReason("all that its quality of service may use at a time is in use; it starts when others end"),
-    "QOSMax": PendingReason(
-        "it has all that its quality of service allows one user at a time; it starts when others end"
+    "PartitionDown": PendingReason("its partition is down; it starts when the partition is up again"),
+    "PartitionInactive": PendingReason("its partition is inactive; it starts when the partition is active again"),
+    "PartitionNodeLimit": PendingReason("it requests more nodes than its partition allows for one job", True),
+    "PartitionTimeLimit": PendingReason(
+        "its time limit exceeds that of its partition; shorten the simulation's timeout", True
     ),
+    "Priority": PendingReason("other jobs have a higher priority"),
+    "QOSGrp": PendingReason("its quality of service has reached its limit; it starts when other jobs end"),
+    "QOSMax": PendingReason("its user has reached the limit of its quality of service; it starts when other jobs end"),
     "QOSMaxCpuPerJobLimit": PendingReason(
-        "it asks for more cores than its quality of service gives one job; ask for less", True
+        "it requests more cores than its quality of service allows for one job; request fewer", True
     ),
-    "QOSMaxWallDurationPerJobLimit": PendingReason("its time limit is longer than its quality of service allows", True),
+    "QOSMaxWallDurationPerJobLimit": PendingReason("its time limit exceeds that of its quality of service", True),
     "QOSNotAllowed": PendingReason(
-        "its partition does not take its quality of service; name another as priority", True
+        "its partition does not accept its quality of service; change the placement's `priority`", True
     ),
     "ReqNodeNotAvail": PendingReason(
-        "nodes that it could use are not available (drained, down or reserved); it starts when they are"
+        "suitable nodes are unavailable (drained, down or reserved); it starts when they are available"
     ),
-    "Reservation": PendingReason("the reservation that it names has not begun, or is full"),
-    "Resources": PendingReason("the nodes are in use; it starts when others end"),
-    "SchedDefer": PendingReason("Slurm has put off looking at it"),
+    "Reservation": PendingReason("its reservation has not started, or is full"),
+    "Resources": PendingReason("the nodes are in use; it starts when other jobs end"),
+    "SchedDefer": PendingReason("Slurm has deferred its scheduling"),
 }
 
-#: What sbatch says when asking again later may help: not refusals, but a controller that is away or out of breath.
+#: Errors of sbatch and scancel after which a retry may succeed: the controller is unavailable or overloaded.
 TRANSIENT_ERRORS = (
     "AssocMaxSubmitJobLimit",
     "Connection refused",
     "Invalid authentication credential",
-    "Job violates accounting/QOS policy",  # its usual cause: as many jobs submitted as one may at a time
+    "Job violates accounting/QOS policy",  # usually the limit of submitted jobs
     "Protocol authentication error",
     "QOSMaxSubmitJob",
     "Resource temporarily unavailable",

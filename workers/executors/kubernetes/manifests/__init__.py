@@ -86,7 +86,7 @@ def _secret(pods: PodSpecBuilder, kit: Mapping[str, Any] | None) -> Object:
         "token_file": f"{containers.RUN}/token/token",
     }
     if kit is not None:
-        config |= {"warm": True, "kit": kit}
+        config |= {"warm": True, "worker_spec": kit}
     content = {"launch.json": json.dumps(config, sort_keys=True), "token": launch.token}
     if launch.gang is not None:
         content |= {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}
