@@ -19,6 +19,7 @@ import uv
 
 from runtimes import catalogue, environments
 from runtimes.harness.model_server import model_faults, model_protocol
+from runtimes.harness.model_server.model_server_client import ModelServerClient
 from runtimes.harness.runner import processes
 from runtimes.harness.simulators.base import Interface, Space
 from tests.cached import ENVIRONMENTS
@@ -138,11 +139,9 @@ def file_of(content: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def loaded(
-    kind: Kind, *, batch: int = 1, deadline: float = 20.0
-) -> Iterator[tuple[model_protocol.ModelServerClient, Process]]:
+def loaded(kind: Kind, *, batch: int = 1, deadline: float = 20.0) -> Iterator[tuple[ModelServerClient, Process]]:
     with started(kind) as process, file_of(kind.model()) as model:
-        model_server = model_protocol.ModelServerClient(
+        model_server = ModelServerClient(
             process.socket, interface(), batch=batch, deadline=deadline, send_done=kind.isolation == "scenario"
         )
         model_server.hello()
@@ -226,7 +225,7 @@ def test_frames_may_come_in_pieces_or_together(kind: Kind) -> None:
 def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
     with started(declared) as process, file_of(declared.model(width=3)) as model:
         seen, done = (4, 5) if declared.name == "c" else (4, 4)
-        model_server = model_protocol.ModelServerClient(process.socket, interface(seen, done), batch=1, deadline=20.0)
+        model_server = ModelServerClient(process.socket, interface(seen, done), batch=1, deadline=20.0)
         model_server.hello()
         with pytest.raises(model_faults.WrongAnswer) as refusal:
             model_server.load("any", {}, model)
@@ -260,7 +259,7 @@ def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.Fi
 
 def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
     with started(kind) as process, file_of(b"\x00 no model at all") as model:
-        model_server = model_protocol.ModelServerClient(process.socket, interface(), batch=1, deadline=20.0)
+        model_server = ModelServerClient(process.socket, interface(), batch=1, deadline=20.0)
         model_server.hello()
         with pytest.raises((model_faults.WrongAnswer, model_faults.Failed)) as refusal:
             model_server.load("any", {}, model)

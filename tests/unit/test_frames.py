@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtimes.harness.model_server import model_protocol
+from runtimes.harness.model_server import model_protocol, model_server_client
 from runtimes.harness.model_server.model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
-from runtimes.harness.model_server.model_protocol import ModelServerClient, framed
+from runtimes.harness.model_server.model_protocol import framed
+from runtimes.harness.model_server.model_server_client import ModelServerClient, finite
 from runtimes.harness.simulators.base import Interface, Space
 from tests.waiting import until
 
@@ -75,11 +76,11 @@ def reply(model_server: ModelServerClient) -> bytes:
     return framed(("action", model_server.seq + 1, ACTION.tobytes()))
 
 
-@pytest.mark.parametrize("seq", [model_protocol.FIRST, model_protocol.LAST - 1, model_protocol.LAST])
+@pytest.mark.parametrize("seq", [model_server_client.FIRST, model_server_client.LAST - 1, model_server_client.LAST])
 def test_the_right_answer_is_taken_as_it_comes(seq: int) -> None:
     ours, theirs = socket.socketpair()
     model_server = ModelServerClient(ours, INTERFACE, batch=1, deadline=60.0, seq=seq)
-    following = model_protocol.FIRST if seq == model_protocol.LAST else seq + 1
+    following = model_server_client.FIRST if seq == model_server_client.LAST else seq + 1
     with answering(theirs, partial(tell, framed(("action", following, ACTION.tobytes())))) as asked:
         actions, took = model_server.act(SEEN)
     assert np.array_equal(actions, ACTION)
@@ -248,13 +249,13 @@ def test_only_faults_after_which_the_model_server_cannot_be_spoken_to_are_fatal(
 @pytest.mark.parametrize("values", [[0.0, float("nan")], [float("inf"), 0.0], [float("-inf")] * 2, [float("nan")] * 99])
 def test_no_number_is_not_finite(values: list[float]) -> None:
     for dtype in (np.float32, np.float64):
-        assert not model_protocol.finite(np.array(values, dtype))
+        assert not finite(np.array(values, dtype))
 
 
 def test_large_numbers_are_finite() -> None:
     largest: Any = np.finfo(np.float64).max
-    assert model_protocol.finite(np.array([largest, largest]))
-    assert model_protocol.finite(np.array([1, 2], np.int64))
+    assert finite(np.array([largest, largest]))
+    assert finite(np.array([1, 2], np.int64))
 
 
 class Hasty(socket.socket):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model_server.model_faults import ModelFault, WrongAnswer
-from ..model_server.model_protocol import ModelServerClient, finite
+from ..model_server.model_server_client import ModelServerClient, finite
 from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
 from .result_batch import Played, unworldly
 
@@ -59,18 +59,18 @@ def run(
         model_server.ready(seed)
         drive(simulator, model_server, observation, options, latencies, actions)
         model_server.end(next_seed)
-        played = Played("ok", simulator.outcome(None))
+        result = Played("ok", simulator.outcome(None))
     except ModelFault as error:
         fault = error
-        played = faulted(simulator, error)
+        result = faulted(simulator, error)
     except SimulatorBroken:
         raise
     except Exception as error:
-        played = Played("failed", {}, simulator_error(error))
+        result = Played("failed", {}, simulator_error(error))
     if fault is None or not fault.fatal:
         model_server.end(next_seed)
-    played.seconds, played.latencies, played.actions = time.perf_counter() - started, latencies, actions
-    return played, fault
+    result.seconds, result.latencies, result.actions = time.perf_counter() - started, latencies, actions
+    return result, fault
 
 
 def drive(
@@ -169,9 +169,9 @@ def run_batch(
     if fault is None or not fault.fatal:
         model_server.end(next_seed)
     seconds = (time.perf_counter() - started) / max(1, sum(result is not None for result in results))
-    for played in results:
-        if played is not None:
-            played.seconds, played.latencies = seconds, latencies
+    for result in results:
+        if result is not None:
+            result.seconds, result.latencies = seconds, latencies
     return results, fault
 
 

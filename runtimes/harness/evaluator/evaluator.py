@@ -17,119 +17,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from ..model_server import model_protocol
 from ..model_server.model_faults import ModelFault
+from ..model_server.model_server_client import ModelServerClient
 from ..simulators.base import Scenario, Simulator, SimulatorBroken
 from . import episodes
 from .episodes import EpisodeOptions, simulator_error
 from .result_batch import ResultBatch, unworldly
+from .runner_connection import (
+    LARGEST,
+    EvaluationSetup,
+    ModelServerOrder,
+    RangeOrder,
+    ReplayOrder,
+    RunnerConnection,
+    RunnerGone,
+    SetupOrder,
+)
 from .tasks import Located, TaskPlan
 
 #: Exit code of an evaluator whose simulator's state is undefined after a fatal error.
 BROKEN = 70
 #: Seconds after which a first result is sent as a batch of its own, and seconds from it to the second batch.
 FIRST_FLUSH, SECOND_FLUSH = 0.02, 0.1
-#: The most bytes of a message from the runner, and of an inflated trace.
-LARGEST = 256 << 20
-#: Bytes of the socket's send buffer: batches wait there for the runner while the evaluator works on.
-BUFFER = 4 << 20
-
-
-class EvaluationSetup(msgspec.Struct):
-    """What the evaluator must know of a simulation to run its tasks; ``deadline`` in seconds per action."""
-
-    definition: dict[str, Any]
-    tasks: dict[str, Any]
-    deadline: float
-    params: dict[str, Any] = {}
-    record: str = "none"
-    dry_run: bool = False
-    isolation: str = "launch"
-    batch: int = 1
-    format: str = ""
-
-
-class SetupOrder(msgspec.Struct, tag="setup"):
-    """Order to prepare for a simulation."""
-
-    play: EvaluationSetup
-
-
-class ModelServerOrder(msgspec.Struct, tag="model_server"):
-    """Order to use a new model server; descriptors: its socket, the model. ``last``: how the previous one ended."""
-
-    last: str | None = None
-
-
-class RangeOrder(msgspec.Struct, tag="play"):
-    """Order to run tasks [start, stop): a batch every ``flush`` seconds, and one per task up to ``careful_until``."""
-
-    start: int
-    stop: int
-    flush: float = 1.0
-    careful_until: int = -1
-
-
-class ReplayOrder(msgspec.Struct, tag="replay"):
-    """Order to run a task again from the actions of its trace (zlib)."""
-
-    task: int
-    trace: bytes
-
-
-Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder
-
-
-class RunnerGone(Exception):
-    """The runner has closed its socket."""
-
-
-class RunnerConnection:
-    """Socket to the runner: length-prefixed msgpack; descriptors accompany a message's first byte (SCM_RIGHTS)."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-        self._decoder = msgspec.msgpack.Decoder(Order)
-        self._encoder = msgspec.msgpack.Encoder()
-        self.rights: list[int] = []
-
-    def next(self) -> Order:
-        """Wait for an order; its descriptors are in ``rights``. Raise RunnerGone at the end of the stream."""
-        try:
-            prefix, self.rights, _, _ = socket.recv_fds(self._socket, model_protocol.LENGTH.size, 2)
-            if not prefix:
-                raise RunnerGone
-            (length,) = model_protocol.LENGTH.unpack(prefix + self._exactly(model_protocol.LENGTH.size - len(prefix)))
-            if length > LARGEST:
-                raise RunnerGone
-            return self._decoder.decode(self._exactly(length))  # type: ignore[no-any-return]
-        except OSError:
-            raise RunnerGone from None
-
-    def _exactly(self, length: int) -> bytearray:
-        data = bytearray(length)
-        view = memoryview(data)
-        while view:
-            count = self._socket.recv_into(view)
-            if not count:
-                raise RunnerGone
-            view = view[count:]
-        return data
-
-    def send_message(self, kind: str, **fields: Any) -> None:
-        """Send a message of this type."""
-        self.send({"type": kind, **fields})
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, given with its type."""
-        payload = self._encoder.encode(message)
-        try:
-            self._socket.sendall(model_protocol.LENGTH.pack(len(payload)) + payload)
-        except OSError:
-            raise RunnerGone from None
 
 
 def main() -> None:
@@ -193,7 +102,7 @@ class Evaluator:
         self._simulators: list[Simulator] = []  # one per row of a batch
         self._specs: list[dict[str, Any]] = []  # the dataset's scenarios
         self._labels: list[dict[str, Any]] = []  # of each scenario, for its results
-        self._model_server: model_protocol.ModelServerClient | None = None
+        self._model_server: ModelServerClient | None = None
         self._cached_seed = (-1, 0)  # a task and its model server's seed
         self._flushed_at = 0.0
         self._flush_interval = 0.0  # seconds; 0 until the first batch
@@ -254,7 +163,7 @@ class Evaluator:
             self._model_server.close()
             self._model_server = None
         setup = self._setup
-        model_server = model_protocol.ModelServerClient(
+        model_server = ModelServerClient(
             socket.socket(fileno=server_socket),
             self._simulators[0].interface,
             batch=len(self._simulators),

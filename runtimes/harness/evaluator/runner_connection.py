@@ -1,0 +1,109 @@
+"""Runner connection: the runner's orders, and the evaluator's socket to it."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..model_server.model_protocol import LENGTH
+
+#: The most bytes of a message from the runner, and of an inflated trace.
+LARGEST = 256 << 20
+#: Bytes of the socket's send buffer: batches wait there for the runner while the evaluator works on.
+BUFFER = 4 << 20
+
+
+class EvaluationSetup(msgspec.Struct):
+    """What the evaluator must know of a simulation to run its tasks; ``deadline`` in seconds per action."""
+
+    definition: dict[str, Any]
+    tasks: dict[str, Any]
+    deadline: float
+    params: dict[str, Any] = {}
+    record: str = "none"
+    dry_run: bool = False
+    isolation: str = "launch"
+    batch: int = 1
+    format: str = ""
+
+
+class SetupOrder(msgspec.Struct, tag="setup"):
+    """Order to prepare for a simulation."""
+
+    play: EvaluationSetup
+
+
+class ModelServerOrder(msgspec.Struct, tag="model_server"):
+    """Order to use a new model server; descriptors: its socket, the model. ``last``: how the previous one ended."""
+
+    last: str | None = None
+
+
+class RangeOrder(msgspec.Struct, tag="play"):
+    """Order to run tasks [start, stop): a batch every ``flush`` seconds, and one per task up to ``careful_until``."""
+
+    start: int
+    stop: int
+    flush: float = 1.0
+    careful_until: int = -1
+
+
+class ReplayOrder(msgspec.Struct, tag="replay"):
+    """Order to run a task again from the actions of its trace (zlib)."""
+
+    task: int
+    trace: bytes
+
+
+Order = SetupOrder | ModelServerOrder | RangeOrder | ReplayOrder
+
+
+class RunnerGone(Exception):
+    """The runner has closed its socket."""
+
+
+class RunnerConnection:
+    """Socket to the runner: length-prefixed msgpack; descriptors accompany a message's first byte (SCM_RIGHTS)."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        self._decoder = msgspec.msgpack.Decoder(Order)
+        self._encoder = msgspec.msgpack.Encoder()
+        self.rights: list[int] = []
+
+    def next(self) -> Order:
+        """Wait for an order; its descriptors are in ``rights``. Raise RunnerGone at the end of the stream."""
+        try:
+            prefix, self.rights, _, _ = socket.recv_fds(self._socket, LENGTH.size, 2)
+            if not prefix:
+                raise RunnerGone
+            (length,) = LENGTH.unpack(prefix + self._exactly(LENGTH.size - len(prefix)))
+            if length > LARGEST:
+                raise RunnerGone
+            return self._decoder.decode(self._exactly(length))  # type: ignore[no-any-return]
+        except OSError:
+            raise RunnerGone from None
+
+    def _exactly(self, length: int) -> bytearray:
+        data = bytearray(length)
+        view = memoryview(data)
+        while view:
+            count = self._socket.recv_into(view)
+            if not count:
+                raise RunnerGone
+            view = view[count:]
+        return data
+
+    def send_message(self, kind: str, **fields: Any) -> None:
+        """Send a message of this type."""
+        self.send({"type": kind, **fields})
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message, given with its type."""
+        payload = self._encoder.encode(message)
+        try:
+            self._socket.sendall(LENGTH.pack(len(payload)) + payload)
+        except OSError:
+            raise RunnerGone from None

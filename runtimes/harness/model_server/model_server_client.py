@@ -1,0 +1,332 @@
+"""Model server client: the evaluator's side of the model protocol.
+
+The client knows the exact bytes of every reply but for the actions themselves, so that it parses nothing that a model
+controls, except error texts.
+"""
+
+import array
+import contextlib
+import fcntl
+import math
+import select
+import socket
+import struct
+import termios
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..simulators.base import Interface, Space
+from .model_faults import Crashed, Failed, Garbage, ModelFault, TimedOut, WrongAnswer
+from .model_protocol import (
+    LENGTH,
+    MAX_ERROR_TEXT,
+    PROTOCOL,
+    ErrorReply,
+    Hello,
+    LoadedReply,
+    Scalar,
+    describe,
+    framed,
+)
+
+COUNTER = struct.Struct(">I")
+#: The most payload bytes of any frame from a model server that is not an action.
+SMALL = 64 << 10
+#: Range of sequence numbers, after which they restart: msgpack encodes each of them in five bytes.
+FIRST, LAST = 1 << 16, (1 << 31) - 1
+#: Timeouts in seconds for a model server's hello, load and reset.
+HELLO, LOAD, RESET = 120.0, 300.0, 10.0
+
+_hello_decoder = msgspec.msgpack.Decoder(Hello)
+_loaded_decoder = msgspec.msgpack.Decoder(LoadedReply | ErrorReply)
+_error_decoder = msgspec.msgpack.Decoder(ErrorReply)
+
+
+class ModelServerClient:
+    """The evaluator's client of a model server: validates every reply; an action has ``deadline`` seconds.
+
+    ``send_done``: send `done` after each scenario. ``seq``: the sequence number before the first request.
+    """
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        interface: Interface,
+        *,
+        batch: int,
+        deadline: float,
+        send_done: bool = True,
+        seq: int = FIRST,
+    ) -> None:
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._unread = array.array("i", [0])
+        self._interface = interface
+        self._batch = batch
+        self.deadline = deadline
+        self._send_done = send_done
+        self._seq = seq
+        self._resetting: int | None = None  # the seed of a `reset` that has not been answered yet
+        self._in_scenario = False
+        self._ready = bytearray(framed(("ready", FIRST)))
+        connected.setblocking(True)
+        timeout = struct.pack("@ll", int(deadline), int(deadline % 1 * 1e6) or 1)
+        # Timeouts in the kernel: one system call per reply instead of two.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        self._act_frame, self._observations = self._make_act_frame()
+        self._expected, self._head = self._expected_reply()
+        self._buffer = bytearray(max(self._expected, SMALL) + 64)
+        self._view = memoryview(self._buffer)
+        action = interface.action
+        flat = np.frombuffer(self._buffer, action.dtype, self._batch * _items(action), len(self._head))
+        self._actions = flat.reshape(batch, *action.shape)
+
+    def _make_act_frame(self) -> tuple[bytearray, NDArray[Any]]:
+        """Make the `act` frame once, and a view of its observations; only they and the sequence number change."""
+        space = self._interface.observation
+        size = self._batch * space.size
+        frame = bytearray(framed(("act", FIRST, self._batch, bytes(size))))
+        flat = np.frombuffer(frame, space.dtype, self._batch * _items(space), len(frame) - size)
+        return frame, flat.reshape(self._batch, *space.shape)
+
+    def _expected_reply(self) -> tuple[int, bytearray]:
+        """Return the length of every `action` frame, and the bytes before its actions."""
+        size = self._batch * self._interface.action.size
+        frame = framed(("action", FIRST, bytes(size)))
+        return len(frame), bytearray(frame[: len(frame) - size])
+
+    @property
+    def seq(self) -> int:
+        """Sequence number of the last request."""
+        return self._seq
+
+    # -- requests
+
+    def hello(self) -> dict[str, Scalar]:
+        """Wait for the model server's first frame; return its description."""
+        payload = self._receive_small(time.monotonic() + HELLO)
+        try:
+            greeting = _hello_decoder.decode(payload)
+        except (msgspec.MsgspecError, RecursionError):
+            raise Garbage("the model server's first frame is not `hello`") from None
+        if greeting.protocol != PROTOCOL:
+            raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
+        return greeting.model_server
+
+    def load(self, format: str, params: Mapping[str, Any], model: int) -> dict[str, Scalar]:
+        """Send the model as a descriptor; return the model server's information on it, or raise its refusal."""
+        seq = self._next()
+        request = {
+            "format": format,
+            "model": None,
+            "observation": describe(self._interface.observation),
+            "action": describe(self._interface.action),
+            "batch": self._batch,
+            "params": dict(params),
+        }
+        frame = framed(("load", seq, request))
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [model]))]
+        try:
+            sent = self._socket.sendmsg([frame], rights)
+        except BlockingIOError:
+            raise TimedOut("the model server does not read its socket") from None
+        except OSError:
+            raise Crashed("the model's process ended") from None
+        if sent < len(frame):  # otherwise send nothing: the server may have exited after an error that is still unread
+            self._send(frame[sent:])
+        try:
+            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._receive_small(time.monotonic() + LOAD))
+        except (msgspec.MsgspecError, RecursionError):
+            raise Garbage("the model server's answer to `load` is not a frame of the protocol") from None
+        if answer.seq != seq:
+            raise Garbage("the model server answered another request")
+        if isinstance(answer, ErrorReply):
+            raise _fault(answer)
+        return answer.info
+
+    def begin(self, seed: int) -> None:
+        """Send `reset` without waiting for the reply; no-op if it was already sent with this seed."""
+        if self._resetting == seed:
+            return
+        if self._resetting is not None:
+            self._await_ready()
+        self._done()
+        self._send(framed(("reset", self._next(), {"seed": seed})))
+        self._resetting = seed
+
+    def ready(self, seed: int) -> None:
+        """Wait for the reply to `reset`, which is sent if it has not been sent with this seed."""
+        self.begin(seed)
+        self._await_ready()
+
+    def end(self, next_seed: int | None) -> None:
+        """End the scenario, and send the `reset` of the one that probably follows.
+
+        A fault here is ignored: the scenario has ended, and the next request will raise it again.
+        """
+        with contextlib.suppress(ModelFault):
+            self._done()
+            if next_seed is not None:
+                self.begin(next_seed)
+
+    def _await_ready(self) -> None:
+        self._resetting = None
+        self._in_scenario = True
+        COUNTER.pack_into(self._ready, 12, self._seq)
+        until = time.monotonic() + max(RESET, self.deadline)
+        try:
+            count = self._socket.recv_into(self._buffer)
+        except BlockingIOError:
+            count = self._receive(0, until)
+        except OSError:
+            raise Crashed("the model's process ended") from None
+        if count != len(self._ready) or not self._buffer.startswith(self._ready):
+            self._receive_rest(count, len(self._ready), self._ready, until)
+
+    def act(self, observations: NDArray[Any]) -> tuple[NDArray[Any], float]:
+        """Return the actions, a view that the next call overwrites, and the latency in seconds.
+
+        The actions have the right shape and type, but any values: see ``finite``.
+        """
+        self._observations[:] = observations
+        seq = self._next()
+        COUNTER.pack_into(self._act_frame, 10, seq)
+        COUNTER.pack_into(self._head, 13, seq)
+        fcntl.ioctl(self._descriptor, termios.FIONREAD, self._unread)
+        if self._unread[0]:  # otherwise a model could answer early to fake its latency
+            raise Garbage("the model server answered before it was asked")
+        started = time.monotonic()
+        self._send(self._act_frame)
+        try:
+            count = self._socket.recv_into(self._buffer)
+        except BlockingIOError:
+            raise self._timed_out() from None
+        except OSError:
+            raise Crashed("the model's process ended") from None
+        if count != self._expected or not self._buffer.startswith(self._head):
+            self._receive_rest(count, self._expected, self._head, started + self.deadline)
+        latency = time.monotonic() - started
+        if latency > self.deadline:
+            raise self._timed_out()
+        return self._actions, latency
+
+    def close(self) -> None:
+        """Send `close` and close the socket."""
+        try:
+            self._socket.send(framed(("close", self._next())), socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # the model server has ended or hangs; its runner ends it
+        self._socket.close()
+
+    # -- bytes
+
+    def _done(self) -> None:
+        if self._in_scenario and self._send_done:
+            self._send(framed(("done", self._next())))
+        self._in_scenario = False
+
+    def _next(self) -> int:
+        self._seq = self._seq + 1 if self._seq < LAST else FIRST
+        return self._seq
+
+    def _timed_out(self) -> TimedOut:
+        return TimedOut(f"no answer within {self.deadline:g} s")
+
+    def _send(self, frame: bytes | bytearray) -> None:
+        try:
+            sent = self._socket.send(frame)
+            until = time.monotonic() + self.deadline if sent < len(frame) else 0.0
+            while sent < len(frame):
+                if time.monotonic() > until:
+                    raise self._timed_out()
+                sent += self._socket.send(frame[sent:])
+        except BlockingIOError:
+            raise self._timed_out() from None
+        except OSError:
+            raise Crashed("the model's process ended") from None
+
+    def _receive_rest(self, count: int, expected: int, head: bytes | bytearray, until: float) -> None:
+        """Receive the rest of the reply; raise the fault if it is not the expected one."""
+        if count == 0:
+            raise Crashed("the model's process ended")
+        total = self._frame_length(count, head)
+        while count < total:
+            count += self._receive(count, until)
+            total = self._frame_length(count, head)
+        if count == total == expected and self._buffer.startswith(head):
+            return
+        if count > total:
+            raise Garbage("the model server sent more than its reply")
+        try:
+            error = _error_decoder.decode(self._view[LENGTH.size : total])
+        except (msgspec.MsgspecError, RecursionError):
+            raise Garbage("the model server sent an invalid reply") from None
+        if error.seq != self._seq:
+            raise Garbage("the model server answered another request")
+        raise _fault(error)
+
+    def _frame_length(self, count: int, head: bytes | bytearray) -> int:
+        """Return the reply's length as far as ``count`` bytes reveal it; raise Garbage if it cannot become valid."""
+        received = self._buffer[: min(count, len(head))]
+        if not head.startswith(received) and not b"\xa5error".startswith(self._buffer[5 : min(count, 11)]):
+            raise Garbage("the model server sent an invalid reply")
+        if count < LENGTH.size:
+            return LENGTH.size
+        total: int = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
+        if total > LENGTH.size + SMALL and not head.startswith(self._buffer[: LENGTH.size]):
+            raise Garbage("the model server sent an invalid reply")
+        return total
+
+    def _receive_small(self, until: float) -> memoryview:
+        """Receive a frame of at most 64 KiB; raise Garbage if more bytes follow it."""
+        count = self._receive(0, until)
+        while count < LENGTH.size:
+            count += self._receive(count, until)
+        total = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
+        if total > LENGTH.size + SMALL:
+            raise Garbage("the model server sent an invalid reply")
+        while count < total:
+            count += self._receive(count, until)
+        if count > total:
+            raise Garbage("the model server sent more than its reply")
+        return self._view[LENGTH.size : total]
+
+    def _receive(self, count: int, until: float) -> int:
+        """Receive at least one byte after the first ``count``, by the monotonic time ``until``; return how many."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise TimedOut("no answer in time")
+        try:
+            received = self._socket.recv_into(self._view[count:])
+        except BlockingIOError:
+            raise self._timed_out() from None
+        except OSError:
+            raise Crashed("the model's process ended") from None
+        if received == 0:
+            raise Crashed("the model's process ended")
+        return received
+
+
+def finite(actions: NDArray[Any]) -> bool:
+    """Return whether every entry is a finite number."""
+    if actions.dtype.kind != "f":
+        return True
+    if actions.size <= 16:  # faster than numpy for few entries
+        return math.isfinite(sum(actions.ravel().tolist())) or bool(np.isfinite(actions).all())
+    return bool(np.isfinite(actions).all())
+
+
+def _items(space: Space) -> int:
+    return int(np.prod(space.shape, dtype=np.int64))
+
+
+def _fault(error: ErrorReply) -> ModelFault:
+    kind = WrongAnswer if error.kind == "invalid" else Failed
+    return kind(error.text[:MAX_ERROR_TEXT])
