@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import spread
+from benchmarks.hash_ring import HashRing
 from benchmarks.results import aim, milliseconds, number, spanned, table
-from datasets.scs_client.consistent_hashing import HashRing, Maglev
+from datasets.scs_client.consistent_hashing import Maglev
 from datasets.scs_client.consistent_hashing import number as hashed
 
 NODES, LEAVER, KEYS, SEED = 100, 50, 10_000_000, 1

@@ -157,11 +157,6 @@ class Settings:
         return self.database_url or f"sqlite:///{self.home.resolve() / 'windtunnel.db'}"
 
     @property
-    def redis_socket(self) -> Path:
-        """The embedded valkey's socket."""
-        return self.run_dir / "valkey.sock"
-
-    @property
     def objects(self) -> str:
         """URL of the object store."""
         return self.object_store_url or f"file://{self.home.resolve() / 'objects'}"

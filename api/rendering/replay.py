@@ -1,6 +1,5 @@
-"""Replays of streets as self-contained SVG, animated (SMIL, without scripts) or still."""
+"""Replays of streets as self-contained, animated SVG (SMIL, without scripts)."""
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import cos, hypot, radians, sin
@@ -47,17 +46,6 @@ def svg(replay: Mapping[str, Any], *, seconds: float = 5.0, speed: float = 1.0) 
     duration = played + HOLD
     times = tuple(decimal(index * dt / speed / duration, 5) for index in range(len(shown)))
     return _picture(replay, Animation(shown, times, duration, _camera_path(shown, frames)))
-
-
-def still(replay: Mapping[str, Any], at: float) -> str:
-    """Return the frame of a replay that is nearest to ``at`` seconds as an SVG."""
-    frames = _frames(replay)
-    index = bisect_left([float(frame["time"]) for frame in frames], at)
-    index = min(index, len(frames) - 1)
-    if index and at - float(frames[index - 1]["time"]) < float(frames[index]["time"]) - at:
-        index -= 1
-    shown = frames[index : index + 1]
-    return _picture(replay, Animation(shown, ("0",), 0.0, _camera_path(shown, frames[: index + 1])))
 
 
 def _frames(replay: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -1,13 +1,11 @@
-"""Consistent hashing of keys to nodes: Maglev, and the hash ring that it is measured against.
+"""Consistent hashing of keys to nodes: Maglev.
 
 Eisenbud et al., Maglev (NSDI 2016), section 3.4: each node has its own permutation of the table's slots (an offset and
 a skip); the nodes take their next free slot in turn, until every slot has an owner.
 """
 
 from array import array
-from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
 import xxhash
 
@@ -15,18 +13,10 @@ import xxhash
 SLOTS = 65_537
 
 
-class Ring(Protocol):
-    """Assigns keys to nodes; the same set of nodes gives the same assignment in every process."""
-
-    def owner(self, key: str) -> str:
-        """Return the node that owns a key."""
-
-    def walk(self, key: str) -> Iterator[str]:
-        """Yield every node once, the owner first: the fallback order when nodes are down."""
-
-
 class Maglev:
     """A lookup table of slots; the slot at the key's hash modulo the table size holds the owner.
+
+    The same set of nodes gives the same assignment in every process.
 
     Nodes of equal weight own the same number of slots, give or take one. When a node leaves, its keys move, and a few
     keys of other nodes (about 0.6 % at 100 nodes): the price of the even load. A larger table moves fewer keys.
@@ -46,8 +36,9 @@ class Maglev:
         return self.nodes[self.table[number(key) % len(self.table)]]
 
     def walk(self, key: str) -> Iterator[str]:
-        """Yield the nodes in the order of the slots from the key's slot on.
+        """Yield every node once, the owner first: in the order of the slots from the key's slot on.
 
+        This is the fallback order when nodes are down.
         The slots behind a node's slots are spread over all other nodes, and so are the keys of a node that is down.
         """
         start = number(key) % len(self.table)
@@ -58,32 +49,6 @@ class Maglev:
                 yield self.nodes[node]
                 if len(yielded) == len(self.nodes):
                     return
-
-
-class HashRing:
-    """Karger's hash ring: each node has many points on a circle; a key belongs to the node of the next point."""
-
-    def __init__(self, nodes: Iterable[str] | Mapping[str, float], points: int = 100) -> None:
-        weights = sorted_weights(nodes)
-        heaviest = max(weights.values())
-        points_with_owner = sorted(
-            (number(f"{node}#{point}"), index)
-            for index, (node, weight) in enumerate(weights.items())
-            for point in range(max(1, round(points * weight / heaviest)))
-        )
-        self.nodes = tuple(weights)
-        self.points = array("Q", (point for point, _ in points_with_owner))
-        self.owners = array("H", (index for _, index in points_with_owner))
-
-    def owner(self, key: str) -> str:
-        """Return the node that owns a key."""
-        return self.nodes[self.owners[bisect(self.points, number(key)) % len(self.owners)]]
-
-    def walk(self, key: str) -> Iterator[str]:
-        """Yield the nodes in the order of their points after the key."""
-        start = bisect(self.points, number(key))
-        for index in dict.fromkeys((*self.owners[start:], *self.owners[:start])):
-            yield self.nodes[index]
 
 
 def number(text: str, seed: int = 0) -> int:

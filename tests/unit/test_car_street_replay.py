@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from api.rendering.replay import HOLD, SCALE, still, svg
+from api.rendering.replay import HOLD, SCALE, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -145,16 +145,6 @@ def test_a_car_that_turns_past_north_does_not_spin() -> None:
     assert 'values="359;361;361"' in svg(replay(frames))
 
 
-def test_a_still_has_the_same_parts_without_animation() -> None:
-    drive = crashed()
-    text = still(drive, 99.0)
-    root = ElementTree.fromstring(text)
-    assert not animated(root)
-    assert 'class="collision"' in text
-    assert "6.5 s" in text
-    assert "2.0 s" in still(drive, 2.04)
-
-
 def test_texts_of_a_replay_are_escaped() -> None:
     text = svg(replay([frame(0), frame(1)], title="<script>alert(1)</script>", outcome="a & b"))
     assert "<script" not in text
@@ -169,7 +159,7 @@ def test_a_scene_without_a_street_is_refused(scene: Any) -> None:
 
 def test_a_replay_without_frames_is_refused() -> None:
     with pytest.raises(ValueError, match="no frames"):
-        still(replay([]), 0.0)
+        svg(replay([]))
 
 
 def test_the_camera_stays_where_the_ego_left_the_street() -> None:

@@ -1,0 +1,63 @@
+"""Product code has a product caller: what only tests or benchmarks use lies with them, or goes.
+
+Names are counted, not resolved, so a name that two things share hides one of them; a name that is found is unused.
+"""
+
+import ast
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("api", "app.py", "cli", "core", "datasets", "errors.py", "runtimes", "server", "workers")
+#: Scripts of the Makefile, the demo and the generators of pages are callers too.
+CALLERS = (*PRODUCT, "scripts")
+#: Modules that others run or import by path: migrations by alembic, models by model servers, training by hand.
+RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
+#: Names that Python calls: of a module, when an attribute is missing.
+HOOKS = {"__getattr__"}
+#: Still to be moved or deleted.
+LEFT = {"CacheAccounts", "LocalNotifier"}
+
+
+def sources(folders: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
+    """Yield the modules of the folders that are in git, parsed."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders]
+    for name in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split():
+        if name.endswith(".py") and (ROOT / name).is_file():
+            yield name, ast.parse((ROOT / name).read_text())
+
+
+def references(module: ast.Module) -> Iterator[str]:
+    """Yield every name that a module reads, imports, or has as a string."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.rpartition(":")[2]
+
+
+def test_every_function_and_class_of_the_product_has_a_caller_in_it() -> None:
+    used = Counter(name for _, module in sources(CALLERS) for name in references(module))
+    unused = [
+        f"{file}:{node.lineno} {node.name}"
+        for file, module in sources(PRODUCT)
+        if not file.startswith(RUN_BY_PATH)
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.decorator_list  # a decorator may register it, such as a view
+        and not used[node.name]
+        and node.name not in HOOKS | LEFT
+    ]
+    assert not unused, "no caller in the product: move it to tests/ or benchmarks/, or delete it"
+
+
+def test_a_function_that_nobody_calls_is_found() -> None:
+    module = ast.parse("import a.b\ndef called(): ...\ndef alone(): ...\nx = [called, a.c]\ny = 'app:by_path'")
+    assert {"b", "called", "c", "by_path"} <= set(references(module))
+    assert "alone" not in set(references(module))
