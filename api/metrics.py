@@ -31,7 +31,7 @@ class PlatformCollector(Collector):
             simulations.add_metric([state.value], counts.get(state.value, 0))
         yield simulations
         streams = GaugeMetricFamily("windtunnel_streams", "Event and result streams open in this process.")
-        streams.add_metric([], self._platform.changes.streams)
+        streams.add_metric([], self._platform.changes.waiting)
         yield streams
         workers = GaugeMetricFamily(
             "windtunnel_executor_workers", "Most workers at the same time, by executor.", labels=["executor"]

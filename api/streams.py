@@ -76,7 +76,7 @@ def encode_results(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]
 
 def require_free_stream() -> None:
     """Raise TooManyStreams if all streams are in use, before the status of a stream is sent."""
-    if services().changes.streams >= context().streams:
+    if services().changes.waiting >= context().streams:
         raise TooManyStreams(retry_after=5)
 
 

@@ -17,7 +17,7 @@ from benchmarks.platform_process import free_port, running_platform
 from benchmarks.processes import memory
 from benchmarks.results import Figures, aim, number, spanned, table
 from benchmarks.scs import process
-from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
 from core.notifications.redis_notifier import RedisNotifier, embedded
 from core.services.simulations.results import Results
 from core.store import results as artifacts
@@ -54,7 +54,7 @@ def filled(home: Path, id: str, size: int) -> None:
         )
         database.write(lambda c, artifact=artifact: artifacts.add_artifact(c, id, artifact))  # type: ignore[misc]
     notifier = RedisNotifier(embedded(home / "run"))
-    read = Results(database, store, ChangeNotifier(database, notifier, slots=1))
+    read = Results(database, store, simulation_waiters(ChangeNotifier(database, notifier), slots=1))
     summary = json.loads(row.summary)
     held = summary["archive"]
     summary["archive"] = read.describe_archive(row, summary, held["bytes"], held["crc32"])

@@ -1,97 +1,167 @@
-"""Change notifier: one watcher per process wakes its streams, on published changes and by polling the database."""
+"""Change notifier: wakes waiting threads when rows change, on published ids and by polling. One per process.
+
+A notifier delivers each published id to one consumer per process, so all waiters of a process share one subscription.
+"""
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from core.notifications.notifier import Notifier
 from core.store import simulations
-from core.store.database import Database
-from errors import TooManyStreams
+from core.store.database import Connection, Database
+from errors import PlatformError, TooManyStreams
 
 logger = logging.getLogger(__name__)
 
+#: Returns the versions of those of the rows with these ids that exist.
+Versions = Callable[[Connection, Sequence[str]], Mapping[str, int]]
+#: Ids per query.
+BATCH = 500
 
-class ChangeNotifier:
-    """Wakes streams that wait on a condition; no stream polls itself. ``slots``: maximum of open streams."""
 
-    def __init__(self, database: Database, notifier: Notifier, *, slots: int = 1000, interval: float = 0.5) -> None:
-        self._database = database
-        self._notifier = notifier
-        self._interval = interval
-        self._changed = threading.Condition()
-        self._versions: dict[str, int] = {}
-        self._watchers: dict[str, int] = {}
-        self._seen: dict[str, int] = {}
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A watched id: ``changes`` counts its possible changes, ``version`` is the row's version polled last."""
+
+    changed: threading.Condition
+    watchers: int = 0
+    changes: int = 0
+    version: int | None = None
+
+
+class Waiters:
+    """Threads that wait for changes of rows of one table. ``slots``: their maximum; ``full`` makes the refusal."""
+
+    def __init__(self, versions: Versions, slots: int, full: Callable[[], PlatformError], start: Callable[[], None]):
+        self._versions = versions
         self._slots = slots
+        self._full = full
+        self._start = start
+        self._lock = threading.Lock()
+        self._watched: dict[str, _Watched] = {}
         self._open = 0
-        self._threads: list[threading.Thread] = []
+        self._closed = False
 
     @property
-    def streams(self) -> int:
-        """Number of open streams."""
+    def waiting(self) -> int:
+        """Number of occupied slots."""
         return self._open
 
     @contextmanager
     def watching(self, id: str) -> Iterator[None]:
-        """Hold a slot while a stream is open; raises TooManyStreams if none is free."""
-        with self._changed:
-            if self._open >= self._slots:
-                raise TooManyStreams(retry_after=5)
+        """Occupy a slot and watch a row; raises the refusal if no slot is free, or after ``close``."""
+        with self._lock:
+            if self._closed or self._open >= self._slots:
+                raise self._full()
             self._open += 1
-            self._watchers[id] = self._watchers.get(id, 0) + 1
-            self._start()
+            watched = self._watched.setdefault(id, _Watched(threading.Condition(self._lock)))
+            watched.watchers += 1
+        self._start()
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._open -= 1
-                self._watchers[id] -= 1
-                if not self._watchers[id]:
-                    for table in (self._watchers, self._versions, self._seen):
-                        table.pop(id, None)
+                watched.watchers -= 1
+                if not watched.watchers:
+                    del self._watched[id]
 
     def version(self, id: str) -> int:
-        """Return a counter that grows with every possible change; read it before querying, then ``wait``."""
-        with self._changed:
-            return self._versions.get(id, 0)
+        """Return a counter of a watched row's possible changes; read it before querying the row, then ``wait``."""
+        with self._lock:
+            return self._watched[id].changes
 
     def wait(self, id: str, version: int, timeout: float) -> bool:
         """Block until the counter differs from ``version``, at most ``timeout`` seconds; return whether it does."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._versions.get(id, 0) != version, timeout)
+        with self._lock:
+            watched = self._watched[id]
+            changed = watched.changed.wait_for(lambda: self._closed or watched.changes != version, timeout)
+            if self._closed:
+                raise self._full()
+            return changed
+
+    def close(self) -> None:
+        """End all waits with the refusal, and refuse new ones."""
+        with self._lock:
+            self._closed = True
+            for watched in self._watched.values():
+                watched.changed.notify_all()
+
+    def wake(self, ids: Sequence[str]) -> None:
+        """Wake the waiters of these rows; ids that nobody watches cost nothing."""
+        with self._lock:
+            for id in ids:
+                if (watched := self._watched.get(id)) is not None:
+                    watched.changes += 1
+                    watched.changed.notify_all()
+
+    def poll(self, database: Database) -> None:
+        """Query the versions of all watched rows; wake the waiters of those that differ."""
+        with self._lock:
+            ids = list(self._watched)
+        for at in range(0, len(ids), BATCH):
+            with database.read() as c:
+                versions = self._versions(c, ids[at : at + BATCH])
+            self.wake([id for id, version in versions.items() if self._is_new(id, version)])
+
+    def _is_new(self, id: str, version: int) -> bool:
+        with self._lock:
+            watched = self._watched.get(id)
+            if watched is None or watched.version == version:
+                return False
+            watched.version = version
+            return True
+
+
+class ChangeNotifier:
+    """Wakes the waiters of a process: one thread receives published ids, one polls every ``interval`` seconds.
+
+    The threads start with the first wait.
+    """
+
+    def __init__(self, database: Database, notifier: Notifier, *, interval: float = 0.5) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._kinds: list[Waiters] = []
+        self._threads: list[threading.Thread] = []
+
+    def waiters(self, versions: Versions, *, slots: int, full: Callable[[], PlatformError]) -> Waiters:
+        """Make the waiters of one table."""
+        waiters = Waiters(versions, slots, full, self._start)
+        with self._lock:
+            self._kinds = [*self._kinds, waiters]
+        return waiters
 
     def _start(self) -> None:
-        if not self._threads:
-            for work in (self._subscribe, self._poll):
-                thread = threading.Thread(target=work, name=f"changes{work.__name__}", daemon=True)
-                thread.start()
-                self._threads.append(thread)
-
-    def _wake(self, ids: set[str]) -> None:
-        with self._changed:
-            for id in ids & self._watchers.keys():
-                self._versions[id] = self._versions.get(id, 0) + 1
-            self._changed.notify_all()
+        with self._lock:
+            if not self._threads:
+                for work in (self._subscribe, self._poll):
+                    thread = threading.Thread(target=work, name=f"changes{work.__name__}", daemon=True)
+                    thread.start()
+                    self._threads.append(thread)
 
     def _subscribe(self) -> None:
         while True:
-            self._wake(set(self._notifier.published(10.0)))
+            ids = self._notifier.published(10.0)
+            for waiters in self._kinds:
+                waiters.wake(ids)
 
     def _poll(self) -> None:
         pause = threading.Event()
         while True:
             pause.wait(self._interval)
-            with self._changed:
-                watched = list(self._watchers)
-            try:
-                for at in range(0, len(watched), 500):
-                    with self._database.read() as c:
-                        versions = simulations.versions(c, watched[at : at + 500])
-                    changed = {id for id, seq in versions.items() if self._seen.get(id) != seq}
-                    self._seen.update(versions)
-                    if changed:
-                        self._wake(changed)
-            except Exception:
-                logger.exception("change notifier: polling the database failed; next attempt in %s s", self._interval)
+            for waiters in self._kinds:
+                try:
+                    waiters.poll(self._database)
+                except Exception:
+                    logger.exception("change notifier: a database query failed; next attempt in %s s", self._interval)
+
+
+def simulation_waiters(changes: ChangeNotifier, *, slots: int) -> Waiters:
+    """Make the waiters of simulations, for streams: at most ``slots`` of them."""
+    return changes.waiters(simulations.versions, slots=slots, full=lambda: TooManyStreams(retry_after=5))

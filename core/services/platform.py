@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from core.domain.executor_config import ExecutorConfig
-from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
+from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration
@@ -37,7 +38,7 @@ class Platform:
     database: Database
     store: ObjectStore
     notifier: Notifier
-    changes: ChangeNotifier
+    changes: Waiters
     catalogue: Catalogue
     executors: Executors
     models: Models
@@ -85,7 +86,8 @@ def build(
 ) -> Platform:
     """Build all services; without a ``cache``, with a node cache under ``home``."""
     home = options.home
-    changes = ChangeNotifier(database, notifier, slots=options.streams)
+    change_notifier = ChangeNotifier(database, notifier)
+    changes = simulation_waiters(change_notifier, slots=options.streams)
     models = Models(database, store, home / "scratch")
     uploads = Uploads(database, store, ttl=options.upload_ttl, largest=options.max_resumable)
     sources = Sources(store, options.connections)
@@ -107,7 +109,13 @@ def build(
         results=results,
         comparison=Comparison(simulations, results),
         replays=Replays(database, store, notifier, results),
-        leases=Leases(database, store, notifier, ttl=options.lease_ttl),
+        leases=Leases(
+            database,
+            store,
+            notifier,
+            ttl=options.lease_ttl,
+            launch_waiters=LaunchWaiters(database, change_notifier),
+        ),
         staging=Staging(
             database,
             notifier,

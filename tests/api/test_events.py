@@ -80,11 +80,11 @@ def test_heartbeats_keep_the_connection_open(platform: Platform, settings: Setti
         pieces = iter(answer.response)
         assert beat in [next(pieces), next(pieces)]
         answer.close()
-    assert platform.changes.streams == 0
+    assert platform.changes.waiting == 0
 
 
 def test_head_does_not_open_a_stream(
     client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     answer = client.head(f"/v1/simulations/{submit().json['id']}/events")
-    assert answer.status_code == 200 and answer.data == b"" and platform.changes.streams == 0
+    assert answer.status_code == 200 and answer.data == b"" and platform.changes.waiting == 0

@@ -13,6 +13,7 @@ from sqlalchemy import text
 from api import runner_api
 from core.domain.ids import hashed
 from core.domain.launches import Launch
+from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import LaunchWaiters
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
@@ -121,7 +122,7 @@ def test_a_runner_that_waits_in_vain_repeats_its_request(platform: Platform) -> 
 
 
 def test_the_number_of_waiting_runners_is_limited_and_others_get_retry_after(platform: Platform) -> None:
-    launch_waiters = LaunchWaiters(platform.database, platform.notifier, slots=1)
+    launch_waiters = LaunchWaiters(platform.database, ChangeNotifier(platform.database, platform.notifier), slots=1)
     leases = Leases(platform.database, platform.store, platform.notifier, launch_waiters=launch_waiters)
     ask = client_of(leases, wait=5.0)
     with waiting(leases, ask) as answers:
@@ -132,7 +133,7 @@ def test_the_number_of_waiting_runners_is_limited_and_others_get_retry_after(pla
 
 
 def test_without_a_notifier_waiting_runners_poll(platform: Platform, worker: LeasingWorker, queued: str) -> None:
-    launch_waiters = LaunchWaiters(platform.database, LocalNotifier(), interval=0.05)
+    launch_waiters = LaunchWaiters(platform.database, ChangeNotifier(platform.database, LocalNotifier(), interval=0.05))
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(launch_waiters.wait(ID, 30.0)), daemon=True)
     thread.start()
@@ -150,7 +151,7 @@ def test_waiting_runners_share_one_query_and_none_without_a_wake(platform: Platf
             return platform.database.read()
 
     counted: Any = Counted()
-    launch_waiters = LaunchWaiters(counted, platform.notifier, interval=60.0)
+    launch_waiters = LaunchWaiters(counted, ChangeNotifier(counted, platform.notifier, interval=60.0))
     threads = [threading.Thread(target=launch_waiters.wait, args=(f"w{n}", 1.0), daemon=True) for n in range(8)]
     for thread in threads:
         thread.start()
@@ -163,8 +164,18 @@ def test_waiting_runners_share_one_query_and_none_without_a_wake(platform: Platf
     )
 
 
+def test_a_stream_misses_no_wake_up_because_runners_wait_in_the_same_process(platform: Platform, queued: str) -> None:
+    assert platform.leases.wait(ID, 0.01) is False
+    changes = platform.changes
+    with changes.watching(queued):
+        for _ in range(20):
+            version = changes.version(queued)
+            platform.notifier.publish(queued)
+            assert changes.wait(queued, version, 5.0), "nothing was written, so polling does not wake it"
+
+
 def test_slots_are_released_however_a_wait_ends(platform: Platform) -> None:
-    launch_waiters = LaunchWaiters(platform.database, platform.notifier, slots=1)
+    launch_waiters = LaunchWaiters(platform.database, ChangeNotifier(platform.database, platform.notifier), slots=1)
     for _ in range(3):
         assert launch_waiters.wait(ID, 0.0) is False
 

@@ -257,7 +257,7 @@ def test_disconnecting_does_not_stop_the_simulation(
     assert next(iter(answer.response)) == b"retry: 2000\n\n"
     id = answer.headers["Location"].rpartition("/")[2]
     answer.close()
-    assert platform.changes.streams == 0
+    assert platform.changes.waiting == 0
     worker.play(id)
     assert client.get(f"/v1/simulations/{id}").json["tasks"]["done"] == 20
 

@@ -12,7 +12,8 @@ from typing import Any
 from core.domain.ids import hashed
 from core.domain.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.states import LIVE, State
-from core.notifications.launch_waiters import LaunchWaiters
+from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
@@ -75,7 +76,9 @@ class Leases:
         self._store = store
         self._notifier = notifier
         self._ttl = ttl
-        self._launch_waiters = launch_waiters or LaunchWaiters(database, notifier)
+        self._launch_waiters = launch_waiters or LaunchWaiters(
+            database, ChangeNotifier(database, notifier, interval=INTERVAL)
+        )
         self._cache_ttl = cache_ttl
         self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ from core.domain import archive as zip
 from core.domain.downloads import Download
 from core.domain.records import Event
 from core.domain.states import FINAL, State
-from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.change_notifier import Waiters
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Database
@@ -27,7 +27,7 @@ LINK_TTL = 900
 class Results:
     """Reads the results of simulations. No database transaction is open across a ``yield``."""
 
-    def __init__(self, database: Database, objects: ObjectStore, changes: ChangeNotifier) -> None:
+    def __init__(self, database: Database, objects: ObjectStore, changes: Waiters) -> None:
         self._database = database
         self._objects = objects
         self._changes = changes

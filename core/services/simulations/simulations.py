@@ -13,7 +13,7 @@ from core.domain.ids import new_id
 from core.domain.launches import replicas
 from core.domain.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Submission, Tasks
 from core.domain.states import CANCELLABLE, FINAL, State
-from core.notifications.change_notifier import ChangeNotifier
+from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.datasets.datasets import Datasets
 from core.services.simulations.resolving import Resolver
@@ -39,7 +39,7 @@ class Simulations:
         store: ObjectStore,
         datasets: Datasets,
         notifier: Notifier,
-        changes: ChangeNotifier,
+        changes: Waiters,
         resolver: Resolver,
     ) -> None:
         self._database = database
