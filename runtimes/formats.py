@@ -77,7 +77,7 @@ def sample_of(path: Path, filename: str | None = None) -> Sample:
     """Read what formats are recognised by. Raise BadArchive if the file is a zip that must not be unpacked."""
     with open(path, "rb") as file:
         head = file.read(HEAD)
-    members = tuple(entry.name for entry in archives.entries(path)) if head.startswith(ZIP) else None
+    members = tuple(archives.names(path)) if head.startswith(ZIP) else None
     return Sample(head=head, size=path.stat().st_size, filename=filename or "", members=members)
 
 

@@ -2,6 +2,7 @@
 
 import unicodedata
 
+from core.domain.printable import printable as printable
 from errors import BadName
 
 #: Bytes of a path, and of each of its parts.
@@ -41,11 +42,6 @@ def check_folder(raw: bytes) -> None:
 def normalized(name: str) -> str:
     """Return a name in its stored form: Unicode NFC, without a leading ``./``."""
     return unicodedata.normalize("NFC", name).removeprefix("./")
-
-
-def printable(name: str | bytes) -> str:
-    """Return a name for use in a message: at most 60 characters, ASCII, without terminal control sequences."""
-    return ascii(name[:60]).removeprefix("b") + ("..." if len(name) > 60 else "")
 
 
 def folded(path: str) -> bytes:

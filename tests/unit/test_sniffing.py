@@ -139,4 +139,4 @@ def test_a_directory_with_large_sizes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.zip"
     with zipfile.ZipFile(path, "w") as archive, archive.open("model.py", "w", force_zip64=True) as file:
         file.write(b"class Model: ...")
-    assert [(one.name, one.size) for one in archives.entries(path)] == [("model.py", 16)]
+    assert archives.names(path) == ["model.py"]
