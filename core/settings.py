@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from core.domain.former_names import refuse_former_names
+
 PREFIX = "WINDTUNNEL_"
 LOCAL = "127.0.0.1"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -111,10 +113,7 @@ class Settings:
         """Read ``WINDTUNNEL_*``; an unknown name is an error, because a misspelt setting would be ignored silently."""
         kinds = get_type_hints(cls)
         known = {PREFIX + setting.name.upper(): setting.name for setting in fields(cls)}
-        if renamed := [
-            f"{PREFIX}{old} is called {PREFIX}{new} now" for old, new in RENAMED.items() if PREFIX + old in env
-        ]:
-            raise ValueError("; ".join(renamed))
+        refuse_former_names(env, {PREFIX + old: PREFIX + new for old, new in RENAMED.items()})
         if unknown := sorted(key for key in env if key.startswith(PREFIX) and key not in known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         values = {}

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.domain.former_names import refuse_former_names
+
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0
 #: Former names of keys -> present names; a former name is refused with an error that has the present name.
@@ -48,9 +50,7 @@ def parsed(document: Any) -> tuple[ExecutorConfig, ...]:
 def _config(entry: Any, where: str) -> ExecutorConfig:
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where} is an object")
-    for old, new in RENAMED.items():
-        if old in entry:
-            raise ValueError(f"{where}: `{old}` is called `{new}` now")
+    refuse_former_names(entry, RENAMED, where=f"{where}: ", quote="`")
     if unknown := sorted(set(entry) - _KNOWN):
         raise ValueError(f"{where}: unknown {', '.join(map(str, unknown))}; known are {', '.join(sorted(_KNOWN))}")
     name, kind = entry.get("name"), entry.get("kind")

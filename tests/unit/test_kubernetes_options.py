@@ -53,7 +53,7 @@ def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: st
     ],
 )
 def test_options_of_earlier_releases_are_refused_by_their_new_names(given: dict[str, Any], name: str) -> None:
-    with pytest.raises(ValueError, match=f"it is called {name} now"):
+    with pytest.raises(ValueError, match=f"is called {name} now"):
         parse(given)
 
 

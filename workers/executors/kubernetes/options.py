@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.former_names import refuse_former_names
 from datasets.catalogue import datasets
 from runtimes import catalogue
 
@@ -135,9 +136,9 @@ def _refuse_unknown_keys(kind: type, options: dict[str, Any], path: str) -> dict
     """Return ``options`` if all keys are known, else raise ValueError."""
     known = kind.__dataclass_fields__  # type: ignore[attr-defined]
     if unknown := sorted(set(options) - set(known)):
+        present = {old: new for old, new in RENAMED.items() if new in known}
+        refuse_former_names(unknown, present, where=f"the options of a Kubernetes executor: {path}")
         message = f"the options of a Kubernetes executor have no {path}{unknown[0]!r}"
-        if (new_name := RENAMED.get(unknown[0])) in known:
-            raise ValueError(f"{message}: it is called {new_name} now")
         raise ValueError(f"{message}; they have {', '.join(known)}")
     parts = {
         "images": Images,
