@@ -1,4 +1,4 @@
-"""Result lines: one JSON object a task, gathered into batches with a sketch of their metrics."""
+"""Result batches: one JSON line per task, artifacts, and a sketch of the metrics."""
 
 import re
 import zlib
@@ -14,9 +14,9 @@ from .tasks import Located
 
 TRACE = "trace.f32.zz"
 TRACE_TYPE = "application/zlib"
-#: The most bytes of lines and artifacts in one batch.
+#: Bytes of lines and artifacts above which a batch is full.
 FULL = 4 << 20
-_WORLDLY = (
+_MACHINE_SPECIFIC = (
     (re.compile(r"0x[0-9a-fA-F]+"), "0x…"),
     (re.compile(r"(?<![\w.])(?:/[\w.+~-]+){2,}/?"), "…"),
     (re.compile(r"\b(pid|process|thread)([ =:]+)\d+", re.IGNORECASE), r"\1\2…"),
@@ -24,7 +24,7 @@ _WORLDLY = (
 
 
 class Inference(msgspec.Struct):
-    """How long the model took to answer, in seconds; ``misses`` counts answers later than the world's own step."""
+    """The model's latencies in seconds; ``misses`` counts those longer than the simulator's time step."""
 
     p50: float
     p99: float
@@ -41,7 +41,7 @@ class Timing(msgspec.Struct):
 
 
 class ResultLine(msgspec.Struct):
-    """One result, as it is written."""
+    """The result of a task as it is encoded."""
 
     task: int
     status: str
@@ -54,7 +54,7 @@ class ResultLine(msgspec.Struct):
 
 @dataclass(slots=True)
 class Played:
-    """How a scenario went. ``actions`` are the bytes of what was applied, step after step."""
+    """The outcome of a task. ``actions``: the bytes of the applied actions, one entry per step."""
 
     status: str
     metrics: Mapping[str, Metric]
@@ -65,7 +65,7 @@ class Played:
 
 
 def plain(value: Any) -> Any:
-    """Turn numpy's numbers into Python's, where a world lets one slip."""
+    """Convert a numpy scalar, which a simulator may return as a metric, to a Python number."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a metric is a number, text or nothing, not {type(value).__name__}")
@@ -75,7 +75,11 @@ _encoder = msgspec.json.Encoder(enc_hook=plain)
 
 
 class ResultBatch:
-    """The results of consecutive tasks, until they are taken."""
+    """Results of consecutive tasks; ``take`` returns them and begins the next batch.
+
+    ``record``: of which tasks a trace of the actions is kept, `none`, `failures` or `all`. ``step``: the simulator's
+    time step in seconds, for ``misses``; None if it has none.
+    """
 
     def __init__(self, definition: Mapping[str, Any], record: str, step: float | None) -> None:
         self._metrics: list[Mapping[str, Metric]] = []
@@ -92,7 +96,7 @@ class ResultBatch:
         self.failed = 0
 
     def begin(self, task: int) -> None:
-        """Begin a batch at this task."""
+        """Begin the batch at this task."""
         self.since = self.to = task
 
     def __len__(self) -> int:
@@ -100,11 +104,11 @@ class ResultBatch:
 
     @property
     def full(self) -> bool:
-        """Tell whether the batch is as large as one may be."""
+        """Whether the batch should be taken because of its size."""
         return len(self._text) + self._bytes > FULL
 
     def add(self, located: Located, extra: Mapping[str, Any], played: Played) -> None:
-        """Write the next task's line."""
+        """Append the next task's line; ``extra`` is added to its description of the scenario."""
         task = self.to
         scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
         if extra:
@@ -151,7 +155,7 @@ class ResultBatch:
 
 
 def inference(latencies: list[float], step: float | None) -> Inference | None:
-    """Sum up a scenario's latencies: quantiles are the value at or above which the share lies."""
+    """Summarize a task's latencies; a quantile is the smallest latency that at least this share does not exceed."""
     if len(latencies) == 1:
         only = round(latencies[0], 7)
         return Inference(only, only, only, only, int(step is not None and only > step))
@@ -160,26 +164,26 @@ def inference(latencies: list[float], step: float | None) -> Inference | None:
     ordered = sorted(latencies)
     last = len(ordered) - 1
     p50, p99, p999 = (round(ordered[min(last, int(share * len(ordered)))], 7) for share in (0.5, 0.99, 0.999))
-    misses = 0 if step is None else sum(one > step for one in ordered)
+    misses = 0 if step is None else sum(latency > step for latency in ordered)
     return Inference(p50, p99, p999, round(ordered[-1], 7), misses)
 
 
 def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:
-    """Return [count, sum, sum of squares, min, max] of every metric that is a number somewhere."""
+    """Return [count, sum, sum of squares, min, max] of the numbers of every metric that has any."""
     names = rows[0].keys() if rows else ()
-    found = {}
+    sketches = {}
     for name in names:
         numbers = [value for row in rows if isinstance(value := row.get(name), int | float)]
         values = np.array(numbers, np.float64)
         values = values[np.isfinite(values)]
         if len(values):
             squares = float(values.dot(values))
-            found[name] = [len(values), float(values.sum()), squares, float(values.min()), float(values.max())]
-    return found
+            sketches[name] = [len(values), float(values.sum()), squares, float(values.min()), float(values.max())]
+    return sketches
 
 
 def unworldly(text: str) -> str:
-    """Take out of an error what differs between two runs: addresses, paths, process numbers."""
-    for pattern, instead in _WORLDLY:
+    """Mask what differs between two runs in an error: addresses, paths, process ids."""
+    for pattern, instead in _MACHINE_SPECIFIC:
         text = pattern.sub(instead, text)
     return text
