@@ -115,3 +115,11 @@ class LaunchStatus:
     reason: str | None = None
     notes: tuple[Note, ...] = ()
     hopeless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WarmLaunch:
+    """A warm launch (created before its simulation is known): its id and its token's hash."""
+
+    id: str
+    token_hash: str

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from datasets.download.curl_multi import SMALL_REQUEST, CurlMulti
-from datasets.download.partial_tree import DigestMismatch, ExcessBytes, PartialTree, RangeWriter, is_intact
+from datasets.download.partial_tree import CorruptDownload, ExcessBytes, PartialTree, RangeWriter, is_intact
 from datasets.download.range_coalescing import CoalescedRange, batches, coalesce
 from datasets.download.range_fetch import RangeFetch, pause
 from datasets.objectstore.base import ObjectStore
@@ -228,7 +228,7 @@ class Downloader:
     ) -> RangeFetch:
         try:
             writer = RangeWriter(range, partial, counts.add_downloaded)
-        except DigestMismatch:
+        except CorruptDownload:
             raise Corrupt(f"An empty file of {range.source} has the wrong digest; it was not used.") from None
         return RangeFetch(range, locator.locate(range.source), writer, self._retry_limits)
 
@@ -295,7 +295,7 @@ class Downloader:
                 failure: Exception | None = None
                 try:
                     self._read(fetch, write, connection)
-                except (DigestMismatch, ExcessBytes, ReadError) as error:
+                except (CorruptDownload, ExcessBytes, ReadError) as error:
                     failure = error
                 if not fetch.done and stop.wait(fetch.request_ended(failure, random.random())):
                     raise DownloadStopped

@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-class DigestMismatch(Corrupt):
+class CorruptDownload(Corrupt):
     """A file's bytes do not match its digest; the file is downloaded again from its start."""
 
 
@@ -122,7 +122,7 @@ class RangeWriter:
         return self._next == len(self._range.entries)
 
     def write(self, data: bytes) -> None:
-        """Write the bytes at ``position``. Raise DigestMismatch at the end of a file whose digest is wrong."""
+        """Write the bytes at ``position``. Raise CorruptDownload at the end of a file whose digest is wrong."""
         view = memoryview(data)
         while view:
             if self.done:
@@ -171,7 +171,7 @@ class RangeWriter:
     def _verify(self, entry: ManifestEntry) -> None:
         self.close()
         if "sha256:" + self._hasher.hexdigest() != entry.digest:
-            raise DigestMismatch
+            raise CorruptDownload
         self._next += 1
         self._on_written(0, 1)
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from datasets.download.partial_tree import DigestMismatch, ExcessBytes, RangeWriter
+from datasets.download.partial_tree import CorruptDownload, ExcessBytes, RangeWriter
 from datasets.download.range_coalescing import CoalescedRange
 from datasets.objectstore.s3_reader import ObjectLocation, ReadError, RetryLimits
 from errors import Corrupt, OriginFailed
@@ -47,7 +47,7 @@ class RangeFetch:
         match error:
             case None:
                 pass
-            case DigestMismatch():
+            case CorruptDownload():
                 self._mismatches += 1
                 reason = "its bytes do not match the registered digest"
                 self.writer.restart()

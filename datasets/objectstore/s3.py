@@ -101,7 +101,7 @@ class S3Store:
             body = _open(self._client, self.bucket, name, start, length)
         return self._chunks_of(key, body)
 
-    def _chunks_of(self, key: str, body: "_Body") -> Iterator[bytes]:
+    def _chunks_of(self, key: str, body: "_ResponseBody") -> Iterator[bytes]:
         with self._translated(key):
             reopen = partial(_open, self._client, self.bucket, self.prefix + key)
             yield from _resuming(reopen, body, self._limits.resumptions)
@@ -233,7 +233,7 @@ class BucketReader:
             body = _open(self._client, bucket, key, start, length, etag)
         return self._chunks_of(bucket, key, body)
 
-    def _chunks_of(self, bucket: str, key: str, body: "_Body") -> Iterator[bytes]:
+    def _chunks_of(self, bucket: str, key: str, body: "_ResponseBody") -> Iterator[bytes]:
         with self._translated(bucket, key):
             yield from _resuming(partial(_open, self._client, bucket, key), body, LIMITS.resumptions)
 
@@ -377,7 +377,7 @@ class _ChunkFile:
 
 
 @dataclass(slots=True)
-class _Body:
+class _ResponseBody:
     """A response body being read: the next offset, the remaining bytes, and the object's ETag."""
 
     response: BaseHTTPResponse | None
@@ -398,7 +398,7 @@ class _InconsistentResponse(HTTPError):
 
 def _open(
     client: Minio, bucket: str, name: str, start: int, length: int | None = None, etag: str | None = None
-) -> _Body:
+) -> _ResponseBody:
     """Request a part of an object, and check that the response headers match the requested range."""
     # Also the whole object is requested as a range: the response then declares the size of the object, too.
     end = "" if length is None else str(start + length - 1)
@@ -411,8 +411,8 @@ def _open(
         if error.code != "InvalidRange":
             raise
         client.stat_object(bucket, name)
-        return _Body(None, start, 0, etag)
-    body = _Body(response, start, 0, (response.headers.get("ETag") or "").strip('"') or etag)
+        return _ResponseBody(None, start, 0, etag)
+    body = _ResponseBody(response, start, 0, (response.headers.get("ETag") or "").strip('"') or etag)
     try:
         declared = int(response.headers["Content-Length"])
         first, last, total = _range(response)
@@ -437,7 +437,7 @@ def _range(response: BaseHTTPResponse) -> tuple[int, int, int]:
     return int(first), int(last), int(total)
 
 
-def _resuming(reopen: Callable[..., _Body], body: _Body, resumptions: int) -> Iterator[bytes]:
+def _resuming(reopen: Callable[..., _ResponseBody], body: _ResponseBody, resumptions: int) -> Iterator[bytes]:
     """Yield a body; if it breaks off, request the rest of the same version (ETag), with exponential back-off."""
     failures = 0
     try:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from api import runner_api
 from core.domain.ids import hashed
-from core.domain.launches import Launch
+from core.domain.launches import Launch, WarmLaunch
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import LaunchWaiters
 from core.services.platform import Platform
@@ -21,7 +21,6 @@ from errors import TooManyWaits
 from tests.api.conftest import HERE, LeasingWorker
 from tests.local_notifier import LocalNotifier
 from tests.waiting import until
-from workers.executors.base import WarmLaunch
 
 ID, TOKEN = "warm0123456789abcdef", "minted before"
 Ask = Callable[..., tuple[int, dict[str, str], Any]]

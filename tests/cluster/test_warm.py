@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Launch, Phase
+from core.domain.launches import Launch, Phase, WarmLaunch
 from tests.cluster.cluster import Cluster
 from tests.cluster.test_kubernetes_executor import Open, left, offered
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
@@ -18,7 +18,7 @@ from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import SIMULATION, RunnerApi
 from tests.waiting import until
-from workers.executors.base import ActiveLaunch, Missed, WarmLaunch
+from workers.executors.base import ActiveLaunch, Missed
 from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.objects import ResourceKind
 

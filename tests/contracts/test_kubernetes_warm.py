@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.domain.launches import Launch
+from core.domain.launches import Launch, WarmLaunch
 from tests.contracts.test_executor import launch_of
 from tests.contracts.test_kubernetes_looks import Cluster, jobset
 from tests.contracts.test_kubernetes_looks import cluster as cluster  # a fixture is found by its name in here
-from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed, WarmLaunch
+from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.executors.kubernetes import warm_pool
 from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.metrics import ClusterMetrics

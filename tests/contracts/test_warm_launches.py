@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import pytest
 
 from core.domain.ids import hashed
-from core.domain.launches import Launch, LaunchStatus, Phase
+from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import House, Wilful
 from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
-from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed, WarmLaunch
+from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.managed_executor import ManagedExecutor
 
 TOKEN = "minted before"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 
 import msgspec
 
-from core.domain.launches import Launch, LaunchStatus
+from core.domain.launches import Launch, LaunchStatus, WarmLaunch
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -54,14 +54,6 @@ class Watched(Protocol):
 
     def watch(self, wake: Callable[[], None], stop: Event) -> None:
         """Call ``wake`` at every change until ``stop`` is set. `observe` remains the source of truth."""
-
-
-@dataclass(frozen=True, slots=True)
-class WarmLaunch:
-    """A warm launch (created before its simulation is known): its id and its token's hash."""
-
-    id: str
-    token_hash: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from core.domain.executor_config import ExecutorConfig
 from core.domain.ids import hashed, new_token
-from core.domain.launches import Gang, Launch, Note, Placement, replicas
+from core.domain.launches import Gang, Launch, Note, Placement, WarmLaunch, replicas
 from core.domain.states import LIVE, State
 from core.notifications.notifier import Notifier
 from core.services.scheduling.progress import Progress, too_many
@@ -23,16 +23,6 @@ from datasets.versions import scenario_folder
 from errors import Conflict
 
 T = TypeVar("T")
-
-
-class WarmLaunch(Protocol):
-    """A warm launch: the id under which it was started, and the hash of its token."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def token_hash(self) -> str: ...
 
 
 logger = logging.getLogger(__name__)

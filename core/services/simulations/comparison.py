@@ -11,13 +11,13 @@ from core.services.simulations.simulations import Simulations
 from errors import Invalid
 
 
-class _Line(msgspec.Struct):
+class _ComparedResult(msgspec.Struct):
     status: str
     scenario: dict[str, Any]
     metrics: dict[str, Any]
 
 
-_line = msgspec.json.Decoder(_Line)
+_result_decoder = msgspec.json.Decoder(_ComparedResult)
 
 
 class Comparison:
@@ -55,7 +55,7 @@ class Comparison:
         values: dict[str, dict[Any, float]] = {}
         for body in self._results.lines(id):
             for raw in body.splitlines():
-                line = _line.decode(raw)
+                line = _result_decoder.decode(raw)
                 key = (line.scenario["index"], line.scenario.get("repeat", 0), str(line.scenario.get("params", "")))
                 if line.status == "ok":
                     numbers = {name: value for name, value in line.metrics.items() if isinstance(value, int | float)}

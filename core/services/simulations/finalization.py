@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 SMALL, FEW, PIECE = 1 << 20, 16, 32 << 20
 
 
-class _Line(msgspec.Struct):
+class _TimedResult(msgspec.Struct):
     status: str
     scenario: dict[str, Any]
     metrics: dict[str, Any]
     timing: dict[str, Any] = {}
 
 
-_line = msgspec.json.Decoder(_Line)
+_result_decoder = msgspec.json.Decoder(_TimedResult)
 
 
 class _SpecChanged(Exception):
@@ -121,7 +121,7 @@ class Finalization:
             crc = zlib.crc32(body, crc)
             size += len(body)
             for line in body.splitlines():
-                result = _line.decode(line)
+                result = _result_decoder.decode(line)
                 tally.add(result.status, result.scenario, result.metrics)
                 tally.clock(result.timing)
                 # Without `timing`, the last member of a line and the only one that may differ between two runs.

@@ -7,6 +7,7 @@ have millions of members and any field may be false.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from core.domain.printable import printable
 from datasets.versions import file_names
 from datasets.versions.packs import SourceFile
 from errors import BadArchive
@@ -103,15 +104,13 @@ def files(chunks: Iterator[bytes]) -> Iterator[SourceFile]:
             continue
         if kind not in _FILE:
             kind_name = _KINDS.get(kind, "of an unknown type")
-            raise BadArchive(
-                f"The tar's member {file_names.printable(path)} is {kind_name}; only files and folders are allowed."
-            )
-        body = _Body(source, length)
+            raise BadArchive(f"The tar's member {printable(path)} is {kind_name}; only files and folders are allowed.")
+        body = _MemberBody(source, length)
         yield SourceFile(file_names.validated(path), body)
         body.finish()
 
 
-class _Body:
+class _MemberBody:
     """The bytes of one member; ``finish`` skips those that were not read."""
 
     def __init__(self, source: ChunkReader, size: int) -> None:

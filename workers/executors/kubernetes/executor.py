@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from core.domain.launches import Launch, LaunchStatus, Phase
+from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
 from errors import PlatformError, Unsupported
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
-from workers.executors.base import ActiveLaunch, Missed, WarmLaunch
+from workers.executors.base import ActiveLaunch, Missed
 from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.api_errors import error_of, missing_namespace
 from workers.executors.kubernetes.api_queries import ApiQueries

@@ -9,10 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from core.domain.ids import hashed, new_token
-from core.domain.launches import Launch, Phase, Placement
+from core.domain.launches import Launch, Phase, Placement, WarmLaunch
 from datasets.catalogue import datasets
 from runtimes import catalogue
-from workers.executors.base import WarmLaunch
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.objects import EPOCH, QUEUE, TOKEN_HASH, WARM, Owner, ResourceKind
 from workers.executors.kubernetes.options import KubernetesOptions
