@@ -102,9 +102,9 @@ class CurlMulti:
         while self._backing_off and self._backing_off[0][0] <= now:
             self._send_request(heapq.heappop(self._backing_off)[2])
         while len(self._active) + len(self._backing_off) < self._concurrency:
-            if (range := self._next_range()) is None:
+            if (next_range := self._next_range()) is None:
                 return
-            fetch = self._begin(range)
+            fetch = self._begin(next_range)
             if not fetch.done:
                 self._send_request(fetch)
 
@@ -125,8 +125,8 @@ class CurlMulti:
         connection = self._idle.pop() if self._idle else S3Connection(self._retry_limits, self._stop, SMALL_REQUEST)
         self._active[connection.curl] = connection, fetch
         assert isinstance(fetch.location, ObjectLocation)
-        range, writer = fetch.range, fetch.writer
-        connection.prepare(fetch.location, writer.position, range.stop, range.etag, writer.write)
+        wanted, writer = fetch.range, fetch.writer
+        connection.prepare(fetch.location, writer.position, wanted.stop, wanted.etag, writer.write)
         self._multi.add_handle(connection.curl)
 
     def _finish_request(self, curl: object, code: int) -> None:

@@ -72,7 +72,7 @@ class Place:
             birth = births.ProcessSpec(
                 name="model-server-0",
                 module="model_server",
-                told={"path": [str(self._theatre.ground.folder), inside], "attacks": list(attacks), "stage": stage},
+                options={"path": [str(self._theatre.ground.folder), inside], "attacks": list(attacks), "stage": stage},
                 confined=True,
                 memory=1 << 30,
                 readonly=(stage["environment"], stage["model"], inside, str(self._theatre.ground.folder)),

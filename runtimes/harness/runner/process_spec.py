@@ -39,12 +39,12 @@ FLAGS = ("-s", "-S", "-B", "-P", "-u")
 class ProcessSpec:
     """What process to start; strings and numbers only. The field names travel as JSON to a container init.
 
-    ``told``: the module's options; ``readonly``: paths it may read besides its packages; ``memory`` in bytes.
+    ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` in bytes.
     """
 
     name: str
     module: str
-    told: Mapping[str, Any]
+    options: Mapping[str, Any]
     confined: bool
     memory: int
     readonly: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def start_process(
     if spec.confined:
         confinement = {"readonly": [installation.site, *spec.readonly], "memory": spec.memory, "keep": list(keep)}
         confinement |= {"level": installation.level, "may_fork": spec.may_fork}
-    options = {**spec.told, **descriptors, "confinement": confinement}
+    options = {**spec.options, **descriptors, "confinement": confinement}
     paths = f"{os.path.dirname(installation.harness)}:{installation.site}"
     boot = BOOT.format(entry=ENTRIES[spec.module])
     return subprocess.Popen(

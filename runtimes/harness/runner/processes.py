@@ -228,7 +228,7 @@ def spawn_evaluator(spec: WorkerSpec, name: str, spawner: Spawner | None = None)
     process_spec = ProcessSpec(
         name=name,
         module="evaluator",
-        told={"dataset": spec.dataset, "world": spec.world},
+        options={"dataset": spec.dataset, "world": spec.world},
         confined=spec.sandbox is not None,
         memory=spec.evaluator_memory,
         readonly=(spec.within or spec.dataset,),
@@ -247,7 +247,7 @@ def spawn_model_server(spec: WorkerSpec, name: str, spawner: Spawner | None = No
     process_spec = ProcessSpec(
         name=name,
         module="model_server",
-        told={"format": spec.format, "isolation": spec.isolation},
+        options={"format": spec.format, "isolation": spec.isolation},
         confined=spec.sandbox is not None,
         memory=spec.model_server_memory,
         may_fork=spec.isolation == "scenario",
