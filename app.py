@@ -67,8 +67,25 @@ def node_cache(settings: Settings, store: ObjectStore, known: "Mapping[str, Conn
     """Open the node cache."""
     from datasets.nodecache.node_cache import NodeCache
 
-    capacity = settings.cache_capacity or None
-    return NodeCache(settings.cache, store, known, capacity=capacity, cache_client=near_of(settings))
+    return NodeCache(
+        settings.cache,
+        store,
+        known,
+        capacity=settings.cache_capacity or None,
+        policy=eviction_policy(settings),
+        cache_client=near_of(settings),
+    )
+
+
+def eviction_policy(settings: Settings) -> str:
+    """Return the name of the node cache's eviction policy; raise ValueError if there is no such policy."""
+    from datasets.eviction.policies import load_policy
+
+    try:
+        load_policy(settings.cache_eviction)
+    except ValueError as error:
+        raise ValueError(f"WINDTUNNEL_CACHE_EVICTION: {error}") from None
+    return settings.cache_eviction
 
 
 def near_of(settings: Settings) -> "CacheClient | None":

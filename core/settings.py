@@ -76,6 +76,8 @@ class Settings:
     upload_ttl: timedelta = timedelta(days=1)
     #: Capacity of this node's cache of datasets and models, in bytes; 0: no limit.
     cache_capacity: int = 0
+    #: Eviction policy of this node's cache: a module of ``datasets/eviction/policies``.
+    cache_eviction: str = "lru"
     #: Nodes of the cache service: ``http://host:port``, or ``zone=http://host:port``; in a cluster
     #: ``kubernetes://namespace/service``.
     scs_nodes: tuple[str, ...] = ()

@@ -1,20 +1,19 @@
-"""Draw docs/eviction.svg, hit rate by capacity for each eviction policy: `python -m scripts.eviction`, a minute."""
+"""Draw docs/eviction.svg, hit rate by capacity for each eviction policy: `python -m scripts.eviction`, some minutes."""
 
 from pathlib import Path
 
 import matplotlib
 
-from benchmarks.eviction import UNITS, found
-from datasets.eviction import POLICIES
+from benchmarks.eviction import POLICIES, UNITS, found
 
 TARGET = Path("docs/eviction.svg")
-CAPACITIES = range(0, 201, 10)
-SEEDS = 20
+CAPACITIES = (1, *range(10, 201, 10))
+SEEDS = 3
 TITLES = {"nr": "non-replacing", "lru": "LRU", "fifo": "FIFO", "random": "random"}
 
 
 def draw() -> None:
-    """Run each policy at every capacity and write the picture; it is reproducible."""
+    """Read through the cache service's store by each policy at every capacity, and write the picture, reproducibly."""
     matplotlib.use("svg")
     matplotlib.rcParams |= {"svg.hashsalt": "windtunnel", "svg.fonttype": "none", "font.size": 9}
     from matplotlib import pyplot
@@ -22,7 +21,7 @@ def draw() -> None:
     figure, axes = pyplot.subplots(figsize=(6.4, 4))
     for policy in POLICIES:
         rates = [found(policy, capacity, SEEDS) for capacity in CAPACITIES]
-        (line,) = axes.plot(CAPACITIES, [rate["mean"] for rate in rates], label=TITLES.get(policy, policy))
+        (line,) = axes.plot(CAPACITIES, [rate["mean"] for rate in rates], label=TITLES[policy])
         lowest, highest = [rate["min"] for rate in rates], [rate["max"] for rate in rates]
         axes.fill_between(CAPACITIES, lowest, highest, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set_xlabel(f"capacity in units; the dataset has {UNITS}")

@@ -36,6 +36,7 @@ PORT_TIMEOUT = 3.0
 
 def run(settings: Settings) -> int:
     """Supervise every role, and print the addresses that they serve."""
+    from app import eviction_policy
     from core.notifications import embedded_valkey
     from datasets.objectstore import connections, open_store
     from runtimes import harness
@@ -55,6 +56,7 @@ def run(settings: Settings) -> int:
         connections.load(settings.connections_file)
         open_store(settings.objects, (settings.object_store_access_key, settings.object_store_secret_key))
         executor_configs = load_executor_configs(settings.executors, settings.max_workers)
+        eviction_policy(settings)
         cache_url = _configure_cache(settings, environ)
     except (ValueError, OSError) as error:
         print_line(str(error))

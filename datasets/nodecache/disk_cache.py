@@ -8,18 +8,21 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from datasets.download.partial_tree import PartialTree
-from datasets.eviction import Item, admit
+from datasets.eviction.decision import Candidate, Group, Newcomer, decide
 from datasets.nodecache.locks import locked, try_locked
 from datasets.nodecache.pins import Pins
+from datasets.nodecache.uses import Uses
 from errors import NodeFull
 
-#: Eviction policy: whole trees, least recently used first. Sharing policies ("nr") are for caches of partial datasets.
-POLICY = "lru"
+#: Eviction policy, unless the operator chooses another.
+DEFAULT_POLICY = "lru"
+#: Name of the node cache's only group: its quota is the capacity.
+_GROUP = "node"
 #: Seconds for which the leftovers of a killed process are kept, so that the next process can resume from them.
 PARTIAL_TTL = 3600.0
 #: Bytes of the disk that are left free for other programs.
@@ -41,6 +44,17 @@ class Marker:
     boot: str
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What takes room in the cache: a tree, an object or a reservation; ``added`` in seconds since 1970."""
+
+    id: str
+    size: int
+    pinned: bool = True
+    added: float = 0.0
+    key: float = 0.0
+
+
 @functools.cache
 def this_boot() -> str:
     """Return the kernel's id of the current boot."""
@@ -50,14 +64,23 @@ def this_boot() -> str:
 class DiskCache:
     """The folders of a node's cache. ``id`` is a SHA-256 digest in hex and names either a tree or an object."""
 
-    def __init__(self, folder: Path, capacity: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        capacity: int | None,
+        policy: str = DEFAULT_POLICY,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.folder = folder
         self.capacity = capacity
+        self._clock = clock
         self._trees = folder / "trees"
         self._objects = folder / "objects"
         self._partial = folder / "partial"
         self._checked = folder / "checked"
         self._pins = Pins(folder / "pins")
+        self._uses = Uses(folder / "uses", policy)
 
     # -- paths
 
@@ -99,19 +122,36 @@ class DiskCache:
 
     # -- pins
 
-    def pin(self, id: str, holder: str) -> None:
-        """Protect an entry, present or not yet, from eviction for a holder."""
+    def pin(self, id: str, holder: str, *, use: bool = True) -> None:
+        """Protect an entry, present or not yet, from eviction for a holder; ``use``: it counts as used."""
         with locked(self._lock):
             self._pins.add(id, holder)
-        self.touch(id)
+            if use:
+                self._record_use(id)
+
+    def record_added(self, id: str) -> None:
+        """Record that an entry is new, as of now."""
+        with locked(self._lock):
+            self._uses.forget(id)
+            self._record_use(id)
 
     def touch(self, id: str) -> None:
-        """Record a use of an entry (its mtime) for LRU."""
-        for path in (self._trees / f"{id}.json", self._objects / id):
-            try:
-                os.utime(path)
-            except FileNotFoundError:
-                continue
+        """Record a use of an entry."""
+        with locked(self._lock):
+            self._record_use(id)
+
+    def _record_use(self, id: str) -> None:
+        if (present := self._present(id)) is not None:
+            self._uses.record(id, present[0], self._clock())
+
+    def _present(self, id: str) -> tuple[int, float] | None:
+        """Return an entry's bytes, and a time since which it has been here; None if it is absent."""
+        with contextlib.suppress(FileNotFoundError):
+            if (marker := self.marker(id)) is not None:
+                return marker.bytes, (self._trees / f"{id}.json").stat().st_mtime
+            stat = self.object(id).stat()
+            return stat.st_size, stat.st_mtime
+        return None
 
     def release(self, holder: str) -> None:
         """Remove all pins of a holder."""
@@ -133,6 +173,7 @@ class DiskCache:
         os.rename(draft, target)
         self.record_check(id)
         self.write_marker(id, Marker(files, size, this_boot()))
+        self.record_added(id)
         return target
 
     def write_marker(self, id: str, marker: Marker) -> None:
@@ -199,19 +240,24 @@ class DiskCache:
 
     def _mark_synced(self, id: str) -> None:
         """Record that a tree is on disk, unless it is being repaired or was removed meanwhile."""
-        path = self._trees / f"{id}.json"
         with try_locked(self.lock(id)) as acquired, locked(self._lock):
-            marker, used = self.marker(id), _mtime(path)
-            if acquired and marker is not None and marker.boot == this_boot() and used is not None:
+            marker = self.marker(id)
+            if acquired and marker is not None and marker.boot == this_boot():
                 self.write_marker(id, Marker(marker.files, marker.bytes, ""))
-                os.utime(path, (used, used))
 
     def _reserve(self, id: str, size: int) -> bool:
+        trash: list[Path] = []
         with locked(self._lock):
-            items = [item for item in self._items() if item.id not in {id, f"{id}{_RESERVATION}"}]
-            newcomer = Item(id, id, size, added=time.time(), used=time.time(), pinned=True)
-            decision = admit(items, newcomer, self._effective_capacity(items), POLICY)
-            trash = [path for victim in decision.victims if (path := self._move_to_trash(victim)) is not None]
+            entries = [entry for entry in self._entries() if entry.id not in {id, f"{id}{_RESERVATION}"}]
+            capacity = self._effective_capacity(entries)
+            group = Group(self._uses.policy, sum(entry.size for entry in entries), capacity)
+            newcomer = Newcomer(group=_GROUP, size=size, required=True)
+            decision = decide({_GROUP: group}, _Evictable(entries), newcomer, capacity, self._clock())
+            for victim in decision.victims.get(_GROUP, ()):
+                if (path := self._move_to_trash(victim.id)) is not None:
+                    trash.append(path)
+            if decision.floors:
+                self._uses.raise_floor(decision.floors[_GROUP])
             if decision.admitted:
                 self._partial.mkdir(parents=True, exist_ok=True)
                 self.partial(id, "reserved").write_text(str(size))
@@ -219,15 +265,17 @@ class DiskCache:
             _remove(path)
         return decision.admitted
 
-    def _effective_capacity(self, items: list[Item]) -> int:
+    def _effective_capacity(self, entries: list[Entry]) -> int:
         """Return the total bytes that the cache may use: the configured capacity, or less if the disk holds less."""
         self.folder.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(self.folder)
         # The part of a reservation that is not downloaded yet takes no disk space so far.
         coming = sum(
-            max(0, item.size - self._downloaded_bytes(item.id)) for item in items if item.id.endswith(_RESERVATION)
+            max(0, entry.size - self._downloaded_bytes(entry.id))
+            for entry in entries
+            if entry.id.endswith(_RESERVATION)
         )
-        room = sum(item.size for item in items) - coming + disk.f_bavail * disk.f_frsize - DISK_RESERVE
+        room = sum(entry.size for entry in entries) - coming + disk.f_bavail * disk.f_frsize - DISK_RESERVE
         return room if self.capacity is None else min(room, self.capacity)
 
     def _downloaded_bytes(self, name: str) -> int:
@@ -248,25 +296,21 @@ class DiskCache:
             "its disk is full, or WINDTUNNEL_CACHE_CAPACITY is too small. Try again when some simulations have ended."
         )
 
-    def _items(self) -> Iterator[Item]:
+    def _entries(self) -> Iterator[Entry]:
         """Yield everything that takes room; skip entries that are finished, invalidated or removed meanwhile."""
-        for id, marker in self._markers():
-            if (used := _mtime(self._trees / f"{id}.json")) is not None:
-                yield Item(id, id, marker.bytes, added=used, used=used, pinned=self._pins.pinned(id))
-        for path in _list_folder(self._objects):
-            with contextlib.suppress(FileNotFoundError):
-                stat = path.stat()
-                pinned = self._pins.pinned(path.name)
-                yield Item(path.name, path.name, stat.st_size, added=stat.st_mtime, used=stat.st_mtime, pinned=pinned)
+        for id in [*(id for id, _ in self._markers()), *(path.name for path in _list_folder(self._objects))]:
+            if (present := self._present(id)) is not None:
+                size, since = present
+                use = self._uses.get(id, size, since)
+                yield Entry(id, size, pinned=self._pins.pinned(id), added=use.added, key=use.key)
         for path in _list_folder(self._partial):
             if path.suffix == ".reserved":
                 with try_locked(self.lock(path.stem)) as abandoned, contextlib.suppress(FileNotFoundError):
                     if abandoned:
                         path.unlink(missing_ok=True)
                     else:
-                        name = f"{path.stem}{_RESERVATION}"
-                        size = int(path.read_text() or 0)  # empty if its writer was killed
-                        yield Item(name, name, size, added=0.0, used=0.0, pinned=True)
+                        # the file is empty if its writer was killed
+                        yield Entry(f"{path.stem}{_RESERVATION}", int(path.read_text() or 0))
 
     def _markers(self) -> Iterator[tuple[str, Marker]]:
         for path in _list_folder(self._trees):
@@ -278,6 +322,7 @@ class DiskCache:
         self._partial.mkdir(parents=True, exist_ok=True)
         trash = self._partial / f"{id}.{secrets.token_hex(4)}.trash"
         (self._checked / id).unlink(missing_ok=True)
+        self._uses.forget(id)
         try:
             if self.object(id).exists():
                 return self.object(id).rename(trash)
@@ -305,8 +350,25 @@ class DiskCache:
                         _remove(path)
 
 
+class _Evictable:
+    """The entries that are not pinned, as candidates for eviction."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = [entry for entry in entries if not entry.pinned]
+
+    def by_key(self, group: str, below: float) -> Iterator[Candidate]:
+        """Yield the entries with keys below a bound, the least key first."""
+        ordered = sorted(self._entries, key=lambda entry: (entry.key, entry.id))
+        return (Candidate(entry.id, entry.size, entry.key) for entry in ordered if entry.key < below)
+
+    def youngest(self, group: str) -> Iterator[Candidate]:
+        """Yield the entries, the last added first."""
+        ordered = sorted(self._entries, key=lambda entry: (entry.added, entry.id), reverse=True)
+        return (Candidate(entry.id, entry.size, entry.key) for entry in ordered)
+
+
 def _mtime(path: Path) -> float | None:
-    """Return when a file was changed or used; None if it does not exist any more."""
+    """Return when a file was changed; None if it does not exist any more."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

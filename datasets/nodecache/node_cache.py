@@ -22,7 +22,7 @@ from datasets.download.downloads import (
     RetryLimits,
 )
 from datasets.download.partial_tree import PartialTree, is_disk_full, is_intact
-from datasets.nodecache.disk_cache import DiskCache
+from datasets.nodecache.disk_cache import DEFAULT_POLICY, DiskCache
 from datasets.nodecache.locks import locked
 from datasets.objectstore.base import ObjectStore
 from datasets.objectstore.connections import Connection
@@ -52,7 +52,7 @@ def ignore_progress(progress: DownloadProgress) -> None:
 class NodeCache:
     """Trees (one per dataset version) and objects (one per model), complete or absent, named by digest.
 
-    ``capacity`` in bytes; None: as much as the disk holds.
+    ``capacity`` in bytes; None: as much as the disk holds. ``policy``: name of the eviction policy.
     """
 
     def __init__(
@@ -62,12 +62,13 @@ class NodeCache:
         connections: Mapping[str, Connection] | None = None,
         *,
         capacity: int | None = None,
+        policy: str = DEFAULT_POLICY,
         cache_client: CacheClient | None = None,
         threads: int = THREADS,
         retry_limits: RetryLimits | None = None,
     ) -> None:
         self._store = store
-        self._disk = DiskCache(folder, capacity)
+        self._disk = DiskCache(folder, capacity, policy)
         self._downloader = Downloader(
             store, connections or {}, cache_client=cache_client, threads=threads, retry_limits=retry_limits
         )
@@ -99,7 +100,8 @@ class NodeCache:
         if holder is not None:
             self._disk.pin(id, holder)
         if path.exists():
-            self._disk.touch(id)
+            if holder is None:
+                self._disk.touch(id)
             return path
         with self._entry_lock(id, ignore_progress):
             if not path.exists():
@@ -136,7 +138,7 @@ class NodeCache:
         """
         id = _id(digest)
         holder = f"verify-{os.getpid()}-{secrets.token_hex(4)}"
-        self._disk.pin(id, holder)  # not evicted while it is read
+        self._disk.pin(id, holder, use=False)  # not evicted while it is read
         try:
             with locked(self._disk.lock(id)):
                 self._disk.record_check(id)
@@ -169,6 +171,7 @@ class NodeCache:
                 _fsync(partial.folder / id)  # an object has no marker with the boot id
                 os.rename(partial.folder / id, target)
                 self._disk.record_check(id)
+                self._disk.record_added(id)
         finally:
             partial.discard()
             self._disk.release_reservation(id)

@@ -8,12 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from datasets.eviction.policies import policy_names
+
 _QUANTITY = re.compile(r"([+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?")
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-#: The eviction policies of a bucket; object_index.py implements them.
-POLICIES = ("lru", "fifo", "random", "nr")
+#: PUTs that may wait for each PUT whose body is received.
+WAITING_PER_WRITER = 16
 #: Entry of a bucket's ``AllowNamespaces`` that allows every valid token.
 ANY_NAMESPACE = "*"
 
@@ -38,7 +40,7 @@ class Limits:
     """Limits of one process; times in seconds, sizes in bytes."""
 
     connections: int = 4096
-    #: PUTs in progress at once; sixteen times as many may wait, further ones are answered 503.
+    #: PUTs whose bodies are received at once; WAITING_PER_WRITER times as many wait, further ones are answered 503.
     writers: int = 16
     target: int = 16 << 10
     head: int = 32 << 10
@@ -73,10 +75,6 @@ class Config:
     def capacity(self) -> int:
         """Total capacity in bytes."""
         return self.total or sum(bucket.quota for bucket in self.buckets.values())
-
-    def fair_share(self, bucket: Bucket) -> float:
-        """Return the bytes that a bucket is guaranteed when the buckets together exceed the capacity."""
-        return self.capacity * bucket.quota / max(1, sum(entry.quota for entry in self.buckets.values()))
 
 
 def quantity(text: object) -> int:
@@ -157,8 +155,8 @@ def _bucket(document: dict[str, Any]) -> Bucket:
         raise ValueError("Name is needed: letters, digits, dots, dashes and underscores, at most 63")
     if "BucketQuota" not in document:
         raise ValueError("BucketQuota is needed, for example 100Gi")
-    if policy not in POLICIES:
-        raise ValueError(f"Eviction is one of {', '.join(POLICIES)}")
+    if policy not in policy_names():
+        raise ValueError(f"Eviction is one of {', '.join(policy_names())}, not {policy!r}")
     return Bucket(
         name=name,
         quota=quantity(document["BucketQuota"]),

@@ -5,20 +5,20 @@ looks the object up again. Before a file is created, an *intent* with its bytes 
 a dead process are undone by another process on the folder, or at the next start.
 """
 
-import queue
-import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from datasets.eviction.decision import Candidate, Group, Newcomer, decide
+from datasets.eviction.policies import load_policy
+from datasets.eviction.policy import Item
 from datasets.scs.config import Bucket, Config
+from group_commit import GroupCommit, is_corruption
 
 T = TypeVar("T")
 #: Called with digest and time of the present object (None and 0.0 if absent); returns whether it may be replaced.
@@ -27,30 +27,36 @@ Step = Callable[[sqlite3.Connection], T]
 #: Returns how many bytes the disk lacks for a new object of that size, given the intents (file names and bytes).
 DiskShortfall = Callable[[int, Iterable[tuple[str, int]]], int]
 
-#: Eviction order of a full bucket: an SQL sort key with an index. Two policies are more than a key: ``random``, and
-#: ``nr`` (non-replacing), which evicts only objects that were not used for a day: a set that is read repeatedly, in any
-#: order, keeps the part that fits, and yet no object stays for ever.
-EVICTION_ORDER: Mapping[str, str] = {"lru": "used, name", "fifo": "added, name"}
-NR_IDLE = 86400.0
 #: Seconds by which an object's recorded last use may lag: one write for many reads.
 USE_RESOLUTION = 10.0
-#: SQLite's error codes for a corrupt file: the disk flipped or lost some of it.
-_CORRUPTION_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 #: Seconds to wait for write locks of other processes.
 _BUSY_TIMEOUT = 30.0
-_BATCH_SIZE = 500
 _SCHEMA = """
 create table if not exists objects(
     name blob primary key, bucket text not null, key blob not null, file text not null, size integer not null,
-    digest blob not null, added real not null, used real not null) without rowid;
-create index if not exists by_use on objects(bucket, used, name);
-create index if not exists by_age on objects(bucket, added, name);
-create index if not exists by_name on objects(bucket, name);
-create table if not exists accounts(bucket text primary key, bytes integer not null, objects integer not null);
+    digest blob not null, added real not null, used real not null, eviction_key real not null default 0) without rowid;
+create table if not exists accounts(bucket text primary key, bytes integer not null, objects integer not null,
+    policy text not null default '', floor real not null default 0);
 create table if not exists intents(file text primary key, process text not null, bucket text not null,
     bytes integer not null);
 create table if not exists counters(name text, labels text, value real not null, primary key(name, labels));
 """
+#: Columns of the eviction policy, absent in an index of version 0.1: (table, column, declaration).
+_ADDED_COLUMNS = (
+    ("objects", "eviction_key", "real not null default 0"),
+    ("accounts", "policy", "text not null default ''"),
+    ("accounts", "floor", "real not null default 0"),
+)
+_INDEXES = """
+drop index if exists by_use;
+drop index if exists by_name;
+create index if not exists by_eviction_key on objects(bucket, eviction_key, name);
+create index if not exists by_age on objects(bucket, added, name);
+"""
+#: An object's eviction key after a use, by its bucket's policy: a SQL function that `ObjectIndex` registers.
+_KEY_AT = (
+    "eviction_key(bucket, name, size, added, :at, (select floor from accounts where accounts.bucket=objects.bucket))"
+)
 
 
 class Full(Exception):
@@ -89,57 +95,59 @@ def name_of(bucket: str, key: bytes) -> bytes:
     return blake2b(bucket.encode() + b"\0" + key, digest_size=16).digest()
 
 
-def is_corruption(error: BaseException) -> bool:
-    """Tell whether an error means that the index file is corrupt, as opposed to busy or on a full disk."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _CORRUPTION_CODES
-
-
-def bucket_to_shrink(used: Mapping[str, int], shares: Mapping[str, float]) -> str:
-    """Return the bucket that must evict when the total capacity is exceeded: the bucket furthest above its share.
-
-    The shares add up to the capacity, so while it is exceeded some bucket is above its share: a bucket within its share
-    never evicts for another.
-    """
-    return max(used, key=lambda bucket: (used[bucket] - shares.get(bucket, 0.0), bucket))
-
-
 class ObjectIndex:
-    """Object index of one process: reads run on the caller's thread, writes are batched by a writer thread."""
+    """Object index of one process: reads run on the caller's thread, writes are committed in groups."""
 
     def __init__(self, path: Path, config: Config, process: str) -> None:
         self._path, self._config, self._process = path, config, process
+        self._policies = {bucket.name: load_policy(bucket.policy) for bucket in config.buckets.values()}
         self._local = threading.local()
-        self._write_queue: queue.SimpleQueue[tuple[Step[Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._shares = {bucket.name: config.fair_share(bucket) for bucket in config.buckets.values()}
+        self._commits = GroupCommit(path, self._connect_writer, self._note_failure)
         self._deferred: list[Step[Any]] = []
         #: Whether the file turned out to be corrupt; the next process to open it alone starts with an empty index.
         self.corrupt = False
+        self.closed = False
         connection = self._connection()
         connection.execute("pragma journal_mode=wal")
         connection.executescript(_SCHEMA)
-        connection.executemany("insert or ignore into accounts values(?,0,0)", [(name,) for name in config.buckets])
-        self._writer = threading.Thread(target=self._write_all, name="object-index", daemon=True)
-        self._writer.start()
+        for table, column, declaration in _ADDED_COLUMNS:
+            columns = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+            if column not in columns:
+                connection.execute(f"alter table {table} add column {column} {declaration}")
+        connection.executescript(_INDEXES)
+        connection.executemany(
+            "insert or ignore into accounts(bucket,bytes,objects) values(?,0,0)", [(name,) for name in config.buckets]
+        )
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = sqlite3.connect(
-                self._path, isolation_level=None, timeout=_BUSY_TIMEOUT, check_same_thread=False
-            )
-            connection.execute(f"pragma synchronous={'full' if self._config.fsync else 'normal'}")
-            connection.execute("pragma mmap_size=268435456")
+            connection = self._local.connection = self._connect()
         return connection
 
-    def close(self) -> None:
-        """Commit the queued writes, and stop the writer thread."""
-        self._write_queue.put(None)
-        self._writer.join()
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_TIMEOUT, check_same_thread=False)
+        connection.execute(f"pragma synchronous={'full' if self._config.fsync else 'normal'}")
+        connection.execute("pragma mmap_size=268435456")
+        connection.create_function("eviction_key", 6, self._eviction_key, deterministic=True)
+        return connection
 
-    @property
-    def alive(self) -> bool:
-        """Whether the writer thread runs."""
-        return self._writer.is_alive()
+    @contextmanager
+    def _connect_writer(self) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connection]]:
+        with closing(self._connect()) as connection:
+            yield connection, connection
+
+    def _eviction_key(self, bucket: str, name: bytes, size: int, added: float, used: float, floor: float) -> float:
+        return self._policies[bucket].key(Item(name.hex(), size, added, used), floor)
+
+    def _note_failure(self, error: BaseException, transactions: int) -> BaseException:
+        self.corrupt = self.corrupt or is_corruption(error)
+        return error
+
+    def close(self) -> None:
+        """Commit the waiting writes, and stop the writer thread."""
+        self._commits.close()
+        self.closed = True
 
     # -- reading
 
@@ -167,10 +175,8 @@ class ObjectIndex:
     # -- writing
 
     def write(self, step: Step[T]) -> T:
-        """Run a step in a transaction that it may share with other steps; committed when this returns."""
-        done: Future[T] = Future()
-        self._write_queue.put((step, done))
-        return done.result()
+        """Run a step in a transaction whose commit it may share with other steps; committed when this returns."""
+        return self._commits.run(step, durable=self._config.fsync)
 
     def write_or_defer(self, step: Step[Any]) -> None:
         """Run a step now, or later if the disk is too full to write; a full disk raises no error."""
@@ -184,48 +190,6 @@ class ObjectIndex:
         deferred, self._deferred = self._deferred, []
         for step in deferred:
             self.write_or_defer(step)
-
-    def _write_all(self) -> None:
-        connection = self._connection()
-        while (first := self._write_queue.get()) is not None:
-            batch = [first]
-            stopping = False
-            while len(batch) < _BATCH_SIZE and not self._write_queue.empty():
-                if (more := self._write_queue.get()) is None:
-                    stopping = True
-                    break
-                batch.append(more)
-            self._commit(connection, batch)
-            if stopping:
-                break
-        connection.close()
-
-    def _commit(self, connection: sqlite3.Connection, batch: list[tuple[Step[Any], "Future[Any]"]]) -> None:
-        answers: list[tuple[Future[Any], Any, BaseException | None]] = []
-        try:
-            connection.execute("begin immediate")
-            for step, done in batch:
-                connection.execute("savepoint step")
-                try:
-                    answers.append((done, step(connection), None))
-                except Exception as error:
-                    # On a full disk SQLite has rolled back the transaction; on a corrupt file no other step may commit.
-                    if not connection.in_transaction or is_corruption(error):
-                        raise
-                    connection.execute("rollback to step")
-                    answers.append((done, None, error))
-                connection.execute("release step")
-            connection.execute("commit")
-        except Exception as error:
-            with suppress(sqlite3.Error):
-                connection.execute("rollback")
-            self.corrupt = self.corrupt or is_corruption(error)
-            answers = [(done, None, error) for _, done in batch]
-        for done, answer, error_ in answers:
-            if error_ is not None:
-                done.set_exception(error_)
-            else:
-                done.set_result(answer)
 
     # -- steps
 
@@ -247,35 +211,31 @@ class ObjectIndex:
             raise ObjectTooLarge(f"{size} bytes exceed the BucketQuota of {bucket.name} or the TotalQuota")
 
         def step(connection: sqlite3.Connection) -> list[str]:
-            used: dict[str, int] = dict(connection.execute("select bucket,bytes from accounts"))
-            evicted: list[tuple[str, int]] = []
+            groups = {
+                name: Group(self._policies[name], used, self._config.buckets[name].quota)
+                for name, used in connection.execute("select bucket,bytes from accounts")
+            }
+            total = sum(group.used for group in groups.values()) + size
             shortfall = disk_shortfall(size, connection.execute("select file,bytes from intents").fetchall())
-
-            def evict_from(victim_bucket: str, need: int) -> None:
-                policy = self._config.buckets[victim_bucket].policy
-                freed = _evict(connection, victim_bucket, policy, need, name, now, forced=victim_bucket != bucket.name)
-                evicted.extend(freed)
-                used[victim_bucket] -= sum(each for _, each in freed)
-
-            if (need := used[bucket.name] + size - bucket.quota) > 0:
-                evict_from(bucket.name, need)
-            while True:
-                need = max(sum(used.values()) + size - capacity, shortfall - sum(each for _, each in evicted))
-                if need <= 0:
-                    break
-                after = {**used, bucket.name: used[bucket.name] + size}
-                victim_bucket = bucket_to_shrink(after, self._shares)
-                # down to its share at most: then another bucket may be further above
-                above = int(after[victim_bucket] - self._shares[victim_bucket])
-                evict_from(victim_bucket, min(need, above) if above > 0 else need)
-            updated = connection.execute(
-                "update accounts set bytes=bytes+? where bucket=? and bytes+?<=? returning bytes",
-                (size, bucket.name, size, bucket.quota),
-            ).fetchone()
-            if updated is None:
-                raise Full(f"the bucket {bucket.name} has reached its BucketQuota")
+            room = min(capacity, total - shortfall) if shortfall > 0 else capacity
+            objects = _IndexedObjects(connection)
+            newcomer = Newcomer(group=bucket.name, size=size, replaces=objects.present(name))
+            decision = decide(groups, objects, newcomer, room, now)
+            if decision.full is not None:
+                policy = self._config.buckets[decision.full].policy
+                raise Full(
+                    f"the bucket {decision.full} is full, and no object in it may be evicted (Eviction: {policy})"
+                )
+            evicted = [
+                _delete_evicted(connection, group, victim.id)
+                for group, victims in decision.victims.items()
+                for victim in victims
+            ]
+            for group, floor in decision.floors.items():
+                connection.execute("update accounts set floor=? where bucket=? and floor<?", (floor, group, floor))
+            connection.execute("update accounts set bytes=bytes+? where bucket=?", (size, bucket.name))
             connection.execute("insert into intents values(?,?,?,?)", (file, self._process, bucket.name, size))
-            return [evicted_file for evicted_file, _ in evicted]
+            return evicted
 
         return self.write(step)
 
@@ -288,8 +248,17 @@ class ObjectIndex:
                 raise Unmet
             connection.execute("delete from intents where file=?", (row.file,))
             connection.execute(
-                "insert or replace into objects values(?,?,?,?,?,?,?,?)",
-                (row.name, bucket.name, key, row.file, row.size, row.digest, row.added, row.added),
+                "insert or replace into objects values(:name,:bucket,:key,:file,:size,:digest,:added,:added,"
+                "eviction_key(:bucket,:name,:size,:added,:added,(select floor from accounts where bucket=:bucket)))",
+                {
+                    "name": row.name,
+                    "bucket": bucket.name,
+                    "key": key,
+                    "file": row.file,
+                    "size": row.size,
+                    "digest": row.digest,
+                    "added": row.added,
+                },
             )
             connection.execute(
                 "update accounts set bytes=bytes-?, objects=objects+? where bucket=?",
@@ -326,8 +295,8 @@ class ObjectIndex:
 
         def step(connection: sqlite3.Connection) -> None:
             connection.executemany(
-                "update objects set used=? where name=? and used<?",
-                [(at, name, at - USE_RESOLUTION) for name, at in used.items()],
+                f"update objects set used=:at, eviction_key={_KEY_AT} where name=:name and used<:due",
+                [{"at": at, "name": name, "due": at - USE_RESOLUTION} for name, at in used.items()],
             )
             connection.executemany(
                 "insert into counters values(?,?,?) on conflict(name,labels) do update set value=value+excluded.value",
@@ -368,7 +337,8 @@ class ObjectIndex:
         """Make rows and files agree, while no other process has the folder open; return the files without a row.
 
         ``list_files`` yields every file with its size. Rows without a file, or with one of another size, are deleted;
-        so are buckets that are not configured any more, with their objects. Then the accounts are computed again.
+        so are buckets that are not configured any more, with their objects. Then the accounts are computed again, and
+        the eviction keys of buckets that have another policy than before.
         """
 
         def step(connection: sqlite3.Connection) -> list[str]:
@@ -383,54 +353,58 @@ class ObjectIndex:
             orphans = connection.execute("select file from found except select file from objects").fetchall()
             connection.execute("drop table found")
             connection.execute("delete from intents")
-            connection.execute("delete from accounts")
-            connection.executemany("insert into accounts values(?,0,0)", [(name,) for name in self._config.buckets])
+            connection.execute(f"delete from accounts where bucket not in ({marks})", list(self._config.buckets))
             connection.execute(
-                "insert or replace into accounts select bucket,sum(size),count(*) from objects group by bucket"
+                "update accounts set (bytes,objects)=(select coalesce(sum(size),0),count(*) from objects"
+                " where objects.bucket=accounts.bucket)"
             )
+            for bucket in self._config.buckets.values():
+                self._apply_policy(connection, bucket)
             return [file for (file,) in orphans]
 
         return self.write(step)
 
-
-def _evict(
-    connection: sqlite3.Connection, bucket: str, policy: str, need: int, newcomer: bytes, now: float, *, forced: bool
-) -> list[tuple[str, int]]:
-    """Evict objects of a bucket until ``need`` bytes are free; raise Full if that is impossible.
-
-    ``forced``: the bucket is above its share and another is not, so ``nr`` has to evict too, the youngest object first.
-    """
-    evicted: list[tuple[bytes, str, int]] = []
-    candidates = chain(*_candidates(connection, bucket, policy, newcomer, now, forced=forced))
-    while need > 0:
-        row = next(candidates, None)
-        if row is None:
-            raise Full(f"the bucket {bucket} is full, and no object in it may be evicted (Eviction: {policy})")
-        evicted.append(row)
-        need -= row[2]
-    connection.executemany("delete from objects where name=?", [(name,) for name, _, _ in evicted])
-    for _, _, size in evicted:
-        _credit(connection, bucket, size)
-    return [(file, size) for _, file, size in evicted]
+    def _apply_policy(self, connection: sqlite3.Connection, bucket: Bucket) -> None:
+        """Compute a bucket's eviction keys again, as of each object's last use, if its policy has changed."""
+        changed = connection.execute(
+            "update accounts set policy=?1, floor=0 where bucket=?2 and policy<>?1", (bucket.policy, bucket.name)
+        ).rowcount
+        if changed:
+            connection.execute(
+                "update objects set eviction_key=eviction_key(bucket,name,size,added,used,0) where bucket=?",
+                (bucket.name,),
+            )
 
 
-def _candidates(
-    connection: sqlite3.Connection, bucket: str, policy: str, newcomer: bytes, now: float, *, forced: bool
-) -> Iterator[Iterator[tuple[bytes, str, int]]]:
-    """Yield queries for objects to evict, in order: the version that is being replaced, then by the policy."""
-    columns = "select name,file,size from objects where"
-    yield connection.execute(f"{columns} name=? and bucket=?", (newcomer, bucket))
-    rest = f"{columns} bucket=? and name<>?"
-    if policy == "nr" and forced:
-        yield connection.execute(f"{rest} order by added desc, name desc", (bucket, newcomer))
-    elif policy == "nr":
-        yield connection.execute(f"{rest} and used<? order by used, name", (bucket, newcomer, now - NR_IDLE))
-    elif policy == "random":  # names are hashes: start at a random name, and wrap around
-        start = secrets.token_bytes(16)
-        yield connection.execute(f"{rest} and name>=? order by name", (bucket, newcomer, start))
-        yield connection.execute(f"{rest} and name<? order by name", (bucket, newcomer, start))
-    else:
-        yield connection.execute(f"{rest} order by {EVICTION_ORDER[policy]}", (bucket, newcomer))
+class _IndexedObjects:
+    """The objects of the buckets as candidates for eviction, read from the index one by one; ids are names in hex."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def present(self, name: bytes) -> Candidate | None:
+        """Return the present version of an object."""
+        return next(self._select("name=?", (name,)), None)
+
+    def by_key(self, group: str, below: float) -> Iterator[Candidate]:
+        """Yield a bucket's objects with keys below a bound, the least key first."""
+        return self._select("bucket=? and eviction_key<? order by eviction_key, name", (group, below))
+
+    def youngest(self, group: str) -> Iterator[Candidate]:
+        """Yield a bucket's objects, the last added first."""
+        return self._select("bucket=? order by added desc, name desc", (group,))
+
+    def _select(self, where: str, values: tuple[object, ...]) -> Iterator[Candidate]:
+        query = f"select name,size,eviction_key from objects where {where}"
+        return (Candidate(name.hex(), size, key) for name, size, key in self._connection.execute(query, values))
+
+
+def _delete_evicted(connection: sqlite3.Connection, bucket: str, id: str) -> str:
+    """Delete an evicted object, and return its file."""
+    query = "delete from objects where name=? returning file,size"
+    file, size = connection.execute(query, (bytes.fromhex(id),)).fetchone()
+    _credit(connection, bucket, size)
+    return str(file)
 
 
 def _credit(connection: sqlite3.Connection, bucket: str, size: int) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 
 from datasets.scs import metrics
 from datasets.scs.authenticators import Authenticator, Identity, Unavailable
-from datasets.scs.config import Config
+from datasets.scs.config import WAITING_PER_WRITER, Config
 from datasets.scs.connection import ClientConnection, ConnectionState, ObjectRequest
 from datasets.scs.maintenance import Maintenance
 from datasets.scs.open_files import Changed, Cold, OpenFiles
@@ -365,7 +365,7 @@ class CacheServer:
             self._resume(connection, partial(self._serve, connection))
 
     def _start_put(self, connection: ClientConnection, request: ObjectRequest, put: PutRequest) -> None:
-        if self._puts_in_progress >= self._limits.writers * 16:
+        if self._puts_in_progress >= self._limits.writers * (1 + WAITING_PER_WRITER):
             self._reply(connection, request, self.service.refuse(request, 503, time.time()))
             return
         self._puts_in_progress += 1

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.scs.config import Bucket, Config
-from datasets.scs.object_index import Condition, Full, ObjectIndex, ObjectTooLarge, Row, Unmet, is_corruption, name_of
+from datasets.scs.object_index import Condition, Full, ObjectIndex, ObjectTooLarge, Row, Unmet, name_of
+from group_commit import is_corruption
 
 __all__ = ["BadDigest", "Cut", "Full", "ObjectTooLarge", "Store", "StoredObject", "Unmet", "etag_of", "http_date"]
 

@@ -113,8 +113,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt key": ({"trial": True, "replicas": 3}, "replicas"),
     "an invalid port": ({"trial": True, "scs": {"port": 0}}, "/scs/port"),
     "an invalid quantity": ({"trial": True, "jobs": {"scratch": "lots"}}, "/jobs/scratch"),
-    "an unknown eviction policy": (
-        {"trial": True, "scs": {"buckets": [{"name": "b", "quota": "1Gi", "eviction": "lfu"}]}},
+    "a name that no eviction policy can have": (
+        {"trial": True, "scs": {"buckets": [{"name": "b", "quota": "1Gi", "eviction": "LRU"}]}},
         "eviction",
     ),
     "an ingress without a host": ({"trial": True, "ingress": {"enabled": True}}, "/ingress/hosts"),

@@ -436,6 +436,19 @@ def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
         assert cache.request("GET", "/healthz").status == 200
 
 
+def test_sixteen_puts_wait_for_each_that_is_received_and_further_ones_get_503(tmp_path: Path) -> None:
+    head = f"PUT /v1/objects/private/%d HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n{AUTHORIZED}\r\n"
+    with running(replace(cache_config(tmp_path), limits=Limits(writers=1))) as cache:
+        waiting = []
+        for number in range(17):
+            waiting.append(cache.connect().send((head % number).encode()))
+            until(lambda: cache.server._puts_in_progress == len(waiting))
+        assert cache.put("refused", b"body").status == 503
+        for connection in waiting:
+            connection.send(b"body")
+        assert [connection.answer().status for connection in waiting] == [201] * 17
+
+
 def test_clients_that_reset_before_the_503_do_no_harm(tmp_path: Path) -> None:
     with running(replace(cache_config(tmp_path), limits=Limits(connections=8))) as cache:
         connections = [cache.connect() for _ in range(8)]

@@ -1,223 +1,206 @@
-"""Who makes room for whom."""
+"""Eviction: what is evicted for a newcomer, and what is not."""
 
-import random
+import math
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.eviction import POLICIES, CacheAccounts, EvictionDecision, Item, Policy, admit
+from datasets.eviction.decision import Candidate, Decision, Group, Newcomer, decide, group_to_shrink
+from datasets.eviction.policies import load_policy, nr, policy_names
+from datasets.eviction.policy import Item, Policy
+from tests.reference_cache import Held, ReferenceCache
 
-UNITS, EPOCHS = 160, 5
-
-
-def epochs(policy: str, capacity: int, seed: int, *, pinned: bool, shuffled: bool = True) -> list[float]:
-    """Read every unit once an epoch; return the hit rate of each epoch, in percent."""
-    order = random.Random(seed)
-    accounts = CacheAccounts(capacity, policy)
-    names, rates, now = [f"{number:03}" for number in range(UNITS)], [], 0
-    for _ in range(EPOCHS):
-        if shuffled:
-            order.shuffle(names)
-        hits = 0
-        for name in names:
-            now += 1
-            if name in accounts:
-                hits += 1
-                accounts.touch(name, now)
-            else:
-                accounts.admit(Item(name, "dataset", 1, now, now, pinned))
-        rates.append(100 * hits / UNITS)
-    return rates
+LRU = load_policy("lru")
+KEEPING = Policy(key=lambda item, floor: item.used, kept_from=lambda now: now - 10)
+AGING = Policy(key=lambda item, floor: floor + 1 / max(1, item.size))
 
 
-@pytest.mark.parametrize(("capacity", "rate"), [(10, 6.25), (50, 31.25), (100, 62.5), (160, 100), (200, 100)])
-def test_a_non_replacing_cache_hits_exactly_what_it_holds(capacity: int, rate: float) -> None:
-    for seed in range(20):
-        assert epochs("nr", capacity, seed, pinned=True) == [0.0] + [rate] * (EPOCHS - 1)
+class Listed:
+    """Candidates from a list."""
+
+    def __init__(self, *items: Held) -> None:
+        self.items = items
+
+    def by_key(self, group: str, below: float) -> Iterator[Candidate]:
+        """Yield by key."""
+        for item in sorted(self.items, key=lambda item: (item.key, item.id)):
+            if item.group == group and item.key < below:
+                yield Candidate(item.id, item.size, item.key)
+
+    def youngest(self, group: str) -> Iterator[Candidate]:
+        """Yield by age."""
+        for item in sorted(self.items, key=lambda item: (item.added, item.id), reverse=True):
+            if item.group == group:
+                yield Candidate(item.id, item.size, item.key)
 
 
-@pytest.mark.parametrize("policy", ["lru", "fifo"])
-def test_a_replacing_cache_never_hits_when_the_order_is_fixed_and_it_is_too_small(policy: str) -> None:
-    assert epochs(policy, 100, 0, pinned=False, shuffled=False) == [0.0] * EPOCHS
-    assert epochs(policy, 160, 0, pinned=False, shuffled=False)[1:] == [100.0] * (EPOCHS - 1)
+def of(decision: Decision) -> dict[str, list[str]] | None:
+    """Return the victims' ids by group, None for a refusal."""
+    return (
+        {name: [each.id for each in victims] for name, victims in decision.victims.items()}
+        if decision.admitted
+        else None
+    )
 
 
-def test_replacing_caches_hit_less_than_they_hold() -> None:
-    means = {}
-    for policy in ("lru", "fifo", "random"):
-        rates = [rate for seed in range(20) for rate in epochs(policy, 100, seed, pinned=False)[1:]]
-        means[policy] = sum(rates) / len(rates)
-    # 400 seeds of a plain implementation gave 25.9, 35.7 and 43.2
-    assert means["lru"] == pytest.approx(25.9, abs=2)
-    assert means["fifo"] == pytest.approx(35.7, abs=2)
-    assert means["random"] == pytest.approx(43.2, abs=2)
+def one_group(policy: Policy, newcomer: Newcomer, capacity: int, now: float, *items: Held) -> list[str] | None:
+    """Decide in a cache with one group `g`."""
+    groups = {"g": Group(policy, sum(item.size for item in items), capacity)}
+    victims = of(decide(groups, Listed(*items), newcomer, capacity, now))
+    return None if victims is None else victims.get("g", [])
 
 
-def test_lots_are_drawn_fairly() -> None:
+OLD, MIDDLE, YOUNG = (Held(name, "g", 10, at, at) for name, at in (("old", 1.0), ("middle", 2.0), ("young", 3.0)))
+
+
+def test_while_there_is_room_nothing_is_evicted() -> None:
+    assert one_group(LRU, Newcomer(group="g", size=10), 40, 4.0, OLD, MIDDLE, YOUNG) == []
+
+
+def test_the_least_key_goes_first_and_no_more_than_necessary() -> None:
+    assert one_group(LRU, Newcomer(group="g", size=11), 40, 4.0, YOUNG, OLD, MIDDLE) == ["old"]
+    assert one_group(LRU, Newcomer(group="g", size=21), 40, 4.0, YOUNG, OLD, MIDDLE) == ["old", "middle"]
+
+
+def test_a_newcomer_that_can_never_fit_evicts_nothing() -> None:
+    class Unread:
+        def by_key(self, group: str, below: float) -> Iterator[Candidate]:
+            raise AssertionError("nothing has to be read")
+
+        youngest = by_key  # type: ignore[assignment]
+
+    groups = {"g": Group(LRU, 30, 40), "h": Group(LRU, 0, 9)}
+    assert decide(groups, Unread(), Newcomer(group="g", size=41), 40, 4.0).full == "g"
+    assert decide(groups, Unread(), Newcomer(group="h", size=10), 40, 4.0).full == "h"
+
+
+def test_the_present_version_of_the_newcomer_goes_first() -> None:
+    newcomer = Newcomer(group="g", size=10, replaces=Candidate("young", 10, 3.0))
+    assert one_group(KEEPING, newcomer, 30, 4.0, OLD, MIDDLE, YOUNG) == ["young"]
+
+
+def test_items_that_the_policy_keeps_stay_and_the_newcomer_is_refused() -> None:
+    assert one_group(KEEPING, Newcomer(group="g", size=10), 30, 11.5, OLD, MIDDLE, YOUNG) == ["old"]
+    assert one_group(KEEPING, Newcomer(group="g", size=20), 30, 11.5, OLD, MIDDLE, YOUNG) is None
+
+
+def test_for_a_required_newcomer_kept_items_go_too_the_youngest_first() -> None:
+    newcomer = Newcomer(group="g", size=20, required=True)
+    assert one_group(KEEPING, newcomer, 30, 11.5, OLD, MIDDLE, YOUNG) == ["old", "young"]
+
+
+def test_a_group_within_its_share_never_evicts_for_another() -> None:
+    items = [Held(f"a{number}", "a", 10, number, number) for number in range(8)]
+    items += [Held(f"b{number}", "b", 10, number, number) for number in range(2)]
+    groups = {"a": Group(KEEPING, 80, 100), "b": Group(KEEPING, 20, 100)}  # shares of 50 each
+    assert of(decide(groups, Listed(*items), Newcomer(group="b", size=30), 100, 5.0)) == {"a": ["a7", "a6", "a5"]}
+    assert of(decide(groups, Listed(*items), Newcomer(group="a", size=10), 100, 5.0)) is None
+    assert of(decide(groups, Listed(*items), Newcomer(group="a", size=10), 100, 10.5)) == {"a": ["a0"]}
+
+
+def test_the_group_furthest_above_its_share_evicts() -> None:
+    assert group_to_shrink({"a": 600, "b": 300, "c": 100}, {"a": 5000, "b": 1000, "c": 4000}, 1000) == "b"
+
+
+def test_the_floor_is_the_highest_key_that_was_chosen_by_key() -> None:
+    groups = {"g": Group(KEEPING, 30, 30)}
+    listed, newcomer = Listed(OLD, MIDDLE, YOUNG), Newcomer(group="g", size=20, required=True)
+    assert decide(groups, listed, newcomer, 30, 12.5).floors == {"g": 2.0}
+    assert decide(groups, listed, newcomer, 30, 10.0).floors == {}
+
+
+# -- policies
+
+
+def test_each_module_of_the_package_is_a_policy() -> None:
+    assert policy_names() == ["fifo", "lru", "nr", "random"]
+    assert all(isinstance(load_policy(name), Policy) for name in policy_names())
+
+
+@pytest.mark.parametrize("name", ["lfu", "", "LRU", "..policy", None, ["lru"]])
+def test_the_error_for_an_unknown_policy_lists_all(name: object) -> None:
+    with pytest.raises(ValueError, match="the policies are fifo, lru, nr, random"):
+        load_policy(name)
+
+
+def test_lru_goes_by_use_and_fifo_by_age() -> None:
+    item = Item("i", 5, added=1.0, used=2.0)
+    assert (load_policy("lru").key(item, 0.0), load_policy("fifo").key(item, 0.0)) == (2.0, 1.0)
+    assert load_policy("lru").kept_from(3.0) == load_policy("fifo").kept_from(3.0) == math.inf
+
+
+def test_non_replacing_keeps_what_was_used_within_a_day() -> None:
+    assert nr.POLICY.kept_from(100_000.0) == 100_000.0 - 86_400.0
+    assert nr.POLICY.key(Item("i", 5, added=1.0, used=2.0), 0.0) == 2.0
+
+
+def test_random_victims_are_drawn_evenly() -> None:
     gone = Counter[int]()
-    for round in range(400):
-        accounts = CacheAccounts(10, "random")
+    for turn in range(400):
+        cache = ReferenceCache(10, {"g": (load_policy("random"), 10)})
         for number in range(14):
-            for id in accounts.admit(Item(f"{round}/{number}", "g", 1, number, number)).victims:
+            for id in cache.add(f"{turn}/{number}", "g", 1, number) or ():
                 gone[int(id.partition("/")[2])] += 1
     assert sum(gone.values()) == 4 * 400
-    assert gone[0] == pytest.approx(400 * (1 - 0.9**4), abs=35)  # four times one of ten had to go
+    assert gone[0] == pytest.approx(400 * (1 - 0.9**4), abs=35)  # one of ten was evicted, four times
     assert gone[12] == pytest.approx(400 * 0.1, abs=25)
     assert gone[13] == 0
 
 
-def test_while_there_is_room_everything_is_admitted() -> None:
-    assert admit([], Item("a", "d", 10, 0, 0), 10) == EvictionDecision(True)
-    assert admit([], Item("a", "d", 11, 0, 0), 10) == EvictionDecision(False)
+# -- against a scan
 
-
-def test_a_pinned_dataset_never_replaces_its_own_items() -> None:
-    held = [Item(f"d{number}", "d", 1, number, number, pinned=True) for number in range(4)]
-    assert admit(held, Item("new", "d", 1, 9, 9, pinned=True), 4) == EvictionDecision(False)
-
-
-def test_a_dataset_nobody_uses_goes_first_the_longest_unused_before_others() -> None:
-    held = [
-        Item("old", "stale", 1, 0, 5),
-        Item("older", "staler", 1, 1, 4),
-        Item("mine", "d", 2, 2, 2, pinned=True),
-    ]
-    assert admit(held, Item("new", "d", 1, 9, 9, pinned=True), 4) == EvictionDecision(True, ("older",))
-    assert admit(held, Item("new", "d", 2, 9, 9, pinned=True), 4) == EvictionDecision(True, ("older", "old"))
-
-
-def test_a_second_dataset_gets_its_share_of_the_youngest_and_no_more() -> None:
-    accounts = CacheAccounts(10, "nr")
-    for number in range(10):
-        accounts.admit(Item(f"a{number}", "a", 1, number, number, pinned=True))
-    victims = [accounts.admit(Item(f"b{number}", "b", 1, 10 + number, 10, pinned=True)) for number in range(7)]
-    assert (
-        victims == [EvictionDecision(True, (f"a{9 - number}",)) for number in range(5)] + [EvictionDecision(False)] * 2
-    )
-    assert accounts.admit(Item("a9", "a", 1, 20, 20, pinned=True)) == EvictionDecision(False)
-
-
-def test_what_was_pinned_is_not_trapped_for_ever() -> None:
-    accounts = CacheAccounts(3, "nr", [Item(f"a{number}", "a", 1, number, number, pinned=True) for number in range(3)])
-    assert accounts.admit(Item("b", "b", 1, 5, 5)) == EvictionDecision(False)
-    accounts.unpin("a")
-    assert accounts.admit(Item("b", "b", 2, 5, 5)) == EvictionDecision(True, ("a0", "a1"))
-
-
-def test_more_datasets_than_fit_do_not_push_each_other_out_in_turn() -> None:
-    held = [Item(name, name, 1, 0, 0, pinned=True) for name in "abc"]
-    assert admit(held, Item("d", "d", 1, 1, 1, pinned=True), 3) == EvictionDecision(False)
-
-
-def test_another_policy_is_a_function_and_a_line() -> None:
-    def by_worth(item: Item, floor: float) -> float:
-        """What is large goes first, unless it was used since."""
-        return floor + 1 / item.size
-
-    policy = Policy(by_worth)
-    held = [Item("small", "g", 1, 0, 0), Item("large", "g", 5, 1, 1), Item("middle", "g", 2, 2, 2)]
-    assert admit(held, Item("new", "g", 5, 3, 3), 8, policy) == EvictionDecision(True, ("large",))
-    accounts = CacheAccounts(8, policy, held)
-    assert accounts.admit(Item("new", "g", 5, 3, 3)) == EvictionDecision(True, ("large",))
-    accounts.touch("middle", 4)  # ages by the key of the last victim: now behind what has not been used
-    assert accounts.admit(Item("newer", "g", 1, 5, 5)) == EvictionDecision(True, ("new",))
-
-
-@given(
-    capacity=st.integers(1, 40),
-    policy=st.sampled_from(sorted(POLICIES.keys() - {"random"})),  # whose lots depend on what went before
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(["admit", "admit", "admit", "touch", "remove", "pin", "unpin"]),
-            st.integers(0, 15),
-            st.sampled_from("abcd"),
-            st.integers(0, 12),
-        ),
-        max_size=80,
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "use", "pin", "unpin", "wait"]),
+        st.integers(0, 15),
+        st.sampled_from("abc"),
+        st.integers(0, 12),
+        st.booleans(),
     ),
+    max_size=60,
 )
-def test_the_ledger_decides_as_the_rule_does(
-    capacity: int, policy: str, steps: list[tuple[str, int, str, int]]
+POLICIES = st.sampled_from([*map(load_policy, policy_names()), KEEPING, AGING])
+
+
+@given(capacity=st.integers(1, 40), policies=st.tuples(POLICIES, POLICIES, POLICIES), steps=STEPS)
+def test_a_decision_that_reads_candidates_in_order_is_that_of_a_scan(
+    capacity: int, policies: tuple[Policy, Policy, Policy], steps: list[tuple[str, int, str, int, bool]]
 ) -> None:
-    accounts, held, pinned = CacheAccounts(capacity, policy), dict[str, Item](), set[str]()
-    for now, (step, number, group, size) in enumerate(steps):
-        id = str(number)
-        if step == "admit" and id not in held:
-            now //= 3  # so that some are of one age
-            newcomer = Item(id, group, size, now, now, group in pinned)
-            entries = [replace(item, pinned=item.group in pinned) for item in held.values()]
-            decision = admit(entries, newcomer, capacity, policy)
-            assert accounts.admit(newcomer) == decision
-            assert_kept_promises(held, newcomer, pinned, capacity, policy, decision)
-            for victim in decision.victims:
-                del held[victim]
-            if decision.admitted:
-                held[id] = newcomer
-        elif step == "touch":
-            accounts.touch(id, now)
-            if id in held and now > held[id].used:
-                held[id] = replace(held[id], used=now)
-        elif step == "remove":
-            accounts.remove(id)
-            held.pop(id, None)
+    quotas = dict(zip("abc", (40, 20, 10), strict=True))
+    cache = ReferenceCache(
+        capacity, {name: (policy, quotas[name]) for name, policy in zip("abc", policies, strict=True)}
+    )
+    now = 0.0
+    for step, number, group, size, required in steps:
+        now += 1
+        id = f"{group}{number}"
+        if step == "use":
+            cache.use(id, now)
         elif step == "pin":
-            accounts.pin(group)
-            pinned.add(group)
+            cache.pinned.add(id)
         elif step == "unpin":
-            accounts.unpin(group)
-            pinned.discard(group)
-        assert accounts.used == sum(item.size for item in held.values()) <= capacity
-        assert len(accounts) == len(held)
-
-
-@pytest.mark.parametrize("policy", ["nr", "lru", "fifo"])
-def test_a_ledger_that_was_kept_for_long_still_decides_as_the_rule_does(policy: str) -> None:
-    lot = random.Random(7)
-    accounts, held, pinned = CacheAccounts(30, policy), dict[str, Item](), set[str]()
-    for now in range(6000):
-        id, group = str(lot.randrange(60)), lot.choice("abcde")
-        match lot.randrange(6):
-            case 0:
-                accounts.remove(id)
-                held.pop(id, None)
-            case 1:
-                accounts.touch(id, now)
-                if id in held:
-                    held[id] = replace(held[id], used=now)
-            case 2 if group in pinned:
-                accounts.unpin(group)
-                pinned.remove(group)
-            case 2 if len(pinned) < 3:
-                accounts.pin(group)
-                pinned.add(group)
-            case _ if id not in held:
-                newcomer = Item(id, group, lot.randrange(5), now, now, group in pinned)
-                entries = [replace(item, pinned=item.group in pinned) for item in held.values()]
-                decision = admit(entries, newcomer, 30, policy)
-                assert accounts.admit(newcomer) == decision
-                for victim in decision.victims:
-                    del held[victim]
-                if decision.admitted:
-                    held[id] = newcomer
-    assert held.keys() == {id for id in map(str, range(60)) if id in accounts}
-
-
-def assert_kept_promises(
-    held: dict[str, Item], newcomer: Item, pinned: set[str], capacity: int, policy: str, decision: EvictionDecision
-) -> None:
-    """A pinned victim goes only for a pinned newcomer of another dataset that stays within its share."""
-    taken = [held[id] for id in decision.victims if held[id].group in pinned]
-    if not taken:
-        return
-    sharing = {item.group for item in held.values() if item.group in pinned} | {newcomer.group}
-    share = capacity / len(sharing)
-    assert POLICIES[policy].shares and newcomer.group in pinned
-    assert newcomer.group not in {item.group for item in taken}
-    assert newcomer.size + sum(item.size for item in held.values() if item.group == newcomer.group) <= share
-    for group in {item.group for item in taken}:
-        first = next(item for item in taken if item.group == group)
-        assert sum(item.size for item in held.values() if item.group == group) > share
-        assert all(first.added >= item.added for item in held.values() if item.group == group)
+            cache.pinned.discard(id)
+        elif step == "wait":
+            now += 10 * size * (8640 if required else 1)
+        elif id not in cache.pinned:
+            groups = {name: Group(policy, cache.used(name), quota) for name, (policy, quota) in cache.groups.items()}
+            evictable = [item for item in cache.held.values() if item.id not in cache.pinned]
+            present = cache.held.get(id)
+            replaces = None if present is None else Candidate(id, present.size, present.key)
+            newcomer = Newcomer(group=group, size=size, replaces=replaces, required=required)
+            decision = decide(groups, Listed(*evictable), newcomer, capacity, now)
+            floors = cache.floors
+            victims = cache.add(id, group, size, now, required=required)
+            chosen = of(decision)
+            if chosen is None or victims is None:
+                assert chosen is victims is None
+            else:
+                assert sorted(each for ids in chosen.values() for each in ids) == sorted(victims)
+                assert {name: max(floors[name], key) for name, key in decision.floors.items()} == {
+                    name: cache.floors[name] for name in decision.floors
+                }
+            assert sum(map(cache.used, "abc")) <= capacity
+            assert all(cache.used(name) <= quota for name, quota in quotas.items())
