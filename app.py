@@ -3,6 +3,7 @@
 Each factory imports only its own dependencies: the process of the runner API does not import Flask.
 """
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -49,6 +50,13 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
         ),
         cache=node_cache(settings, store, connections),
     )
+
+
+def import_platform() -> None:
+    """Import what `open_platform` imports late, for a process that forks others before they open the platform."""
+    for module in ("core.notifications.redis_notifier", "core.services.platform", "datasets.nodecache.node_cache"):
+        importlib.import_module(module)
+    importlib.import_module("workers.executors.registry")
 
 
 def store_of(settings: Settings) -> ObjectStore:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from core.domain.former_names import refuse_former_names
+from core.domain.job_kinds import JobKind, configured
 
 PREFIX = "WINDTUNNEL_"
 LOCAL = "127.0.0.1"
@@ -101,6 +102,12 @@ class Settings:
     sandbox: str = "auto"
     #: Port of the dispatcher's Prometheus metrics of executors; 0: none. The API's metrics are at its ``/metrics``.
     metrics_port: int = 0
+    #: Port of the jobs role's Prometheus metrics of queues and workers; 0: none.
+    jobs_metrics_port: int = 0
+    #: Worker processes per jobs role and kind of job, as ``collect=8``; docs/jobs.md lists kinds and defaults.
+    job_concurrency: tuple[str, ...] = ()
+    #: Seconds after which an attempt of a job of a kind is ended, as ``prefetch=172800``.
+    job_timeouts: tuple[str, ...] = ()
     #: Seconds after which a lease without a heartbeat expires.
     lease_ttl: timedelta = timedelta(seconds=10)
     #: Seconds between two polls of the dispatcher when no notification arrives.
@@ -130,6 +137,10 @@ class Settings:
         settings = cls(**values)
         if settings.sandbox not in {"auto", "none"}:
             raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")
+        try:
+            _ = settings.job_kinds
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}JOB_CONCURRENCY or {PREFIX}JOB_TIMEOUTS: {error}") from None
         if settings.host not in LOOPBACK and not settings.token and not settings.anonymous:
             raise ValueError(
                 f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"
@@ -146,6 +157,11 @@ class Settings:
         """URL of the runner API."""
         host = LOCAL if self.runner_api_host in {"0.0.0.0", "::"} else self.runner_api_host
         return self.runner_api_url or f"http://{host}:{self.runner_api_port}"
+
+    @property
+    def job_kinds(self) -> tuple[JobKind, ...]:
+        """Kinds of background job, with the settings of their workers."""
+        return configured(self.job_concurrency, self.job_timeouts)
 
     @property
     def run_dir(self) -> Path:

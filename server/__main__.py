@@ -282,22 +282,47 @@ def dispatch(settings: Settings) -> int:
 
 
 def jobs(settings: Settings) -> int:
-    """Run background jobs: downloads, checksums, replays."""
-    from app import confinement_here, open_platform
-    from core.notifications.redis_notifier import embedded, work
+    """Run background jobs: a supervisor of RQ workers, which this process forks with all modules imported."""
+    import app
+    from core.notifications.redis_notifier import embedded
+    from server.job_processes import JobProcesses
     from workers import liveness
     from workers.background_jobs import Jobs
 
-    confinement = confinement_here(settings)
-    stop = _stop_event()
-    platform = open_platform(settings, confinement)
-    table = Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
+    confinement = app.confinement_here(settings)
+    app.import_platform()
+
+    def open_functions() -> Mapping[str, Callable[[str], None]]:
+        platform = app.open_platform(settings, confinement)
+        return Jobs(platform, environments_folder=settings.environments, sandbox=_level(confinement)).table
+
     settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     heartbeat_file = settings.run_dir / "jobs.beat"
-    work(
-        settings.redis_url or embedded(settings.run_dir), table, stop, lambda: liveness.record_iteration(heartbeat_file)
-    )
+    JobProcesses(
+        settings.redis_url or embedded(settings.run_dir),
+        settings.job_kinds,
+        open_functions,
+        lambda: liveness.record_iteration(heartbeat_file),
+        metrics_port=settings.jobs_metrics_port,
+    ).run()
     return 0
+
+
+def failed_jobs(settings: Settings) -> int:
+    """Print the failed background jobs with the ends of their tracebacks; return 1 if there are any."""
+    from core.notifications.redis_notifier import RedisNotifier, embedded
+
+    notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
+    if not notifier.alive():
+        print("Redis (REDIS_URL) does not answer", file=sys.stderr)
+        return 2
+    failures = notifier.failed_jobs()
+    for job in failures:
+        ended_at = job.ended_at.isoformat(timespec="seconds") if job.ended_at else "unknown"
+        print(f"{job.job_id}  queue windtunnel:{job.kind}  failed at {ended_at}, {job.failures} times")
+        print("".join(f"    {line}\n" for line in job.traceback.splitlines()[-5:]))
+    notifier.close()
+    return 1 if failures else 0
 
 
 def agent(settings: Settings) -> int:
@@ -359,6 +384,7 @@ ROLES: Mapping[str, Callable[[Settings], int]] = {
     "runner-api": runner_api,
     "dispatch": dispatch,
     "jobs": jobs,
+    "failed-jobs": failed_jobs,
     "agent": agent,
     "scs": scs,
 }

@@ -1,4 +1,4 @@
-"""Making a replay: an evaluator plays a scenario again from its trace, with no model and no network."""
+"""Replay job: an evaluator runs a scenario again from its action trace, without model and network."""
 
 import selectors
 from collections.abc import Mapping
@@ -7,47 +7,47 @@ from typing import Any
 from runtimes.harness.runner.framed_socket import PeerClosed, Ready, ReplayDone
 from runtimes.harness.runner.processes import EvaluatorProcess, WorkerSpec, spawn_evaluator
 
-#: Seconds an evaluator may take to be set up, and to play one scenario again.
+#: Seconds that an evaluator may take for its set-up, and for one scenario.
 SETUP, PLAY = 120.0, 120.0
 
 
 class CannotReplay(Exception):
-    """The scenario cannot be played again."""
+    """The scenario cannot be run again."""
 
 
 class NothingToShow(CannotReplay):
-    """The simulator says so itself; it would say it again."""
+    """The simulator refuses to show the scenario; another attempt would be refused as well."""
 
 
-def make(kit: WorkerSpec, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
-    """Play a task again and return what a picture of it needs. Call it from the main thread only."""
-    evaluator = spawn_evaluator(kit, "replay")
+def make(spec: WorkerSpec, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
+    """Run a task again and return the data of its replay. Call it from the main thread only."""
+    evaluator = spawn_evaluator(spec, "replay")
     try:
-        return _played(evaluator, play, task, trace)
+        return _replay_of(evaluator, play, task, trace)
     except (PeerClosed, TimeoutError) as error:
         raise CannotReplay(
-            f"the simulator did not play it: {error or 'it took too long'}\n{_said(evaluator)}"
+            f"the evaluator did not run the scenario: {error or 'timeout'}\n{_output_of(evaluator)}"
         ) from None
     finally:
         evaluator.dismiss()
         evaluator.process.reap()
 
 
-def _played(evaluator: EvaluatorProcess, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
+def _replay_of(evaluator: EvaluatorProcess, play: Mapping[str, Any], task: int, trace: bytes) -> dict[str, Any]:
     evaluator.channel.send({"type": "setup", "play": play})
-    if not isinstance(said := evaluator.channel.receive(SETUP), Ready):
-        raise CannotReplay(f"the simulator cannot be set up: {getattr(said, 'reason', said)}")
+    if not isinstance(message := evaluator.channel.receive(SETUP), Ready):
+        raise CannotReplay(f"the simulator cannot be set up: {getattr(message, 'reason', message)}")
     evaluator.channel.send({"type": "replay", "task": task, "trace": trace})
-    said = evaluator.channel.receive(PLAY)
-    if not isinstance(said, ReplayDone):
-        raise PeerClosed("it spoke out of turn")
-    if said.replay is None:
-        raise NothingToShow(said.error or "the simulator gave no reason")
-    return said.replay
+    message = evaluator.channel.receive(PLAY)
+    if not isinstance(message, ReplayDone):
+        raise PeerClosed("unexpected message")
+    if message.replay is None:
+        raise NothingToShow(message.error or "the simulator gave no reason")
+    return message.replay
 
 
-def _said(evaluator: EvaluatorProcess) -> str:
-    """Return the end of what the evaluator printed."""
+def _output_of(evaluator: EvaluatorProcess) -> str:
+    """Return the last 2000 bytes of the evaluator's output."""
     with selectors.DefaultSelector() as waiting:
         waiting.register(evaluator.process.output, selectors.EVENT_READ)
         if not waiting.select(0.2):

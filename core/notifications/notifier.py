@@ -19,7 +19,7 @@ class Notifier(Protocol):
         """Block until a simulation has changed, at most ``timeout`` seconds; return the ids published meanwhile."""
 
     def enqueue(self, job: str, id: str) -> None:
-        """Hand a job (`stage`, `collect`, `replay`, `sweep`) to the jobs role: an id in, no result."""
+        """Enqueue a job of a kind for the jobs role (`core/domain/job_kinds.py`), unless it waits or runs already."""
 
     def alive(self) -> bool:
         """Return whether wake-ups are delivered at present."""

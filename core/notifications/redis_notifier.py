@@ -1,4 +1,4 @@
-"""Redis notifier: wake-ups over Redis lists and pub/sub, jobs over RQ. No other module uses either.
+"""Redis notifier: wake-ups over Redis lists and pub/sub; jobs go to `job_queue`.
 
 Redis holds no authoritative state: after a flush, a restart or an outage, consumers find changes by polling.
 """
@@ -6,25 +6,18 @@ Redis holds no authoritative state: after a flush, a restart or an outage, consu
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any, ClassVar
 
 from redis import Redis, RedisError
 from redis.client import PubSub
-from rq import Queue, SimpleWorker
-from rq.job import Job
-from rq.serializers import JSONSerializer
 
 from core.notifications.embedded_valkey import embedded as embedded
+from core.notifications.job_queue import FailedJob, JobQueue, QueueCounts
 
 logger = logging.getLogger(__name__)
 
-#: Allowed jobs. Without this list, any client that can write to Redis could name any function.
-JOBS = ("stage", "collect", "replay", "register", "prefetch", "sweep")
 NEWS = "windtunnel:news"
-QUEUE = "windtunnel"
 #: Timeout in seconds of non-blocking commands.
 TIMEOUT = 5.0
 #: Seconds between two attempts while Redis is unavailable.
@@ -37,7 +30,7 @@ class RedisNotifier:
     def __init__(self, url: str) -> None:
         self._client = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
         self._blocking = Redis.from_url(url, socket_connect_timeout=TIMEOUT)  # for blocking commands
-        self._queue = Queue(QUEUE, connection=self._client, job_class=BoundJob, serializer=JSONSerializer)
+        self._jobs = JobQueue(self._client)
         self._news: PubSub | None = None
         self._unavailable = threading.Event()
 
@@ -81,11 +74,21 @@ class RedisNotifier:
         return list(ids)
 
     def enqueue(self, job: str, id: str) -> None:
-        """Enqueue a job. Its RQ id is random: RQ would keep refusing a fixed id after its worker was killed."""
-        if job not in JOBS:
-            raise ValueError(f"unknown job: {job}")
+        """Enqueue a job, unless the same job waits, runs or pauses already."""
         with self._ignoring_outages():
-            self._queue.enqueue(job, id, job_timeout=-1, result_ttl=0, failure_ttl=60, ttl=3600)
+            self._jobs.enqueue(job, id)
+
+    def job_counts(self) -> Sequence[QueueCounts]:
+        """Return the numbers of jobs by kind; none while Redis is unavailable."""
+        with self._ignoring_outages():
+            return self._jobs.counts()
+        return ()
+
+    def failed_jobs(self) -> list[FailedJob]:
+        """Return the failed jobs; none while Redis is unavailable."""
+        with self._ignoring_outages():
+            return list(self._jobs.failures())
+        return []
 
     def alive(self) -> bool:
         """Return whether Redis answers."""
@@ -116,10 +119,6 @@ class RedisNotifier:
                 logger.warning("Redis (REDIS_URL) is available again")
 
 
-#: RQ's ``worker_ttl`` in seconds (it waits 15 s less for a job), and seconds between liveness beats during a job.
-TERM, BEAT = 35, 10.0
-
-
 def _notifier(role: str) -> str:
     return f"windtunnel:notifier:{role}"
 
@@ -129,84 +128,3 @@ def _receive(news: PubSub, ids: dict[str, None], timeout: float) -> bool:
     if message is not None and message["type"] == "message":
         ids[message["data"].decode()] = None
     return message is not None
-
-
-class BoundJob(Job):
-    """A job restricted to the functions in ``table``; functions, callbacks and webhooks named in Redis are ignored."""
-
-    table: ClassVar[Mapping[str, Callable[[str], None]]] = {}
-
-    def _execute(self) -> None:
-        (id,) = self.args
-        if self.func_name not in JOBS or not isinstance(id, str) or self.kwargs:
-            raise ValueError("not one of this platform's jobs")
-        self.table[self.func_name](id)
-
-    @property
-    def success_callback(self) -> None:
-        return None
-
-    @property
-    def failure_callback(self) -> None:
-        return None
-
-    @property
-    def stopped_callback(self) -> None:
-        return None
-
-    def send_webhooks(self, *arguments: Any, **named: Any) -> None:
-        return None
-
-
-class _Worker(SimpleWorker):
-    """Runs jobs in this process: a fork per job costs more than most jobs."""
-
-    max_connection_wait_time = 1.0
-    stopping: threading.Event
-    beat: Callable[[], None]
-
-    def heartbeat(self, *arguments: Any, **named: Any) -> None:
-        """Record an iteration of the loop, in Redis and in the liveness file."""
-        self.beat()
-        super().heartbeat(*arguments, **named)
-
-    def execute_job(self, job: Job, queue: Queue) -> None:
-        """Run a job; meanwhile a thread beats, so that the liveness probe does not fail during long jobs."""
-        done = threading.Event()
-
-        def beating() -> None:
-            while not done.wait(BEAT):
-                self.beat()
-
-        threading.Thread(target=beating, name="beat", daemon=True).start()
-        try:
-            super().execute_job(job, queue)
-        finally:
-            done.set()
-
-    def request_stop(self, signum: int, frame: FrameType | None) -> None:
-        self.stopping.set()
-        stop: Callable[[int, FrameType | None], None] = super().request_stop
-        stop(signum, frame)
-
-
-def work(
-    url: str, table: Mapping[str, Callable[[str], None]], stopping: threading.Event, beat: Callable[[], None]
-) -> None:
-    """Run jobs until a signal stops the process, also through outages of Redis; ``beat`` at every iteration."""
-    job_class = type("TableJob", (BoundJob,), {"table": dict(table)})
-    while not stopping.is_set():
-        beat()
-        connection = Redis.from_url(url, socket_connect_timeout=TIMEOUT)
-        try:
-            queue = Queue(QUEUE, connection=connection, job_class=job_class, serializer=JSONSerializer)
-            worker = _Worker(
-                [queue], connection=connection, job_class=job_class, serializer=JSONSerializer, worker_ttl=TERM
-            )
-            worker.stopping, worker.beat = stopping, beat
-            worker.work(logging_level="WARNING")
-        except RedisError as error:
-            logger.warning("job queue: Redis (REDIS_URL) is unavailable: %s", error)
-        finally:
-            connection.close()
-        stopping.wait(RETRY)

@@ -29,7 +29,7 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- $values := omit .Values.settings "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
 {{- $names = concat $names ($values.names | default list) | uniq -}}
 {{- $defaults := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "runnerApiHost" "0.0.0.0" "runnerApiPort" 5001
-    "executors" "/etc/windtunnel/executors/executors.json" "scsPort" 0 "metricsPort" 9464 -}}
+    "executors" "/etc/windtunnel/executors/executors.json" "scsPort" 0 "metricsPort" 9464 "jobsMetricsPort" 9464 -}}
 {{- $_ := set $defaults "runnerApiUrl" (printf "http://%s-runner-api.%s.svc:%v" $full .Release.Namespace (default 5001 $values.runnerApiPort)) -}}
 {{- if .Values.trial -}}
 {{- $_ := set $defaults "objectStoreUrl" (printf "s3://windtunnel/objects?endpoint=http://%s-minio:%v" $full .Values.bundled.minio.port) -}}

@@ -1,7 +1,6 @@
-"""A job's claim on a simulation: one at a time, and free again soon after a job was killed."""
+"""A job's claim on a simulation, on each database engine: one at a time, and free again soon after a job was killed."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,10 @@ from core.store import simulations
 from core.store.database import Database
 from tests.conftest import Clock
 from tests.contracts.test_database import ROW
-from tests.databases import sqlite_database
 
 
 @pytest.fixture
-def queued(tmp_path: Path, clock: Clock) -> Database:
-    database = sqlite_database(tmp_path / "claims.db", clock=clock)
+def queued(database: Database) -> Database:
     stage = {"id": "s1.0", "simulation_id": "s1", "ordinal": 0, "total": 1, "state": "open"}
     database.write(lambda c: simulations.add(c, ROW, stage))
     return database

@@ -1,4 +1,4 @@
-"""The jobs beside each other: what takes minutes holds up nothing that takes milliseconds."""
+"""Background jobs over the services: the same job at once, and jobs beside each other."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Held(FilesystemStore):
         return super().get(key, start, length)
 
 
-def test_summing_a_large_simulation_up_holds_up_no_other(house: House, tmp_path: Path) -> None:
+def test_a_large_simulation_that_is_finalized_twice_at_once_delays_no_other(house: House, tmp_path: Path) -> None:
     large, small = house.submit(), house.submit(scenarios={"range": [0, 1]})
     for id in (large, small):
         house.play(house.launch(id)[1])
@@ -40,13 +40,15 @@ def test_summing_a_large_simulation_up_holds_up_no_other(house: House, tmp_path:
     reading = Results(platform.database, store, platform.changes)
     finalization = Finalization(platform.database, store, platform.notifier, reading)
     jobs = Jobs(replace(platform, finalization=finalization), environments_folder=tmp_path, sandbox=None)
+    running = threading.Thread(target=jobs.table["collect"], args=(large,))
+    running.start()
     try:
-        jobs.table["collect"](large)
         assert store.asked.wait(30)
-        jobs.table["collect"](large)  # the notifier rings again while it goes on
+        jobs.table["collect"](large)  # enqueued twice: it ends at once, because the first run has the claim
         jobs.table["collect"](small)
         house.until(lambda: house.state(small) is State.SUCCEEDED)
         assert house.state(large) is State.RUNNING
     finally:
         store.given.set()
+        running.join()
     house.until(lambda: house.state(large) is State.SUCCEEDED)

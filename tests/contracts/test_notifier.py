@@ -1,9 +1,6 @@
 """The notifier's contract, kept by the one within a process and by the one over a real valkey."""
 
 import logging
-import os
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,29 +9,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from core.notifications import embedded_valkey, redis_notifier
+from core.notifications import redis_notifier
 from core.notifications.notifier import Notifier
 from tests.local_notifier import LocalNotifier
+from tests.valkey import Valkey
 from tests.waiting import until
-
-
-class Valkey:
-    """A valkey of this test's own."""
-
-    def __init__(self, home: Path) -> None:
-        self.home, self.run = home, home / "run"
-        self.run.mkdir(mode=0o700)
-        self.start()
-        self.url = redis_notifier.embedded(self.run)
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(embedded_valkey.command(self.home, self.run), stdout=subprocess.DEVNULL)
-        until(lambda: (self.run / "valkey.sock").exists())
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        (self.run / "valkey.sock").unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -126,82 +105,6 @@ def test_a_notifier_whose_redis_is_away_harms_nobody(server: Valkey, caplog: pyt
     notifier.published(0.05)
     notifier.publish("b")
     assert notifier.published(5.0) == ["b"]
-    notifier.close()
-
-
-def do_jobs(server: Valkey, record: Path) -> int:
-    """Fork a worker that writes the jobs it does to a file; return its process id."""
-    child = os.fork()
-    if child:
-        return child
-
-    def note(job: str) -> Callable[[str], None]:
-        def do(id: str) -> None:
-            with open(record, "a") as file:
-                file.write(f"{job} {id}\n")
-
-        return do
-
-    try:
-        beat = record.with_suffix(".beat").touch
-        redis_notifier.work(server.url, {job: note(job) for job in redis_notifier.JOBS}, threading.Event(), beat)
-    finally:
-        os._exit(0)
-
-
-@pytest.fixture
-def done(server: Valkey, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
-    record = tmp_path / "done"
-    record.touch()
-    child = do_jobs(server, record)
-    yield lambda: record.read_text().splitlines()
-    os.kill(child, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # it ends when asked to
-
-
-def test_a_job_is_done(server: Valkey, done: Callable[[], list[str]]) -> None:
-    notifier = redis_notifier.RedisNotifier(server.url)
-    notifier.enqueue("stage", "s1")
-    notifier.enqueue("collect", "s1")
-    until(lambda: done() == ["stage s1", "collect s1"])
-    notifier.close()
-
-
-def test_a_job_rung_for_twice_is_handed_on_twice(server: Valkey, done: Callable[[], list[str]]) -> None:
-    notifier = redis_notifier.RedisNotifier(server.url)
-    for _ in range(2):  # a claim in SQL makes it harmless; a muted notifier would not be
-        notifier.enqueue("stage", "s1")
-    until(lambda: done() == ["stage s1", "stage s1"])
-    notifier.close()
-
-
-def test_jobs_go_on_after_redis_was_flushed_or_killed(server: Valkey, done: Callable[[], list[str]]) -> None:
-    notifier = redis_notifier.RedisNotifier(server.url)
-    notifier.enqueue("stage", "before")
-    until(lambda: len(done()) == 1)
-    Redis.from_url(server.url).flushall()
-    notifier.enqueue("stage", "flushed")
-    until(lambda: len(done()) == 2)
-    server.kill()
-    server.start()
-    until(notifier.alive)
-    notifier.enqueue("stage", "restarted")
-    until(lambda: "stage restarted" in done())
-    notifier.close()
-
-
-def test_only_jobs_of_the_table_are_done(server: Valkey, done: Callable[[], list[str]], tmp_path: Path) -> None:
-    from rq import Queue
-    from rq.serializers import JSONSerializer
-
-    hostile = Queue(redis_notifier.QUEUE, connection=Redis.from_url(server.url), serializer=JSONSerializer)
-    hostile.enqueue("os.mkdir", str(tmp_path / "made"))
-    notifier = redis_notifier.RedisNotifier(server.url)
-    notifier.enqueue("collect", "honest")
-    until(lambda: done() == ["collect honest"])
-    assert not (tmp_path / "made").exists()
-    with pytest.raises(ValueError, match="unknown job"):
-        notifier.enqueue("os.mkdir", "x")
     notifier.close()
 
 

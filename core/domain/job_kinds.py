@@ -1,0 +1,129 @@
+"""Kinds of background job: queue, concurrency, timeout and retries of each, and when a job is enqueued again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+#: Seconds between two attempts of a job that fails. The first is longer than a claim in SQL (9 s): an attempt that
+#: finds the claim of a killed attempt would end at once as if all were done.
+RETRIES = (10, 30, 90)
+#: Seconds after which a job whose retries have failed is enqueued again from SQL: first pause, longest after doubling.
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 600.0
+#: Seconds without a heartbeat after which the record of a running job is no longer believed. Registries are cleaned
+#: sooner; this limit is for a record that no registry lists.
+LOST = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobKind:
+    """A kind of background job, with a queue of its own.
+
+    ``concurrency``: worker processes per jobs role. ``timeout``: seconds after which an attempt is ended. ``resident``:
+    the job runs in its worker's process, which has the platform open; otherwise each attempt runs in a forked process.
+    """
+
+    name: str
+    does: str
+    concurrency: int
+    timeout: int
+    retries: tuple[int, ...] = RETRIES
+    resident: bool = False
+
+    @property
+    def queue(self) -> str:
+        """Name of the RQ queue."""
+        return f"windtunnel:{self.name}"
+
+    def job_id(self, id: str) -> str:
+        """Return the RQ id of a job, the same whenever it is enqueued; RQ allows letters, digits, `_` and `-` only."""
+        return f"{self.name}-{id.replace(':', '-')}"
+
+
+KINDS: tuple[JobKind, ...] = (
+    JobKind(
+        name="stage",
+        does="prepares a simulation's environments, dataset files and model",
+        concurrency=2,
+        timeout=6 * 3600,
+        resident=True,
+    ),
+    JobKind(
+        name="prefetch",
+        does="downloads a dataset version to the node cache",
+        concurrency=2,
+        timeout=24 * 3600,
+    ),
+    JobKind(
+        name="register",
+        does="registers a dataset version: lists, hashes and stores its files",
+        concurrency=2,
+        timeout=24 * 3600,
+    ),
+    JobKind(
+        name="collect",
+        does="finalizes a simulation: summary, archive, state",
+        concurrency=4,
+        timeout=3600,
+        resident=True,
+    ),
+    JobKind(
+        name="replay",
+        does="makes the replay of one task from its trace",
+        concurrency=1,
+        timeout=1800,
+    ),
+    JobKind(
+        name="sweep",
+        does="deletes expired uploads, unreferenced objects and unused cache entries",
+        concurrency=1,
+        timeout=3600,
+        resident=True,  # it remembers when it last searched the object store for orphans
+    ),
+)
+
+
+def configured(concurrency: Sequence[str], timeouts: Sequence[str]) -> tuple[JobKind, ...]:
+    """Return the kinds with the settings of an operator: `stage=4` in ``concurrency``, `stage=7200` in ``timeouts``."""
+    kinds = {kind.name: kind for kind in KINDS}
+    for entry in concurrency:
+        name, number = _parsed(entry, kinds)
+        kinds[name] = replace(kinds[name], concurrency=number)
+    for entry in timeouts:
+        name, number = _parsed(entry, kinds)
+        kinds[name] = replace(kinds[name], timeout=number)
+    return tuple(kinds.values())
+
+
+def _parsed(entry: str, known: dict[str, JobKind]) -> tuple[str, int]:
+    name, equals, number = entry.partition("=")
+    if name not in known or not equals or not number.isdecimal() or int(number) < 1:
+        raise ValueError(f"{entry!r} is not KIND=NUMBER with a number of at least 1; kinds are {', '.join(known)}")
+    return name, int(number)
+
+
+class Verdict(Enum):
+    """What becomes of a job that is enqueued while a record with its id exists."""
+
+    LEAVE = "leave"
+    REQUEUE = "requeue"
+    REPLACE = "replace"
+
+
+def judge(status: str, *, age: float, failures: int) -> Verdict:
+    """Decide about a job that is enqueued again.
+
+    ``age``: seconds since the record's last sign of life, or since it failed. ``failures``: how often the job has been
+    enqueued again after its retries had failed.
+    """
+    if status in {"queued", "scheduled"}:
+        return Verdict.LEAVE  # it waits; a record that no queue lists expires
+    if status == "started":
+        return Verdict.REPLACE if age >= LOST else Verdict.LEAVE
+    if status in {"failed", "stopped"}:
+        return Verdict.REQUEUE if age >= pause(failures) else Verdict.LEAVE
+    return Verdict.REPLACE
+
+
+def pause(failures: int) -> float:
+    """Seconds between the end of a job's last retry and its next attempt."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(max(failures, 0), 10))

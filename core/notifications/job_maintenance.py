@@ -1,0 +1,131 @@
+"""Maintenance of the job queues: starts retries that are due, and finds the jobs of workers that were killed.
+
+RQ does this in idle workers every ten minutes, with 60 s of grace; here it is done every second, because SQL claims of
+killed jobs expire after 9 s.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from redis import Redis, RedisError
+from rq import Queue
+from rq.exceptions import NoSuchJobError
+from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
+from rq.job import Job, JobStatus
+from rq.utils import as_text
+
+from core.domain.job_kinds import JobKind
+from core.notifications.job_queue import MOST_FAILURES, BoundJob, queue_of
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two passes.
+INTERVAL = 1.0
+#: Seconds after which a job counts as lost that a worker has taken from its queue, but has not recorded as started.
+TAKEN = 10.0
+#: Timeout in seconds of a Redis command.
+TIMEOUT = 5.0
+
+
+class JobMaintenance:
+    """Passes over the queues of all kinds. Several may run at once: at worst a job that both requeue runs twice."""
+
+    def __init__(self, url: str, kinds: Sequence[JobKind]) -> None:
+        self._connection = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+        self._queues = [
+            queue_of(kind, self._connection, type("KindJob", (BoundJob,), {"kind": kind})) for kind in kinds
+        ]
+        self._taken: dict[tuple[str, str], float] = {}
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Run passes, also through outages of Redis, until ``wait`` returns true."""
+        available = True
+        while not wait(INTERVAL):
+            try:
+                self.step()
+                available = True
+            except RedisError as error:
+                if available:
+                    logger.warning("maintenance of jobs: Redis (REDIS_URL) is unavailable: %s", error)
+                available = False
+
+    def step(self) -> None:
+        """Run one pass."""
+        # `rq info` lists these queues; RQ itself registers a queue when its first job is enqueued.
+        self._connection.sadd(Queue.redis_queues_keys, *[queue.key for queue in self._queues])
+        for queue in self._queues:
+            try:
+                queue.started_job_registry.cleanup()
+                self._start_retries(queue)
+                self._return_taken(queue)
+                self._trim_failures(queue)
+            except RedisError:
+                raise
+            except Exception:  # a record that another client of Redis wrote
+                logger.exception("maintenance of queue %s failed", queue.name)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _start_retries(self, queue: Queue) -> None:
+        """Enqueue scheduled jobs that are due. RQ's own scheduler would trust every field of a job."""
+        registry = queue.scheduled_job_registry
+        for id in registry.get_jobs_to_schedule():
+            job = self._readable(queue, id)
+            with self._connection.pipeline() as pipeline:
+                pipeline.zrem(registry.key, id)
+                if job is not None:
+                    queue._enqueue_job(job, pipeline=pipeline)
+                pipeline.execute()
+
+    def _readable(self, queue: Queue, id: str) -> Job | None:
+        """Return a job, None if it is gone; a record that no worker could read is deleted."""
+        try:
+            return queue.fetch_job(id)
+        except RedisError:
+            raise
+        except Exception as error:
+            logger.warning("job %s is deleted: its record cannot be read: %s", id, error)
+            self._connection.delete(BoundJob.key_for(id))
+            return None
+
+    def _return_taken(self, queue: Queue) -> None:
+        """Put jobs back that a worker took and never started, because it was killed in between."""
+        now = time.monotonic()
+        taken = set(queue.intermediate_queue.get_job_ids())
+        for key in [key for key in self._taken if key[0] == queue.name and key[1] not in taken]:
+            del self._taken[key]
+        for id in taken:
+            if now - self._taken.setdefault((queue.name, id), now) < TAKEN:
+                continue
+            if not self._connection.lrem(queue.intermediate_queue_key, 1, id):
+                continue
+            job = self._readable(queue, id)
+            if job is not None and job.get_status(refresh=False) is JobStatus.QUEUED:
+                queue.push_job_id(id)
+
+    def _trim_failures(self, queue: Queue) -> None:
+        """Delete expired failures, and the oldest beyond the limit."""
+        registry = queue.failed_job_registry
+        registry.cleanup()
+        for id in registry.get_job_ids(0, -MOST_FAILURES - 1, cleanup=False):
+            with suppress(NoSuchJobError):
+                registry.remove(id, delete_job=True)
+
+
+def abandon(url: str, kind: JobKind, name: str) -> None:
+    """Retry or fail the job of a worker that was killed, without waiting for its heartbeat to expire."""
+    connection = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+    try:
+        queue = queue_of(kind, connection, type("KindJob", (BoundJob,), {"kind": kind}))
+        executions = connection.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(name))
+        if executions:
+            connection.zadd(queue.started_job_registry.key, {as_text(key): 0 for key in executions}, xx=True)
+            queue.started_job_registry.cleanup()
+    except RedisError as error:
+        logger.warning("the job of a killed worker waits for its heartbeat to expire: Redis is unavailable: %s", error)
+    finally:
+        connection.close()

@@ -1,0 +1,206 @@
+"""Job queue over RQ: a queue per kind of job, deterministic job ids, and a job class restricted to an allow-list.
+
+Redis holds no authoritative state: whatever is due is enqueued again from SQL, and a claim in SQL makes a duplicate run
+harmless.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from redis import Redis
+from rq import Queue, Retry
+from rq.exceptions import DuplicateJobError, InvalidJobOperation
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.utils import now
+
+from core.domain.job_kinds import KINDS, JobKind, Verdict, judge
+
+#: Seconds that a job may wait in its queue; SQL enqueues it again if it is still due.
+WAITING = 3600
+#: Seconds that a failed job is kept in the registry of failed jobs, with its traceback.
+FAILURES_KEPT = 7 * 24 * 3600
+#: Failed jobs that are kept per kind; the oldest are deleted first.
+MOST_FAILURES = 1000
+BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}
+
+
+class BoundJob(Job):
+    """A job restricted to the functions in ``functions``.
+
+    A client that can write to Redis could name any function, callback or webhook in a job, or dependents, repeats and
+    limits; all of these are ignored or replaced by those of the job's kind.
+    """
+
+    kind: ClassVar[JobKind | None] = None
+    functions: ClassVar[Callable[[], Mapping[str, Callable[[str], None]]]] = staticmethod(dict)
+
+    def restore(self, raw_data: Any) -> None:
+        """Read the record from Redis, except what its kind decides."""
+        super().restore(raw_data)
+        self.webhooks = []
+        self._dependency_ids = []
+        self.group_id = None
+        self.repeats_left = self.repeat_intervals = None
+        self.rate_limit_key = self.rate_limit_concurrency = None
+        self.result_ttl, self.failure_ttl, self.ttl = 0, FAILURES_KEPT, WAITING
+        if self.kind is not None:
+            self.timeout = self.kind.timeout
+            self.retry_intervals = list(self.kind.retries)
+            self.retries_left = min(self.retries_left or 0, len(self.kind.retries))
+
+    def _execute(self) -> None:
+        arguments = self.args
+        if (
+            self.kind is None
+            or self.func_name != self.kind.name
+            or self.instance is not None
+            or self.kwargs
+            or len(arguments) != 1
+            or not isinstance(arguments[0], str)
+        ):
+            raise ValueError("not a job of this platform")
+        type(self).functions()[self.kind.name](arguments[0])
+
+    @property
+    def success_callback(self) -> None:
+        return None
+
+    @property
+    def failure_callback(self) -> None:
+        return None
+
+    @property
+    def stopped_callback(self) -> None:
+        return None
+
+    def send_webhooks(self, *arguments: Any, **named: Any) -> None:
+        return None
+
+
+class BoundQueue(Queue):
+    """A queue whose jobs have no dependents: this platform enqueues none, so another client of Redis named them."""
+
+    def move_dependents_to_ready(self, *arguments: Any, **named: Any) -> dict[str, list[str]]:
+        return {}
+
+    def enqueue_dependents(self, *arguments: Any, **named: Any) -> dict[str, list[str]]:
+        return {}
+
+
+def queue_of(kind: JobKind, connection: Redis, job_class: type[BoundJob] = BoundJob) -> Queue:
+    """Return the RQ queue of a kind."""
+    return BoundQueue(kind.queue, connection=connection, job_class=job_class, serializer=JSONSerializer)
+
+
+class JobQueue:
+    """Enqueues jobs. Methods raise RedisError while Redis is unavailable."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._queues = {kind.name: queue_of(kind, connection) for kind in KINDS}
+
+    def enqueue(self, name: str, id: str) -> None:
+        """Enqueue a job, unless it waits, runs or pauses already.
+
+        A job whose retries have failed is enqueued again after a pause, which doubles each time.
+        """
+        if (kind := BY_NAME.get(name)) is None:
+            raise ValueError(f"unknown kind of job: {name}")
+        queue = self._queues[name]
+        for _ in range(2):
+            try:
+                queue.enqueue(
+                    kind.name,
+                    id,
+                    job_id=kind.job_id(id),
+                    unique=True,
+                    description=f"{kind.name} {id}",
+                    job_timeout=kind.timeout,
+                    result_ttl=0,
+                    failure_ttl=FAILURES_KEPT,
+                    ttl=WAITING,
+                    retry=Retry(max=len(kind.retries), interval=list(kind.retries)),
+                )
+            except DuplicateJobError:
+                if self._settled(queue, kind.job_id(id)):
+                    return
+            else:
+                return
+
+    def _settled(self, queue: Queue, job_id: str) -> bool:
+        """Apply the verdict on a job's existing record; return False if the job has to be enqueued afresh."""
+        job = queue.fetch_job(job_id)
+        if job is None:
+            return False
+        failures = _failures(job)
+        seen = job.ended_at or job.last_heartbeat or job.enqueued_at or job.created_at
+        verdict = judge(
+            job.get_status(refresh=False).value, age=(now() - seen).total_seconds() if seen else 0.0, failures=failures
+        )
+        if verdict is Verdict.REPLACE:
+            job.delete()
+            return False
+        if verdict is Verdict.REQUEUE:
+            job.meta = {"failures": failures + 1}
+            try:
+                queue.failed_job_registry.requeue(job)
+            except InvalidJobOperation:  # no registry lists it
+                job.delete()
+                return False
+        return True
+
+    def counts(self) -> Sequence["QueueCounts"]:
+        """Return how many jobs of each kind wait, run, pause before a retry, and have failed."""
+        return [
+            QueueCounts(
+                kind=name,
+                queued=queue.count,
+                started=queue.connection.zcard(queue.started_job_registry.key),
+                scheduled=queue.connection.zcard(queue.scheduled_job_registry.key),
+                failed=queue.connection.zcard(queue.failed_job_registry.key),
+            )
+            for name, queue in self._queues.items()
+        ]
+
+    def failures(self) -> Iterator["FailedJob"]:
+        """Yield the failed jobs of each kind, the oldest first."""
+        for name, queue in self._queues.items():
+            for id in queue.failed_job_registry.get_job_ids():
+                if (job := queue.fetch_job(id)) is not None:
+                    result = job.latest_result()
+                    yield FailedJob(
+                        kind=name,
+                        job_id=id,
+                        ended_at=job.ended_at,
+                        failures=_failures(job) + 1,
+                        traceback=((result.exc_string if result else None) or "").strip(),
+                    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedJob:
+    """A job whose retries have failed. ``failures``: how often all of them have."""
+
+    kind: str
+    job_id: str
+    ended_at: datetime | None
+    failures: int
+    traceback: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueCounts:
+    """Numbers of jobs of a kind, by where RQ lists them."""
+
+    kind: str
+    queued: int
+    started: int
+    scheduled: int
+    failed: int
+
+
+def _failures(job: Job) -> int:
+    failures = job.meta.get("failures", 0) if isinstance(job.meta, dict) else 0
+    return failures if isinstance(failures, int) else 0

@@ -1,0 +1,198 @@
+"""Processes of the jobs role: worker processes for each kind of job, and one for maintenance and metrics.
+
+The role's own process has one thread and opens neither the database nor Redis, so that it can fork at any time. It
+restarts processes that end, kills those whose job has passed its deadline, and touches the role's liveness file.
+"""
+
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from core.domain.job_kinds import JobKind
+from core.notifications import job_maintenance, job_workers
+from core.notifications.job_statistics import WorkerStatistics
+from core.notifications.job_workers import Functions
+from server.job_metrics import JobsCollector
+from server.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME, die_with, exit_reason
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two passes over the processes.
+INTERVAL = 1.0
+#: Seconds that running jobs have to end after SIGTERM; less than the chart's terminationGracePeriodSeconds (60).
+STOP_TIMEOUT = 45.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """A process that is kept running, or the pause before it is started again."""
+
+    label: str
+    start: Callable[[], None]
+    statistics: WorkerStatistics | None = None
+    pid: int = 0
+    started_at: float = 0.0
+    due_at: float = field(default=0.0)
+    failures: int = 0
+
+
+class JobProcesses:
+    """Keeps the worker processes of all kinds running, until SIGTERM or SIGINT."""
+
+    def __init__(
+        self,
+        url: str,
+        kinds: Sequence[JobKind],
+        open_functions: Callable[[], Functions],
+        beat: Callable[[], None],
+        *,
+        metrics_port: int = 0,
+        stop_timeout: float = STOP_TIMEOUT,
+    ) -> None:
+        self._url = url
+        self._kinds = kinds
+        self._open_functions = open_functions
+        self._beat = beat
+        self._metrics_port = metrics_port
+        self._stop_timeout = stop_timeout
+        self._names: dict[WorkerStatistics, str] = {}
+        workers = [WorkerStatistics(kind.name) for kind in kinds for _ in range(kind.concurrency)]
+        by_name = {kind.name: kind for kind in kinds}
+        self._statistics = workers
+        self._processes = [_Process("maintenance", self._maintain)]
+        self._processes += [
+            _Process(statistics.kind, self._working(by_name[statistics.kind], statistics), statistics)
+            for statistics in workers
+        ]
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT; then let running jobs end, and kill the rest."""
+        gc.collect()
+        gc.freeze()  # a collection in a forked process would copy every page that it shares with this one
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            while not self._pass(before):
+                self._beat()
+            self._stop()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _pass(self, mask: "set[signal.Signals] | set[int]") -> bool:
+        """Start, reap and kill; wait for a signal; return whether the role is asked to end."""
+        now = time.monotonic()
+        for process in self._processes:
+            if process.pid and process.statistics is not None and now > process.statistics.deadline:
+                logger.error(
+                    "a %s job did not end at its timeout; its process %s is killed", process.label, process.pid
+                )
+                process.statistics.deadline = float("inf")
+                os.kill(process.pid, signal.SIGKILL)
+            elif not process.pid and now >= process.due_at:
+                self._start(process, mask)
+        due = [process.due_at - now for process in self._processes if not process.pid]
+        received = signal.sigtimedwait(_SIGNALS, max(0.0, min([INTERVAL, *due])))
+        self._reap()
+        return received is not None and received.si_signo != signal.SIGCHLD
+
+    def _start(self, process: _Process, mask: "set[signal.Signals] | set[int]") -> None:
+        abandoned = self._names.get(process.statistics) if process.statistics is not None else None
+        if process.statistics is not None:
+            kind = next(kind for kind in self._kinds if kind.name == process.statistics.kind)
+            self._names[process.statistics] = job_workers.worker_name(kind)
+        parent = os.getpid()
+        if pid := os.fork():
+            process.pid, process.started_at = pid, time.monotonic()
+            return
+        code = 1
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            die_with(parent)
+            if process.statistics is not None and abandoned is not None:
+                job_maintenance.abandon(self._url, kind, abandoned)
+            process.start()
+            code = 0
+        except BaseException:
+            logger.exception("a process of %s jobs failed", process.label)
+        finally:
+            os._exit(code)
+
+    def _working(self, kind: JobKind, statistics: WorkerStatistics) -> Callable[[], None]:
+        def start() -> None:
+            job_workers.work(
+                self._url,
+                kind,
+                self._names[statistics],
+                self._open_functions,
+                statistics=statistics,
+                prepare_fork=die_with,
+            )
+
+        return start
+
+    def _maintain(self) -> None:
+        """Run maintenance, and serve metrics, in a process that may have threads."""
+        stop = False
+
+        def request_stop(*_: object) -> None:
+            nonlocal stop
+            stop = True
+
+        signal.signal(signal.SIGTERM, request_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._metrics_port:
+            from core.notifications.redis_notifier import RedisNotifier
+            from server.metrics_server import start
+
+            start(self._metrics_port, [JobsCollector(RedisNotifier(self._url).job_counts, self._statistics)])
+        maintenance = job_maintenance.JobMaintenance(self._url, self._kinds)
+
+        def wait(seconds: float) -> bool:
+            until = time.monotonic() + seconds
+            while not stop and (left := until - time.monotonic()) > 0:
+                time.sleep(min(left, 0.1))
+            return stop
+
+        maintenance.run(wait)
+        maintenance.close()
+
+    def _reap(self) -> None:
+        """Record the ends of processes, and when each is started again."""
+        for process in self._processes:
+            if not process.pid:
+                continue
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
+            if not pid:
+                continue
+            now = time.monotonic()
+            code = os.waitstatus_to_exitcode(status)
+            process.pid = 0
+            process.failures = 1 if now - process.started_at > STABLE_UPTIME else process.failures + 1
+            process.due_at = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (process.failures - 1))
+            if process.statistics is not None:
+                process.statistics.deadline = float("inf")
+                process.statistics.add_end()
+            logger.warning(
+                "the process of %s jobs ended (%s); it is started again in %.1f s",
+                process.label,
+                exit_reason(code),
+                process.due_at - now,
+            )
+
+    def _stop(self) -> None:
+        """End every process: workers finish their jobs, until the time is over."""
+        for number, ask in ((signal.SIGTERM, self._stop_timeout), (signal.SIGKILL, 5.0)):
+            deadline = time.monotonic() + ask
+            for process in self._processes:
+                if process.pid:
+                    os.kill(process.pid, number)
+            while any(process.pid for process in self._processes) and time.monotonic() < deadline:
+                signal.sigtimedwait({signal.SIGCHLD}, 0.5)
+                self._beat()
+                for process in self._processes:
+                    if process.pid and os.waitpid(process.pid, os.WNOHANG)[0]:
+                        process.pid = 0

@@ -1,0 +1,562 @@
+"""Jobs through RQ, on a real Valkey and with the jobs role's own processes: retries, timeouts, kills, outages."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from rq.exceptions import NoSuchJobError
+from rq.job import Job, JobStatus
+from rq.utils import now
+
+from core.domain.job_kinds import FIRST_PAUSE, KINDS, JobKind
+from core.notifications import job_maintenance
+from core.notifications.job_maintenance import JobMaintenance
+from core.notifications.job_queue import BoundJob, JobQueue, queue_of
+from server.job_processes import JobProcesses
+from server.supervisor import die_with
+from tests.ports import free_ports
+from tests.valkey import Valkey
+from tests.waiting import until
+
+#: Kinds as in production, with retries that a test can wait for; `stage` is resident, `register` is not.
+QUICK: tuple[JobKind, ...] = tuple(replace(kind, retries=(1, 1), concurrency=2) for kind in KINDS)
+BOTH = pytest.mark.parametrize("name", ["stage", "register"])
+
+
+class Role:
+    """A jobs role in a process of its own. Its jobs append lines to a file, and wait for files that a test creates."""
+
+    def __init__(self, server: Valkey, home: Path) -> None:
+        self.server = server
+        self.home = home / "jobs"
+        self.home.mkdir()
+        self.record = self.home / "record"
+        self.record.touch()
+        self.redis = Redis.from_url(server.url)
+        self.queue = JobQueue(self.redis)
+        self.pid = 0
+
+    def start(self, kinds: Sequence[JobKind] = QUICK, *, metrics_port: int = 0, stop_timeout: float = 20.0) -> None:
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            die_with(parent)
+            JobProcesses(
+                self.server.url,
+                kinds,
+                self.functions,
+                (self.home / "beat").touch,
+                metrics_port=metrics_port,
+                stop_timeout=stop_timeout,
+            ).run()
+            code = 0
+        finally:
+            os._exit(code)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send the role a signal; return its exit code."""
+        os.kill(self.pid, number)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.pid = 0
+        return code
+
+    def functions(self) -> Mapping[str, Callable[[str], None]]:
+        return {kind.name: self._function(kind.name) for kind in KINDS}
+
+    def _function(self, name: str) -> Callable[[str], None]:
+        def run(id: str) -> None:
+            with open(self.record, "a") as file:
+                file.write(f"{name} {id} {os.getpid()}\n")
+            if "raises" in id:
+                raise RuntimeError(f"{id} is broken")
+            if "swallows" in id:
+                while True:
+                    try:
+                        time.sleep(60)
+                    except Exception as error:  # noqa: F841
+                        pass
+            if "hangs" in id:  # in C, with the interpreter's lock: no exception can end it
+                library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+                library.pthread_mutex_lock(mutex)
+                library.pthread_mutex_lock(mutex)
+            while "waits" in id and not (self.home / "go").exists():
+                time.sleep(0.01)
+
+        return run
+
+    def go(self) -> None:
+        """Let the jobs end that wait."""
+        (self.home / "go").touch()
+
+    def runs(self, name: str, id: str) -> list[int]:
+        """Return the process of each run of a job."""
+        lines = [line.split() for line in self.record.read_text().splitlines()]
+        return [int(pid) for kind, of, pid in lines if (kind, of) == (name, id)]
+
+    def job(self, name: str, id: str) -> Job | None:
+        try:
+            return Job.fetch(f"{name}-{id}", connection=self.redis, serializer="json")
+        except NoSuchJobError:
+            return None
+
+    def failed(self, name: str) -> list[str]:
+        return queue_of(next(kind for kind in KINDS if kind.name == name), self.redis).failed_job_registry.get_job_ids()
+
+    def done(self, name: str, id: str) -> bool:
+        """Return whether the job has run and its record is deleted."""
+        return bool(self.runs(name, id)) and self.job(name, id) is None
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Iterator[Role]:
+    server = Valkey(tmp_path)
+    role = Role(server, tmp_path)
+    yield role
+    if role.pid:
+        role.go()
+        role.end(signal.SIGKILL)
+    role.redis.close()
+    server.kill()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_of_job_is_done_from_its_own_queue(role: Role, kind: JobKind) -> None:
+    role.start([replace(kind, concurrency=1)])
+    role.queue.enqueue(kind.name, "a")
+    until(lambda: role.done(kind.name, "a"))
+    assert role.runs(kind.name, "a")
+    assert role.redis.smembers("rq:queues") == {f"rq:queue:windtunnel:{kind.name}".encode()}
+    assert role.end() == 0
+
+
+@BOTH
+def test_a_job_that_is_enqueued_again_while_it_waits_or_runs_is_one_job(role: Role, name: str) -> None:
+    for _ in range(3):
+        role.queue.enqueue(name, "waits")
+    role.start()
+    until(lambda: role.runs(name, "waits"))
+    for _ in range(3):
+        role.queue.enqueue(name, "waits")
+    role.go()
+    until(lambda: role.done(name, "waits"))
+    assert len(role.runs(name, "waits")) == 1
+    role.queue.enqueue(name, "waits")  # due again: it runs again
+    until(lambda: len(role.runs(name, "waits")) == 2)
+
+
+@BOTH
+def test_a_kind_runs_as_many_jobs_at_once_as_its_concurrency_and_holds_up_no_other(role: Role, name: str) -> None:
+    role.start()
+    for number in range(3):
+        role.queue.enqueue(name, f"waits{number}")
+    until(lambda: len(role.record.read_text().splitlines()) == 2)
+    role.queue.enqueue("collect", "quick")
+    until(lambda: role.done("collect", "quick"))
+    assert not role.runs(name, "waits2")
+    role.go()
+    until(lambda: role.done(name, "waits2"))
+
+
+@BOTH
+def test_a_job_that_raises_is_retried_and_then_listed_as_failed_with_its_traceback(role: Role, name: str) -> None:
+    role.start()
+    role.queue.enqueue(name, "raises")
+    until(lambda: role.failed(name) == [f"{name}-raises"])
+    assert len(role.runs(name, "raises")) == 3
+    job = role.job(name, "raises")
+    assert job is not None and "RuntimeError: raises is broken" in (job.latest_result().exc_string or "")
+    (failure,) = role.queue.failures()
+    assert (failure.kind, failure.job_id, failure.failures) == (name, f"{name}-raises", 1)
+    assert failure.traceback.endswith("RuntimeError: raises is broken")
+    for _ in range(5):
+        role.queue.enqueue(name, "raises")  # as the dispatcher does, every two seconds
+    role.queue.enqueue(name, "good")
+    until(lambda: role.done(name, "good"))
+    assert len(role.runs(name, "raises")) == 3
+    assert role.failed(name) == [f"{name}-raises"]
+
+
+@BOTH
+def test_a_failed_job_is_enqueued_again_from_sql_after_pauses_that_double(role: Role, name: str) -> None:
+    role.start()
+    role.queue.enqueue(name, "raises")
+    for runs, pause in ((3, FIRST_PAUSE), (4, 2 * FIRST_PAUSE), (5, 4 * FIRST_PAUSE)):
+        until(lambda: role.failed(name) == [f"{name}-raises"])
+        assert len(role.runs(name, "raises")) == runs
+        ended(role, name, "raises", pause - 30)
+        role.queue.enqueue(name, "raises")
+        assert role.failed(name) == [f"{name}-raises"]
+        ended(role, name, "raises", pause + 1)
+        role.queue.enqueue(name, "raises")
+        until(lambda runs=runs: len(role.runs(name, "raises")) == runs + 1)
+
+
+def ended(role: Role, name: str, id: str, seconds: float) -> None:
+    """Make a failed job's record say that it failed so many seconds ago."""
+    job = role.job(name, id)
+    assert job is not None
+    job.ended_at = now() - timedelta(seconds=seconds)
+    job.save(include_meta=False, include_result=False)
+
+
+@BOTH
+def test_the_job_of_a_killed_worker_is_done_again_in_seconds(role: Role, name: str) -> None:
+    role.start()
+    role.queue.enqueue(name, "waits")
+    (pid,) = until(lambda: role.runs(name, "waits"))
+    os.kill(pid, signal.SIGKILL)
+    role.queue.enqueue(name, "waits")  # from SQL, in vain
+    until(lambda: len(role.runs(name, "waits")) == 2)
+    role.go()
+    until(lambda: role.done(name, "waits"))
+
+
+def test_the_job_of_a_killed_parent_of_forked_jobs_is_done_again_and_its_process_does_not_outlive_it(
+    role: Role,
+) -> None:
+    role.start()
+    role.queue.enqueue("register", "waits")
+    (pid,) = until(lambda: role.runs("register", "waits"))
+    os.kill(parent_of(pid), signal.SIGKILL)
+    until(lambda: zombie(pid))
+    until(lambda: len(role.runs("register", "waits")) == 2)
+
+
+@BOTH
+def test_the_jobs_of_a_killed_role_are_done_by_another_within_seconds(role: Role, name: str) -> None:
+    role.start()
+    role.queue.enqueue(name, "waits")
+    until(lambda: role.runs(name, "waits"))
+    role.end(signal.SIGKILL)
+    role.start()
+    role.queue.enqueue(name, "waits")  # from SQL, in vain: RQ finds that its heartbeat has expired
+    until(lambda: len(role.runs(name, "waits")) == 2)
+
+
+@BOTH
+def test_a_job_whose_worker_dies_each_time_ends_among_the_failed(role: Role, name: str) -> None:
+    role.start()
+    role.queue.enqueue(name, "waits")
+    for attempt in (1, 2, 3):
+        until(lambda attempt=attempt: len(role.runs(name, "waits")) == attempt)
+        os.kill(role.runs(name, "waits")[-1], signal.SIGKILL)
+    until(lambda: role.failed(name) == [f"{name}-waits"])
+
+
+@pytest.mark.parametrize(("name", "id"), [("stage", "waits"), ("register", "waits")])
+def test_a_job_is_ended_at_its_timeout_while_others_of_its_kind_go_on(role: Role, name: str, id: str) -> None:
+    role.start([replace(kind, timeout=1, retries=()) for kind in QUICK])
+    role.queue.enqueue(name, id)
+    until(lambda: role.runs(name, id))
+    role.queue.enqueue(name, "other")
+    until(lambda: role.done(name, "other"))
+    until(lambda: role.failed(name) == [f"{name}-{id}"])
+    job = role.job(name, id)
+    assert job is not None and "JobTimeoutException" in (job.latest_result().exc_string or "")
+    role.queue.enqueue(name, "after")
+    until(lambda: role.done(name, "after"))
+
+
+@pytest.mark.parametrize("id", ["swallows", "hangs"])
+def test_a_resident_job_that_no_exception_ends_is_killed_and_tried_again(
+    role: Role, id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.notifications.job_workers.GRACE", 1.0)
+    role.start([replace(kind, timeout=1, retries=(1,)) for kind in QUICK])
+    role.queue.enqueue("stage", id)
+    role.queue.enqueue("stage", "other")
+    until(lambda: role.done("stage", "other"))
+    until(lambda: len(role.runs("stage", id)) == 2)
+    until(lambda: role.failed("stage") == [f"stage-{id}"])
+    for pid in role.runs("stage", id):
+        until(lambda pid=pid: zombie(pid))
+
+
+def test_jobs_go_on_after_redis_was_flushed_while_they_ran(role: Role) -> None:
+    role.start()
+    for name in ("stage", "register"):
+        role.queue.enqueue(name, "waits")
+        until(lambda name=name: role.runs(name, "waits"))
+    role.redis.flushall()
+    role.go()
+    for name in ("stage", "register"):
+        role.queue.enqueue(name, "flushed")
+        until(lambda name=name: role.done(name, "flushed"))
+
+
+def test_jobs_go_on_after_redis_was_away_while_they_ran(role: Role) -> None:
+    role.start()
+    for name in ("stage", "register"):
+        role.queue.enqueue(name, "waits")
+        until(lambda name=name: role.runs(name, "waits"))
+    role.server.kill()
+    role.go()
+    role.server.start()
+    for name in ("stage", "register"):
+        until(lambda name=name: enqueued(role, name, "later"))
+        until(lambda name=name: role.done(name, "later"))
+
+
+def enqueued(role: Role, name: str, id: str) -> bool:
+    try:
+        role.queue.enqueue(name, id)
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_a_role_that_is_asked_to_end_lets_running_jobs_end(role: Role) -> None:
+    role.start()
+    for name in ("stage", "register"):
+        role.queue.enqueue(name, "waits")
+        until(lambda name=name: role.runs(name, "waits"))
+    os.kill(role.pid, signal.SIGTERM)
+    role.go()
+    assert os.waitstatus_to_exitcode(os.waitpid(role.pid, 0)[1]) == 0
+    role.pid = 0
+    assert role.done("stage", "waits") and role.done("register", "waits")
+
+
+def test_a_role_that_is_asked_to_end_does_not_wait_for_long_jobs_for_ever(role: Role) -> None:
+    role.start(stop_timeout=0.1)
+    role.queue.enqueue("stage", "waits")
+    (pid,) = until(lambda: role.runs("stage", "waits"))
+    assert role.end() == 0
+    assert not Path(f"/proc/{pid}").exists()
+    assert role.job("stage", "waits") is not None  # another role does it
+
+
+def test_the_liveness_file_is_touched_while_every_worker_is_busy(role: Role) -> None:
+    role.start([replace(kind, concurrency=1) for kind in QUICK])
+    role.queue.enqueue("stage", "waits")
+    until(lambda: role.runs("stage", "waits"))
+    until((role.home / "beat").exists)
+    before = (role.home / "beat").stat().st_mtime
+    until(lambda: (role.home / "beat").stat().st_mtime > before)
+
+
+def test_metrics_have_queues_and_attempts_of_every_kind(role: Role) -> None:
+    (port,) = free_ports(1)
+    role.start([replace(kind, retries=()) for kind in QUICK], metrics_port=port)
+    for name in ("stage", "register"):
+        role.queue.enqueue(name, "good")
+        role.queue.enqueue(name, "raises")
+        until(lambda name=name: role.done(name, "good") and role.failed(name))
+
+    def metrics() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    text = metrics()
+    for name in ("stage", "register"):
+        assert f'windtunnel_jobs{{kind="{name}",state="failed"}} 1.0' in text
+        assert f'windtunnel_jobs{{kind="{name}",state="queued"}} 0.0' in text
+        assert f'windtunnel_job_attempts_total{{kind="{name}",outcome="succeeded"}} 1.0' in text
+        assert f'windtunnel_job_attempts_total{{kind="{name}",outcome="failed"}} 1.0' in text
+        assert f'windtunnel_job_seconds_total{{kind="{name}"}}' in text
+    role.queue.enqueue("stage", "waits")
+    (pid,) = until(lambda: role.runs("stage", "waits"))
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: 'windtunnel_job_worker_ends_total{kind="stage"} 1.0' in metrics())
+
+
+# -- a client of Redis with bad intentions
+
+
+def hostile(role: Role, name: str, **fields: Any) -> str:
+    """Write a job into a queue, as any client of Redis could; return its id."""
+    kind = next(kind for kind in KINDS if kind.name == name)
+    data = fields.pop("data", f'["{name}", null, ["{fields.pop("id", "good")}"], {{}}]')
+    record = {"data": data, "origin": kind.queue, "status": "queued", "created_at": "2026-01-01T00:00:00.000000Z"}
+    role.redis.hset("rq:job:hostile", mapping=record | fields)
+    role.redis.rpush(f"rq:queue:{kind.queue}", "hostile")
+    return "hostile"
+
+
+def call(path: Path) -> str:
+    return f'["os.mkdir", null, ["{path}"], {{}}]'
+
+
+@BOTH
+def test_no_function_outside_the_allow_list_is_called(role: Role, name: str, tmp_path: Path) -> None:
+    role.start()
+    hostile(role, name, data=call(tmp_path / "made"))
+    until(lambda: role.failed(name) == ["hostile"])
+    assert not (tmp_path / "made").exists()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "data",
+    [
+        '["collect", null, ["good"], {}]',
+        '["register", {"a": 1}, ["good"], {}]',
+        '["register", null, [1], {}]',
+        '["stage", null, ["good"], {"term": 1}]',
+        '["stage", null, [], {}]',
+        "no json",
+        "\x80\x04pickle",
+    ],
+)
+def test_a_job_with_other_arguments_than_a_platform_s_is_refused(role: Role, name: str, data: str) -> None:
+    role.start()
+    hostile(role, name, data=data)
+    until(lambda: role.failed(name) == ["hostile"])
+    assert role.record.read_text() == ""
+    role.queue.enqueue(name, "good")
+    until(lambda: role.done(name, "good"))
+
+
+@BOTH
+@pytest.mark.parametrize("id", ["good", "raises"])
+def test_callbacks_webhooks_repeats_and_dependents_are_ignored(
+    role: Role, name: str, id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALLED", str(tmp_path / "called"))
+    dependent = {"data": call(tmp_path / "made"), "origin": "windtunnel:sweep", "status": "deferred"}
+    role.redis.hset("rq:job:dependent", mapping=dependent)
+    role.redis.sadd("rq:job:hostile:dependents", "dependent")
+    role.redis.sadd("rq:job:dependent:dependencies", "hostile")
+    callback = "tests.contracts.test_job_workers.called"
+    with socket.create_server(("127.0.0.1", 0)) as hooked:
+        url = f"http://127.0.0.1:{hooked.getsockname()[1]}/"
+        role.start()
+        hostile(
+            role,
+            name,
+            id=id,
+            success_callback_name=callback,
+            failure_callback_name=callback,
+            stopped_callback_name=callback,
+            webhooks=json.dumps([{"url": url, "job_status": status} for status in ("finished", "failed")]),
+            repeats_left="1000",
+            repeat_intervals="[1]",
+            rate_limit_key="x",
+            rate_limit_concurrency="1",
+            retries_left="1000000",
+            retry_intervals="[1]",
+            timeout="-1",
+            meta='{"failures": "many"}',
+            result_ttl="-1",
+        )
+        if id == "good":
+            until(lambda: role.runs(name, id) and not role.redis.exists("rq:job:hostile"))
+        else:
+            until(lambda: role.failed(name) == ["hostile"])
+        role.queue.enqueue(name, "after")
+        until(lambda: role.done(name, "after"))
+        assert len(role.runs(name, id)) == (1 if id == "good" else 3)
+        hooked.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            hooked.accept()
+    assert not (tmp_path / "called").exists()
+    assert role.redis.hget("rq:job:dependent", "status") == b"deferred"
+
+
+def called(*arguments: Any) -> None:
+    Path(os.environ["CALLED"]).touch()
+
+
+@BOTH
+def test_a_scheduled_entry_that_somebody_wrote_runs_no_other_function(role: Role, name: str, tmp_path: Path) -> None:
+    role.start()
+    kind = next(kind for kind in KINDS if kind.name == name)
+    role.redis.hset(
+        "rq:job:hostile",
+        mapping={"data": call(tmp_path / "made"), "origin": kind.queue, "status": "scheduled"},
+    )
+    role.redis.zadd(f"rq:scheduled:{kind.queue}", {"hostile": 1})
+    until(lambda: role.failed(name) == ["hostile"])
+    assert not (tmp_path / "made").exists()
+
+
+@BOTH
+@pytest.mark.parametrize("fields", [{"status": "no such status"}, {"timeout": "soon"}, {"enqueued_at": "yesterday"}])
+def test_a_record_that_cannot_be_read_does_not_stop_its_kind(role: Role, name: str, fields: Mapping[str, str]) -> None:
+    role.start([replace(kind, concurrency=1) for kind in QUICK])
+    hostile(role, name, **fields)
+    role.queue.enqueue(name, "good")
+    until(lambda: role.done(name, "good"))
+    until(lambda: not role.redis.exists("rq:job:hostile"))
+
+
+# -- maintenance
+
+
+def test_a_job_that_a_worker_took_and_never_started_is_put_back(
+    tmp_path: Path, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role.queue.enqueue("stage", "lost")
+    role.redis.lmove("rq:queue:windtunnel:stage", "rq:queue:windtunnel:stage:intermediate")
+    monkeypatch.setattr(job_maintenance, "TAKEN", 0.0)
+    maintenance = JobMaintenance(role.server.url, QUICK)
+    maintenance.step()
+    assert role.redis.lrange("rq:queue:windtunnel:stage", 0, -1) == [b"stage-lost"]
+    assert not role.redis.exists("rq:queue:windtunnel:stage:intermediate")
+    maintenance.close()
+
+
+def test_a_job_that_a_worker_took_a_moment_ago_is_left_to_it(role: Role) -> None:
+    role.queue.enqueue("stage", "taken")
+    role.redis.lmove("rq:queue:windtunnel:stage", "rq:queue:windtunnel:stage:intermediate")
+    maintenance = JobMaintenance(role.server.url, QUICK)
+    maintenance.step()
+    assert not role.redis.llen("rq:queue:windtunnel:stage")
+    maintenance.close()
+
+
+def test_the_oldest_failures_are_deleted_beyond_the_limit(role: Role, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_maintenance, "MOST_FAILURES", 2)
+    queue = queue_of(QUICK[0], role.redis)
+    for number in range(4):
+        role.queue.enqueue("stage", str(number))
+        job = BoundJob.fetch(f"stage-{number}", connection=role.redis, serializer="json")
+        job.set_status(JobStatus.FAILED)
+        queue.failed_job_registry.add(job, ttl=1000 + number, exc_string="broken")
+    maintenance = JobMaintenance(role.server.url, QUICK)
+    maintenance.step()
+    assert role.failed("stage") == ["stage-2", "stage-3"]
+    assert role.job("stage", "0") is None and role.job("stage", "3") is not None
+    maintenance.close()
+
+
+def test_a_started_record_that_no_registry_lists_is_replaced_after_a_minute(role: Role) -> None:
+    role.queue.enqueue("stage", "lost")
+    role.redis.delete("rq:queue:windtunnel:stage")
+    job = role.job("stage", "lost")
+    assert job is not None
+    job.set_status(JobStatus.STARTED)
+    job.last_heartbeat = now()
+    job.save()
+    role.queue.enqueue("stage", "lost")
+    assert not role.redis.llen("rq:queue:windtunnel:stage")
+    job.last_heartbeat = now() - timedelta(seconds=61)
+    job.save()
+    role.queue.enqueue("stage", "lost")
+    assert role.redis.lrange("rq:queue:windtunnel:stage", 0, -1) == [b"stage-lost"]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def zombie(pid: int) -> bool:
+    """Return whether a process has ended, though its parent may not have noticed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True

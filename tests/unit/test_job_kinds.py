@@ -1,0 +1,71 @@
+"""Kinds of background job: their table, an operator's settings, and what becomes of a job that is enqueued again."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.domain.job_kinds import KINDS, LONGEST_PAUSE, LOST, JobKind, Verdict, configured, judge, pause
+from core.services.claims import TERM
+
+STATUSES = ("created", "queued", "finished", "failed", "started", "deferred", "scheduled", "stopped", "canceled")
+
+
+def test_every_kind_is_documented_and_has_a_queue_of_its_own() -> None:
+    assert len({kind.queue for kind in KINDS}) == len(KINDS)
+    names = {kind.name for kind in KINDS}
+    documented = {
+        line.split("`")[1] for line in Path("docs/jobs.md").read_text().splitlines() if re.match(r"\| `\w+` \|", line)
+    }
+    assert names == documented
+
+
+def test_the_first_retry_comes_after_the_claim_of_a_killed_attempt_has_expired() -> None:
+    for kind in KINDS:
+        assert min(kind.retries) > TERM
+
+
+@given(st.sampled_from(KINDS), st.from_regex(r"[0-9A-HJKMNP-TV-Z]{26}(:[0-9]{1,6})?", fullmatch=True))
+def test_rq_accepts_the_id_of_every_job(kind: JobKind, id: str) -> None:
+    from rq.job import validate_job_id
+
+    validate_job_id(kind.job_id(id))
+
+
+def test_an_operator_sets_concurrency_and_timeout_of_a_kind_and_no_other_changes() -> None:
+    kinds = {kind.name: kind for kind in configured(["stage=7"], ["replay=60"])}
+    assert (kinds["stage"].concurrency, kinds["replay"].timeout) == (7, 60)
+    unchanged = [kind for kind in KINDS if kind.name not in {"stage", "replay"}]
+    assert [kinds[kind.name] for kind in unchanged] == unchanged
+
+
+@pytest.mark.parametrize(
+    "entry", ["stage", "stage=", "stage=0", "stage=-1", "stage=two", "stages=2", "=2", "stage=1.5"]
+)
+def test_a_setting_that_names_no_kind_or_no_number_is_refused(entry: str) -> None:
+    with pytest.raises(ValueError, match="KIND=NUMBER"):
+        configured([entry], [])
+    with pytest.raises(ValueError, match="KIND=NUMBER"):
+        configured([], [entry])
+
+
+@given(st.sampled_from(STATUSES), st.floats(0, 1e9), st.integers(-5, 10**9))
+def test_no_record_keeps_a_job_away_for_ever(status: str, age: float, failures: int) -> None:
+    verdict = judge(status, age=age, failures=failures)
+    if status in {"queued", "scheduled"}:
+        assert verdict is Verdict.LEAVE  # such a record expires
+    elif age >= max(LOST, LONGEST_PAUSE):
+        assert verdict is not Verdict.LEAVE
+
+
+@given(st.floats(0, 1e9), st.integers(0, 10**9))
+def test_a_failed_job_pauses_before_it_is_enqueued_again(age: float, failures: int) -> None:
+    assert (judge("failed", age=age, failures=failures) is Verdict.LEAVE) == (age < pause(failures))
+    assert judge("started", age=min(age, LOST / 2), failures=failures) is Verdict.LEAVE
+
+
+@given(st.integers(-3, 10**9))
+def test_pauses_never_shrink_and_have_a_limit(failures: int) -> None:
+    assert pause(failures) <= pause(failures + 1) <= LONGEST_PAUSE
