@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from redis import Redis, RedisError
+import redis
+from redis import Redis
 from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
@@ -27,6 +28,7 @@ INTERVAL = 1.0
 TAKEN = 10.0
 #: Timeout in seconds of a Redis command.
 TIMEOUT = 5.0
+OUTAGES = (redis.ConnectionError, redis.TimeoutError)
 
 
 class JobMaintenance:
@@ -46,7 +48,7 @@ class JobMaintenance:
             try:
                 self.step()
                 available = True
-            except RedisError as error:
+            except OUTAGES as error:
                 if available:
                     logger.warning("maintenance of jobs: Redis (REDIS_URL) is unavailable: %s", error)
                 available = False
@@ -56,19 +58,21 @@ class JobMaintenance:
         # `rq info` lists these queues; RQ itself registers a queue when its first job is enqueued.
         self._connection.sadd(Queue.redis_queues_keys, *[queue.key for queue in self._queues])
         for queue in self._queues:
-            try:
-                queue.started_job_registry.cleanup()
-                self._start_retries(queue)
-                self._return_taken(queue)
-                self._trim_failures(queue)
-            except RedisError:
-                raise
-            except Exception:  # a record that another client of Redis wrote
-                logger.exception("maintenance of queue %s failed", queue.name)
+            for task in (self._find_abandoned, self._start_retries, self._return_taken, self._trim_failures):
+                try:
+                    task(queue)
+                except OUTAGES:
+                    raise
+                except Exception:  # a record that another client of Redis wrote
+                    logger.exception("maintenance of queue %s failed", queue.name)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _find_abandoned(self, queue: Queue) -> None:
+        """Retry or fail the jobs whose heartbeat has expired."""
+        queue.started_job_registry.cleanup()
 
     def _start_retries(self, queue: Queue) -> None:
         """Enqueue scheduled jobs that are due. RQ's own scheduler would trust every field of a job."""
@@ -85,7 +89,7 @@ class JobMaintenance:
         """Return a job, None if it is gone; a record that no worker could read is deleted."""
         try:
             return queue.fetch_job(id)
-        except RedisError:
+        except OUTAGES:
             raise
         except Exception as error:
             logger.warning("job %s is deleted: its record cannot be read: %s", id, error)
@@ -125,7 +129,7 @@ def abandon(url: str, kind: JobKind, name: str) -> None:
         if executions:
             connection.zadd(queue.started_job_registry.key, {as_text(key): 0 for key in executions}, xx=True)
             queue.started_job_registry.cleanup()
-    except RedisError as error:
+    except OUTAGES as error:
         logger.warning("the job of a killed worker waits for its heartbeat to expire: Redis is unavailable: %s", error)
     finally:
         connection.close()

@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -393,7 +395,7 @@ def call(path: Path) -> str:
 
 @BOTH
 def test_no_function_outside_the_allow_list_is_called(role: Role, name: str, tmp_path: Path) -> None:
-    role.start()
+    role.start([replace(kind, retries=()) for kind in QUICK])
     hostile(role, name, data=call(tmp_path / "made"))
     until(lambda: role.failed(name) == ["hostile"])
     assert not (tmp_path / "made").exists()
@@ -413,7 +415,7 @@ def test_no_function_outside_the_allow_list_is_called(role: Role, name: str, tmp
     ],
 )
 def test_a_job_with_other_arguments_than_a_platform_s_is_refused(role: Role, name: str, data: str) -> None:
-    role.start()
+    role.start([replace(kind, retries=()) for kind in QUICK])
     hostile(role, name, data=data)
     until(lambda: role.failed(name) == ["hostile"])
     assert role.record.read_text() == ""
@@ -486,7 +488,10 @@ def test_a_scheduled_entry_that_somebody_wrote_runs_no_other_function(role: Role
 
 @BOTH
 @pytest.mark.parametrize("fields", [{"status": "no such status"}, {"timeout": "soon"}, {"enqueued_at": "yesterday"}])
-def test_a_record_that_cannot_be_read_does_not_stop_its_kind(role: Role, name: str, fields: Mapping[str, str]) -> None:
+def test_a_record_that_cannot_be_read_does_not_stop_its_kind(
+    role: Role, name: str, fields: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_maintenance, "TAKEN", 1.0)
     role.start([replace(kind, concurrency=1) for kind in QUICK])
     hostile(role, name, **fields)
     role.queue.enqueue(name, "good")
@@ -495,6 +500,40 @@ def test_a_record_that_cannot_be_read_does_not_stop_its_kind(role: Role, name: s
 
 
 # -- maintenance
+
+
+def test_entries_that_cannot_be_read_do_not_stop_the_maintenance_of_other_jobs(role: Role) -> None:
+    role.redis.hset("rq:job:hostile", mapping={"data": "x", "origin": "windtunnel:stage", "status": "no such status"})
+    role.redis.zadd("rq:wip:windtunnel:stage", {"hostile:1": 1})
+    role.redis.zadd("rq:scheduled:windtunnel:stage", {"hostile": 1})
+    role.redis.set("rq:failed:windtunnel:prefetch", "not a sorted set")
+    role.start()
+    role.queue.enqueue("stage", "raises")
+    until(lambda: role.failed("stage") == ["stage-raises"])
+    assert len(role.runs("stage", "raises")) == 3
+
+
+def test_every_queue_is_listed_by_rq_info(role: Role) -> None:
+    role.start()
+    role.redis.flushall()
+    until(lambda: role.redis.scard("rq:queues") == len(KINDS))
+    environ = os.environ | {"RQ_REDIS_URL": role.server.url}
+    rq = Path(sys.executable).parent / "rq"
+    listed = subprocess.run([rq, "info", "-Q"], env=environ, capture_output=True, text=True, check=True).stdout
+    for kind in KINDS:
+        assert f"{kind.queue} " in listed
+
+
+@BOTH
+def test_an_operator_requeues_failed_jobs_by_rq_s_command(role: Role, name: str) -> None:
+    role.start([replace(kind, retries=()) for kind in QUICK])
+    role.queue.enqueue(name, "raises")
+    until(lambda: role.failed(name))
+    environ = os.environ | {"RQ_REDIS_URL": role.server.url}
+    rq = Path(sys.executable).parent / "rq"
+    asked = [rq, "requeue", "-S", "json", "--queue", f"windtunnel:{name}", "--all"]
+    subprocess.run(asked, env=environ, capture_output=True, check=True)
+    until(lambda: len(role.runs(name, "raises")) == 2 and role.failed(name))
 
 
 def test_a_job_that_a_worker_took_and_never_started_is_put_back(
