@@ -1,4 +1,4 @@
-"""A real Slurm of one node for tests: its daemons in a folder, on ports and with a key of their own."""
+"""Slurm cluster of one node for tests: real daemons in a folder, on free ports and with a key of their own."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from workers.executors.base import LocalPaths
 from workers.executors.slurm.executor import SlurmExecutor
 
 ROOT = Path(__file__).parents[1]
-#: Seconds that a daemon may take on a busy machine, and that installing may take.
+#: Seconds for a daemon's start or end on a busy machine, and for the installation.
 PATIENCE, INSTALLING = 60.0, 900
 
 CONFIGURATION = """
@@ -62,12 +62,12 @@ PartitionName=short Nodes=ALL MaxTime=1 State=UP
 
 
 class Slurm:
-    """munged, slurmctld and slurmd, which end with the thread that started them."""
+    """munged, slurmctld and slurmd; they end with the thread that started them."""
 
     def __init__(self, folder: Path, *, cores: int = 2, memory: int = 8192) -> None:
         script = ROOT / "scripts" / "tools" / "slurm"
-        found = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALLING)
-        self.path = found.stdout.strip()
+        installed = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALLING)
+        self.path = installed.stdout.strip()
         self.folder = folder
         for name in ("state", "spool"):
             (folder / name).mkdir(parents=True)
@@ -89,9 +89,10 @@ class Slurm:
             )
         )
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        # Jobs belong to nobody who dies with us: when we are gone, however that came, its standard input ends.
-        sweeping = [sys.executable, "-m", "tests.slurm", str(self.conf)]
-        self._sweeper = subprocess.Popen(sweeping, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
+        # Jobs do not end with this process. The sweeper ends them once this process has ended in any way, which closes
+        # the sweeper's standard input.
+        command = [sys.executable, "-m", "tests.slurm", str(self.conf)]
+        self._sweeper = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
         self.start("munged")
         until(lambda: (folder / "munge.sock").exists())
         self.start("slurmctld")
@@ -99,7 +100,7 @@ class Slurm:
         until(lambda: self.ask("sinfo", "--noheader", "--format=%T", "--partition=main").strip() == "idle")
 
     def start(self, name: str, *more: str) -> None:
-        """Start a daemon, or start it again."""
+        """Start a daemon."""
         munge = [f"--key-file={self.folder}/munge.key", f"--socket={self.folder}/munge.sock"]
         munge += [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
         arguments = {"munged": ["--foreground", "--force", "--num-threads=4", *munge]}.get(name, ["-D"])
@@ -114,7 +115,7 @@ class Slurm:
             )
 
     def stop(self, name: str, *, sign: int = signal.SIGKILL) -> None:
-        """End a daemon, at once if nothing else is asked for."""
+        """End a daemon with a signal, by default SIGKILL."""
         daemon = self._daemons.pop(name, None)
         if daemon is not None:
             daemon.send_signal(sign)
@@ -123,16 +124,16 @@ class Slurm:
             (self.folder / "munge.sock").unlink(missing_ok=True)
 
     def freeze(self, name: str) -> None:
-        """Let a daemon hang; it can still be ended."""
+        """Suspend a daemon (SIGSTOP); it can still be ended."""
         self._daemons[name].send_signal(signal.SIGSTOP)
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a command needs to find this Slurm and not another."""
+        """Environment in which commands address this Slurm."""
         return {"PATH": f"{os.environ['PATH']}:{self.path}", "SLURM_CONF": str(self.conf), "LC_ALL": "C.UTF-8"}
 
     def ask(self, *command: str) -> str:
-        """Run one of Slurm's commands; what it answers, or nothing where it fails."""
+        """Run a Slurm command; return its output, or "" if it fails."""
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done.stdout if done.returncode == 0 else ""
 
@@ -144,51 +145,51 @@ class Slurm:
         until(lambda: "COMPLETING" not in self.ask("squeue", "--noheader", "--states=all", "--format=%T"))
 
     def processes(self) -> list[int]:
-        """Return every process that belongs to it: daemons, and what runs jobs."""
+        """Return the ids of all its processes: daemons and jobs."""
         return processes.told("SLURM_CONF", self.conf)
 
     def close(self) -> None:
-        """End everything that belongs to it."""
+        """End all its processes."""
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
-        until(lambda: not processes.sweep("SLURM_CONF", self.conf))  # again, for what was being started meanwhile
+        until(lambda: not processes.sweep("SLURM_CONF", self.conf))  # again for new processes
         self._sweeper.communicate(timeout=PATIENCE)
 
 
 def prepared() -> Path:
-    """Return a folder with the environments that launches of `noop` need."""
-    for one in (catalogue.runtimes()["python"].formats["python"].environment, catalogue.simulators()["noop"]):
-        environments.prepare(one, ENVIRONMENTS, lambda text, part: None)
+    """Return a folder with the prepared environments of launches of `noop`."""
+    for environment in (catalogue.runtimes()["python"].formats["python"].environment, catalogue.simulators()["noop"]):
+        environments.prepare(environment, ENVIRONMENTS, lambda text, part: None)
     return ENVIRONMENTS
 
 
 def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) -> SlurmExecutor:
-    """Open the executor of this Slurm."""
-    here = LocalPaths(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
-    return slurm_kind.open("slurm", slurm_kind.KIND.parse({"conf": str(slurm.conf), **options}), here)
+    """Open an executor of this Slurm."""
+    paths = LocalPaths(home=home, run_dir=home / "run", environments=environments, runner_api_url="")
+    return slurm_kind.open("slurm", slurm_kind.KIND.parse({"conf": str(slurm.conf), **options}), paths)
 
 
 @contextlib.contextmanager
 def slurm_alone() -> Iterator[Slurm]:
-    """A Slurm in a folder with a short name: its sockets' names have to fit into 108 bytes."""
+    """A Slurm in a folder with a short path: paths of its sockets may have at most 108 bytes."""
     with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
-        made = Slurm(Path(folder))
+        slurm = Slurm(Path(folder))
         try:
-            yield made
+            yield slurm
         finally:
-            made.close()
+            slurm.close()
 
 
 @pytest.fixture(scope="module")
 def shared_slurm() -> Iterator[Slurm]:
-    """One Slurm for the tests of a file."""
-    with slurm_alone() as made:
-        yield made
+    """A Slurm for all tests of a module."""
+    with slurm_alone() as slurm:
+        yield slurm
 
 
 @pytest.fixture
 def slurm(shared_slurm: Slurm) -> Iterator[Slurm]:
-    """That Slurm with nothing in it."""
+    """The shared Slurm without jobs."""
     shared_slurm.clear()
     yield shared_slurm
     shared_slurm.clear()
@@ -196,9 +197,9 @@ def slurm(shared_slurm: Slurm) -> Iterator[Slurm]:
 
 @pytest.fixture
 def own_slurm() -> Iterator[Slurm]:
-    """A Slurm that a test may break."""
-    with slurm_alone() as made:
-        yield made
+    """A Slurm for one test, which may break it."""
+    with slurm_alone() as slurm:
+        yield slurm
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The evaluator, with real model servers: whatever a model does, every task gets its result, and the sweep goes on."""
+"""Evaluator with real model servers: every task gets a result and the range continues, whatever the model does."""
 
 import io
 import json
@@ -16,16 +16,16 @@ from runtimes.harness.evaluator.tasks import TaskPlan
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.sandbox import level
 from tests.contracts import graphs
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, kit, play_of
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 
 ZERO = Path("runtimes/baselines/zero.py").read_bytes()
 
-#: Misbehaves in its third scenario, by what `act` is replaced with; answers zeros otherwise.
-NAUGHTY = """
+#: A model with a fault in its third scenario, a statement of `act`; it answers zeros otherwise.
+FAULTY_MODEL = """
 import os, sys, time
 import numpy as np
 SEED = {seed}
-class Untold(Exception):
+class Unprintable(Exception):
     def __str__(self):
         raise SystemError
 class Model:
@@ -33,30 +33,30 @@ class Model:
         self.now = info["seed"] == SEED
     def act(self, observation):
         if self.now:
-            {deed}
+            {fault}
         return np.zeros(4, np.float32)
 """
-#: What a model may do, the status it gets for it, and words of the error.
-DEEDS = {
+#: Faults of models: the statement, the result's status, and a part of its error.
+FAULTS = {
     "raises": ("raise ValueError('no idea')", "failed", "ValueError: no idea (model.py, line 13)"),
-    "raises what cannot be told": ("raise Untold", "failed", "Untold, whose text cannot be formatted"),
-    "raises half a letter": ("raise ValueError(chr(0xd800))", "failed", "ValueError: ? (model.py, line 13)"),
+    "raises an unprintable exception": ("raise Unprintable", "failed", "Unprintable, whose text cannot be formatted"),
+    "raises with a lone surrogate": ("raise ValueError(chr(0xd800))", "failed", "ValueError: ? (model.py, line 13)"),
     "raises without a stderr": (
         "sys.stderr = 7; raise ValueError('no idea')",
         "failed",
         "ValueError, whose text cannot",
     ),
-    "leaves politely": ("sys.exit(0)", "failed", "SystemExit: 0"),
-    "leaves": ("os._exit(0)", "crashed", "the model's process ended"),
-    "leaves as one who has played": ("os._exit(94)", "crashed", "the model's process ended"),
-    "dies": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
+    "exits by sys.exit": ("sys.exit(0)", "failed", "SystemExit: 0"),
+    "exits": ("os._exit(0)", "crashed", "the model's process ended"),
+    "exits with the code of a finished scenario": ("os._exit(94)", "crashed", "the model's process ended"),
+    "kills itself": ("os.kill(os.getpid(), 9)", "crashed", "the model's process ended"),
     "hangs": ("time.sleep(600)", "timed_out", "no answer within 3 s"),
     "is late": ("time.sleep(6)", "timed_out", "no answer within 3 s"),
     "answers NaN": ("return np.array([0, np.nan, 0, 0], np.float32)", "invalid", "the action is not finite: [0.0, nan"),
     "answers infinity": ("return [0, 0, 0, float('inf')]", "invalid", "the action is not finite"),
     "answers too little": ("return np.zeros(3)", "invalid", "the model answered an array of shape (3,), not (4,)"),
     "answers too much": ("return [10**400, 0, 0, 0]", "invalid", "the model answered list, which is not an array"),
-    "answers words": ("return 'left'", "invalid", "the model answered str"),
+    "answers text": ("return 'left'", "invalid", "the model answered str"),
     "answers nothing": ("return None", "invalid", "the model answered nothing (None)"),
     "eats memory": ("x = bytearray(1 << 50)", "failed", "MemoryError"),
     "prints garbage on its socket": (
@@ -69,29 +69,29 @@ DEEDS = {
 }
 
 
-def naughty(deed: str, play: dict[str, Any], task: int = 2) -> bytes:
+def faulty_model(fault: str, play: dict[str, Any], task: int = 2) -> bytes:
     seed = TaskPlan(play["tasks"]).model_server_seed(task)
-    return NAUGHTY.format(deed=DEEDS[deed][0].format(), seed=seed).encode()
+    return FAULTY_MODEL.format(fault=FAULTS[fault][0].format(), seed=seed).encode()
 
 
 @pytest.mark.parametrize("isolation", ["launch", "scenario"])
-@pytest.mark.parametrize("deed", DEEDS)
-def test_a_model_that_misbehaves_gets_a_named_result_and_the_sweep_goes_on(deed: str, isolation: str) -> None:
-    _, status, words = DEEDS[deed]
-    # All other tasks are answered in time, however busy the machine is.
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_models_fault_is_the_result_of_its_task_and_the_range_continues(fault: str, isolation: str) -> None:
+    _, status, text = FAULTS[fault]
+    # The other tasks have a deadline that they meet on a busy machine, too.
     play = play_of(deadline=3.0 if status == "timed_out" else 60.0, isolation=isolation)
-    with evaluator_pair(kit(isolation=isolation), naughty(deed, play), play) as played:
-        results = played.play(0, 6)
+    with evaluator_pair(worker_spec(isolation=isolation), faulty_model(fault, play), play) as pair:
+        results = pair.run(0, 6)
     statuses = [result["status"] for result in results]
     assert statuses == ["ok", "ok", status, "ok", "ok", "ok"]
-    assert words in results[2]["error"]
+    assert text in results[2]["error"]
     assert [result["error"] for result in results[:2] + results[3:]] == [None] * 5
-    assert len(played.needs) == (status in {"crashed", "timed_out"} or "garbage" in deed)
+    assert len(pair.needs) == (status in {"crashed", "timed_out"} or "garbage" in fault)
 
 
-def test_a_range_is_played_to_its_end_one_line_a_task() -> None:
-    with evaluator_pair(kit(), ZERO, play_of()) as played:
-        results = played.play(10, 40)
+def test_a_range_has_one_result_line_per_task() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
+        results = pair.run(10, 40)
     assert [result["task"] for result in results] == list(range(10, 40))
     assert {result["status"] for result in results} == {"ok"}
     assert list(results[0]) == ["task", "status", "scenario", "metrics", "error", "artifacts", "timing"]
@@ -99,11 +99,11 @@ def test_a_range_is_played_to_its_end_one_line_a_task() -> None:
     assert 0 < inference["p50"] <= inference["p99"] <= inference["p999"] <= inference["max"]
 
 
-def test_sketches_sum_up_the_tasks_that_went_well() -> None:
-    with evaluator_pair(kit(), ZERO, play_of()) as played:
-        results = played.play(0, 30)
+def test_sketches_cover_the_tasks_with_status_ok() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
+        results = pair.run(0, 30)
     echoes = [result["metrics"]["echo"] for result in results]
-    counts, sums, squares, lows, highs = np.array([sketch["echo"] for sketch in played.sketches]).T
+    counts, sums, squares, lows, highs = np.array([sketch["echo"] for sketch in pair.sketches]).T
     assert counts.sum() == 30
     assert sums.sum() == pytest.approx(sum(echoes))
     assert squares.sum() == pytest.approx(sum(echo * echo for echo in echoes))
@@ -130,15 +130,15 @@ class Model:
 def test_equal_seeds_give_equal_bytes_in_any_order_and_process(isolation: str) -> None:
     play = play_of(isolation=isolation)
     model = RANDOM if isolation == "scenario" else RANDOM.replace("DRAWN += random", "DRAWN = random")
-    with evaluator_pair(kit(isolation=isolation), model, play) as first:
-        forwards = untimed(first.play_raw(0, 20))
-    with evaluator_pair(kit(isolation=isolation), model, play) as second:
-        backwards = [line for at in range(19, -1, -1) for line in untimed(second.play_raw(at, at + 1))]
+    with evaluator_pair(worker_spec(isolation=isolation), model, play) as first:
+        forwards = untimed(first.run_lines(0, 20))
+    with evaluator_pair(worker_spec(isolation=isolation), model, play) as second:
+        backwards = [line for at in range(19, -1, -1) for line in untimed(second.run_lines(at, at + 1))]
     assert forwards == backwards[::-1]
     assert len(set(line.partition(b'"metrics"')[2] for line in forwards)) == 20
 
 
-def test_nothing_but_the_models_file_carries_over_from_one_scenario_to_the_next() -> None:
+def test_with_isolation_scenario_no_state_carries_over_to_the_next_scenario() -> None:
     model = """
     import builtins, numpy as np, os
     class Model:
@@ -147,14 +147,14 @@ def test_nothing_but_the_models_file_carries_over_from_one_scenario_to_the_next(
             builtins.seen = np.seen = 1
             return np.full(4, seen, np.float32)
     """.replace("\n    ", "\n")
-    with evaluator_pair(kit(isolation="scenario"), model, play_of(isolation="scenario")) as played:
-        assert {result["metrics"]["value"] for result in played.play(0, 5)} == {0.0}
-    with evaluator_pair(kit(isolation="launch"), model, play_of()) as played:
-        assert {result["metrics"]["value"] for result in played.play(0, 5)} == {0.0, 8.0}
+    with evaluator_pair(worker_spec(isolation="scenario"), model, play_of(isolation="scenario")) as pair:
+        assert {result["metrics"]["value"] for result in pair.run(0, 5)} == {0.0}
+    with evaluator_pair(worker_spec(isolation="launch"), model, play_of()) as pair:
+        assert {result["metrics"]["value"] for result in pair.run(0, 5)} == {0.0, 8.0}
 
 
 @pytest.mark.parametrize("batch", [1, 16])
-def test_groups_are_cut_by_task_numbers_alone(batch: int) -> None:
+def test_batches_depend_on_task_numbers_alone(batch: int) -> None:
     shapes = """
     import numpy as np
     class Model:
@@ -164,14 +164,14 @@ def test_groups_are_cut_by_task_numbers_alone(batch: int) -> None:
             return np.full((len(observations), 4), len(observations) + observations[:, :1], np.float32)
     """.replace("\n    ", "\n")
     play = play_of(params={"batch": batch}, sweep={"work_us": [0, 1]}, select={"range": [0, 50]})
-    with evaluator_pair(kit(), shapes, play) as played:
-        whole = untimed(played.play_raw(0, 100))
-        parts = [line for start in range(0, 100, 10) for line in untimed(played.play_raw(start, start + 10))]
+    with evaluator_pair(worker_spec(), shapes, play) as pair:
+        whole = untimed(pair.run_lines(0, 100))
+        parts = [line for start in range(0, 100, 10) for line in untimed(pair.run_lines(start, start + 10))]
     assert whole == parts
     assert [json.loads(line + b'"timing":0}')["task"] for line in whole] == list(range(100))
 
 
-def test_one_row_that_is_not_finite_is_that_tasks_own_fault() -> None:
+def test_a_row_that_is_not_finite_is_a_fault_of_its_task_alone() -> None:
     model = """
     import numpy as np
     class Model:
@@ -181,60 +181,60 @@ def test_one_row_that_is_not_finite_is_that_tasks_own_fault() -> None:
             answer[5, 1] = np.nan
             return answer
     """.replace("\n    ", "\n")
-    with evaluator_pair(kit(), model, play_of(params={"batch": 16})) as played:
-        statuses = [result["status"] for result in played.play(0, 16)]
+    with evaluator_pair(worker_spec(), model, play_of(params={"batch": 16})) as pair:
+        statuses = [result["status"] for result in pair.run(0, 16)]
     assert statuses == ["ok"] * 5 + ["invalid"] + ["ok"] * 10
 
 
-def test_a_stop_that_moves_is_heeded_before_the_next_task() -> None:
-    with evaluator_pair(kit(), ZERO, play_of(params={"sleep_ms": 20})) as played:
-        page, link = played.evaluator.page, played.evaluator.channel
+def test_a_lowered_stop_is_obeyed_before_the_next_task() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of(params={"sleep_ms": 20})) as pair:
+        page, channel = pair.evaluator.page, pair.evaluator.channel
         page.stop = 1000
-        link.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
-        first = link.receive(30)
+        channel.send({"type": "play", "start": 0, "stop": 1000, "flush": 0.05, "careful_until": -1})
+        first = channel.receive(30)
         assert isinstance(first, framed_socket.Batch)
         page.stop = stolen = first.to + 3
         last = first.to
-        while not isinstance(message := link.receive(30), framed_socket.Idle):
+        while not isinstance(message := channel.receive(30), framed_socket.Idle):
             assert isinstance(message, framed_socket.Batch)
             last = message.to
     assert first.to < last <= stolen
     assert last < 100
 
 
-def test_careful_is_one_result_a_batch() -> None:
-    with evaluator_pair(kit(), ZERO, play_of()) as played:
-        played.play(0, 20, careful_until=9)
-        sizes = [sketch["value"][0] for sketch in played.sketches]
+def test_up_to_careful_until_each_batch_has_one_result() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
+        pair.run(0, 20, careful_until=9)
+        sizes = [sketch["value"][0] for sketch in pair.sketches]
     assert sizes[:10] == [1] * 10
     assert sum(sizes) == 20
 
 
-def test_the_page_tells_which_task_is_at_work() -> None:
+def test_the_shared_page_has_the_current_task() -> None:
     play = play_of(params={"crash_at": 7})
-    with evaluator_pair(kit(), ZERO, play) as played:
-        assert played.evaluator.page.task == -1
+    with evaluator_pair(worker_spec(), ZERO, play) as pair:
+        assert pair.evaluator.page.task == -1
         with pytest.raises(framed_socket.PeerClosed):
-            played.play(0, 20, careful_until=20)
-        assert played.evaluator.page.task == 7
-        assert "code 1" in played.evaluator.process.reap()
+            pair.run(0, 20, careful_until=20)
+        assert pair.evaluator.page.task == 7
+        assert "code 1" in pair.evaluator.process.reap()
 
 
-def test_a_simulator_that_fails_is_named_and_the_sweep_goes_on() -> None:
-    with evaluator_pair(kit(), ZERO, play_of(params={"raise_at": 3})) as played:
-        results = played.play(0, 6)
+def test_a_simulators_exception_is_the_result_of_its_task_and_the_range_continues() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of(params={"raise_at": 3})) as pair:
+        results = pair.run(0, 6)
     assert [result["status"] for result in results] == ["ok"] * 3 + ["failed"] + ["ok"] * 2
     assert results[3]["error"] == "simulator: RuntimeError: the parameter raise_at names this scenario"
-    assert not played.needs
+    assert not pair.needs
 
 
-def test_sweeps_and_repeats_are_told_in_the_line() -> None:
+def test_result_lines_have_swept_parameters_and_repetition() -> None:
     play = play_of(sweep={"work_us": [0, 5]}, repeat=2, select={"range": [4, 6]})
-    with evaluator_pair(kit(), ZERO, play) as played:
-        scenarios = [result["scenario"] for result in played.play(0, 8)]
-    seen = [(one["params"]["work_us"], one["repeat"], one["index"]) for one in scenarios]
-    assert seen == [(0, 0, 4), (0, 0, 5), (0, 1, 4), (0, 1, 5), (5, 0, 4), (5, 0, 5), (5, 1, 4), (5, 1, 5)]
-    assert [one["seed"] for one in scenarios[:4]] == [one["seed"] for one in scenarios[4:]]
+    with evaluator_pair(worker_spec(), ZERO, play) as pair:
+        scenarios = [result["scenario"] for result in pair.run(0, 8)]
+    combinations = [(line["params"]["work_us"], line["repeat"], line["index"]) for line in scenarios]
+    assert combinations == [(0, 0, 4), (0, 0, 5), (0, 1, 4), (0, 1, 5), (5, 0, 4), (5, 0, 5), (5, 1, 4), (5, 1, 5)]
+    assert [line["seed"] for line in scenarios[:4]] == [line["seed"] for line in scenarios[4:]]
 
 
 def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
@@ -247,48 +247,48 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason() -> None:
     }
     for isolation in ("launch", "scenario"):
         for source, reason in reasons.items():
-            made = EvaluatorPair(kit(isolation=isolation), source.encode())
+            pair = EvaluatorPair(worker_spec(isolation=isolation), source.encode())
             try:
-                made.set_up(play_of(isolation=isolation))
-                refused = made.give_model_server()
+                pair.set_up(play_of(isolation=isolation))
+                refused = pair.give_model_server()
             finally:
-                made.end()
+                pair.end()
             assert isinstance(refused, framed_socket.ModelRefused)
             assert refused.reason == reason
 
 
-def test_a_model_server_that_is_gone_before_it_is_spoken_to_is_replaced() -> None:
-    with evaluator_pair(kit(), ZERO, play_of()) as played:
-        played.play(0, 3)
-        os.kill(played.model_servers[0].process.pid, 9)
-        results = played.play(3, 6)
+def test_a_model_server_that_has_ended_between_ranges_is_replaced() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
+        pair.run(0, 3)
+        os.kill(pair.model_servers[0].process.pid, 9)
+        results = pair.run(3, 6)
     assert [result["status"] for result in results] == ["crashed", "ok", "ok"]
-    assert played.needs == ["crashed"]
+    assert pair.needs == ["crashed"]
 
 
-def test_traces_are_kept_by_rule_and_hold_what_was_applied() -> None:
+def test_traces_are_recorded_as_requested_and_contain_the_applied_actions() -> None:
     definition = dict(play_of()["definition"]) | {"record": True}
-    with evaluator_pair(kit(), graphs.python(), play_of(definition=definition, record="all")) as played:
-        results = played.play(0, 3)
-    assert [result["artifacts"][0]["bytes"] for result in results] == [len(played.artifacts[task]) for task in range(3)]
-    applied = np.frombuffer(zlib.decompress(played.artifacts[0]), np.float32)
+    with evaluator_pair(worker_spec(), graphs.python(), play_of(definition=definition, record="all")) as pair:
+        results = pair.run(0, 3)
+    assert [result["artifacts"][0]["bytes"] for result in results] == [len(pair.artifacts[task]) for task in range(3)]
+    applied = np.frombuffer(zlib.decompress(pair.artifacts[0]), np.float32)
     assert applied.sum() == pytest.approx(results[0]["metrics"]["value"])
     with evaluator_pair(
-        kit(), ZERO, play_of(definition=definition, record="failures", params={"raise_at": 1})
-    ) as played:
-        played.play(0, 3)
-    assert list(played.artifacts) == [1]
-    with evaluator_pair(kit(), ZERO, play_of(definition=definition, record="none")) as played:
-        played.play(0, 3)
-    assert not played.artifacts
+        worker_spec(), ZERO, play_of(definition=definition, record="failures", params={"raise_at": 1})
+    ) as pair:
+        pair.run(0, 3)
+    assert list(pair.artifacts) == [1]
+    with evaluator_pair(worker_spec(), ZERO, play_of(definition=definition, record="none")) as pair:
+        pair.run(0, 3)
+    assert not pair.artifacts
 
 
 def zipped(files: dict[str, str]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    pair = io.BytesIO()
+    with zipfile.ZipFile(pair, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text, zipfile.ZIP_DEFLATED if len(text) > 100 else zipfile.ZIP_STORED)
-    return made.getvalue()
+    return pair.getvalue()
 
 
 ZIPPED = {
@@ -312,19 +312,19 @@ class Model:
 
 
 @pytest.mark.parametrize("confined", [False, True])
-def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(confined: bool) -> None:
+def test_a_zip_contains_modules_and_files_and_leaves_none_for_the_next_scenario(confined: bool) -> None:
     best = level().number if confined else None
-    how = kit(isolation="scenario", sandbox=best)
+    spec = worker_spec(isolation="scenario", sandbox=best)
     before = set(os.listdir(tempfile.gettempdir()))
-    with evaluator_pair(how, zipped(ZIPPED), play_of(isolation="scenario")) as played:
-        assert [result["metrics"]["value"] for result in played.play(0, 4)] == [10.0] * 4
-        played.evaluator.channel.close()
-        played.model_servers[0].process.reap()
+    with evaluator_pair(spec, zipped(ZIPPED), play_of(isolation="scenario")) as pair:
+        assert [result["metrics"]["value"] for result in pair.run(0, 4)] == [10.0] * 4
+        pair.evaluator.channel.close()
+        pair.model_servers[0].process.reap()
     assert not {name for name in set(os.listdir(tempfile.gettempdir())) - before if name.startswith("model-")}
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "text"),
     [
         ({"main.py": ""}, "the zip has no `model.py` at its top"),
         ({"model.py": "", "../evil": ""}, "an entry whose name leads out of its folder"),
@@ -333,55 +333,55 @@ def test_a_zip_brings_modules_and_files_and_leaves_none_for_the_next_scenario(co
         ({"model.py": "", **{f"parts/{at}": "" for at in range(1200)}}, "its 1,201 entries: No space left on device"),
     ],
 )
-def test_a_zip_that_is_no_model_is_refused_by_its_model_server(files: dict[str, str], words: str) -> None:
-    made = EvaluatorPair(
-        kit(isolation="scenario", sandbox=level().number), zipped(files).replace(b"DAMAGED", b"damaged")
+def test_an_invalid_zip_is_refused_by_the_model_server(files: dict[str, str], text: str) -> None:
+    pair = EvaluatorPair(
+        worker_spec(isolation="scenario", sandbox=level().number), zipped(files).replace(b"DAMAGED", b"damaged")
     )
     try:
-        made.set_up(play_of(isolation="scenario"))
-        refused = made.give_model_server()
+        pair.set_up(play_of(isolation="scenario"))
+        refused = pair.give_model_server()
     finally:
-        made.end()
+        pair.end()
     assert isinstance(refused, framed_socket.ModelRefused)
-    assert words in refused.reason
+    assert text in refused.reason
 
 
-def test_a_evaluator_that_cannot_be_set_up_says_why() -> None:
+def test_an_evaluator_that_cannot_be_set_up_reports_the_reason() -> None:
     play = play_of()
     play["tasks"]["select"] = {"range": [0, 10**9]}
-    made = EvaluatorPair(kit(), ZERO)
+    pair = EvaluatorPair(worker_spec(), ZERO)
     try:
-        broken = made.set_up(play)
+        broken = pair.set_up(play)
     finally:
-        made.end()
+        pair.end()
     assert isinstance(broken, framed_socket.Broken)
     assert "TooMany" in broken.reason
 
 
-def test_a_world_without_pictures_says_so_when_asked_for_a_replay() -> None:
-    with evaluator_pair(kit(), ZERO, play_of()) as played:
-        link = played.evaluator.channel
-        link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
-        answer = link.receive(30)
+def test_a_replay_of_a_simulator_without_replays_fails_with_the_reason() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
+        channel = pair.evaluator.channel
+        channel.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(16))})
+        answer = channel.receive(30)
     assert isinstance(answer, framed_socket.ReplayDone)
     assert answer.error == "simulator: ValueError: the noop simulator has no replay"
 
 
-def test_what_a_model_prints_goes_to_the_log() -> None:
-    with evaluator_pair(kit(), b"print('loading')\n" + ZERO, play_of()) as played:
-        played.play(0, 1)
-        assert "loading" in played.output()
+def test_a_models_output_is_captured() -> None:
+    with evaluator_pair(worker_spec(), b"print('loading')\n" + ZERO, play_of()) as pair:
+        pair.run(0, 1)
+        assert "loading" in pair.output()
 
 
-def test_a_dry_run_takes_one_real_step() -> None:
-    with evaluator_pair(kit(), ZERO, play_of(dry_run=True)) as played:
-        (result,) = played.play(0, 1)
+def test_a_dry_run_takes_one_step() -> None:
+    with evaluator_pair(worker_spec(), ZERO, play_of(dry_run=True)) as pair:
+        (result,) = pair.run(0, 1)
     assert result["status"] == "ok"
 
 
 def test_an_evaluator_and_its_model_server_end_with_their_runner() -> None:
-    with evaluator_pair(kit(isolation="scenario"), ZERO, play_of(isolation="scenario")) as played:
-        played.play(0, 2)
-        played.evaluator.channel.close()
-        assert played.evaluator.process.reap() == "it exited with code 0"
-        assert played.model_servers[0].process.reap() == "it exited with code 0"
+    with evaluator_pair(worker_spec(isolation="scenario"), ZERO, play_of(isolation="scenario")) as pair:
+        pair.run(0, 2)
+        pair.evaluator.channel.close()
+        assert pair.evaluator.process.reap() == "it exited with code 0"
+        assert pair.model_servers[0].process.reap() == "it exited with code 0"

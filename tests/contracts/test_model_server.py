@@ -1,4 +1,4 @@
-"""Every model server keeps the protocol of docs/model-server.md: the shipped ones, and one in C written from it."""
+"""Contract of model servers, docs/model-server.md: kept by the shipped ones, and by one in C written from that page."""
 
 import array
 import shutil
@@ -24,9 +24,9 @@ from runtimes.harness.runner import processes
 from runtimes.harness.simulators.base import Interface, Space
 from tests.cached import ENVIRONMENTS
 from tests.contracts import graphs
-from tests.contracts.harness_processes import SITE, kit
+from tests.contracts.harness_processes import SITE, worker_spec
 
-#: Model servers of models that say what they take before they run, and those of code, which does not.
+#: Model servers of formats with declared inputs, and those of code.
 DECLARED, CODE = ("onnx", "tflite", "c"), ("python", "python, a process a scenario")
 
 
@@ -43,14 +43,14 @@ def interface(seen: int = 4, done: int = 4) -> Interface:
 
 @dataclass
 class Process:
-    """A model server that was started, and the evaluator's end of its socket."""
+    """A model server's process, and the evaluator's end of its socket."""
 
     popen: Any
     socket: socket.socket
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelServerKind:
     """A kind of model server: how to start one, and a model for it that answers scale * x + offset."""
 
     name: str
@@ -62,7 +62,7 @@ class Kind:
 def shipped(format: str, site: str, isolation: str) -> Callable[[], Process]:
     def start() -> Process:
         model_server = processes.spawn_model_server(
-            kit(format=format, model_server_site=site, isolation=isolation), "model_server"
+            worker_spec(format=format, model_server_site=site, isolation=isolation), "model_server"
         )
         return Process(model_server.process.popen, model_server.socket)
 
@@ -73,9 +73,9 @@ def shipped(format: str, site: str, isolation: str) -> Callable[[], Process]:
 def c_model_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("c") / "model_server"
     source = Path(__file__).with_name("model_server.c")
-    # A machine without a C compiler gets one from the package index, for this once.
-    brought = [uv.find_uv_bin(), "run", "--quiet", "--no-project", "--with", "ziglang", "python", "-m", "ziglang", "cc"]
-    compiler = ["cc"] if shutil.which("cc") else brought
+    # Without a C compiler on this machine, uv downloads one.
+    zig = [uv.find_uv_bin(), "run", "--quiet", "--no-project", "--with", "ziglang", "python", "-m", "ziglang", "cc"]
+    compiler = ["cc"] if shutil.which("cc") else zig
     subprocess.run([*compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source], check=True)
     return program
 
@@ -86,41 +86,41 @@ def site_of(runtime: str, format: str) -> str:
 
 
 @pytest.fixture(params=[*CODE, *DECLARED])
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> ModelServerKind:
     return kind_of(request.param, request)
 
 
 @pytest.fixture(params=DECLARED)
-def declared(request: pytest.FixtureRequest) -> Kind:
+def declared(request: pytest.FixtureRequest) -> ModelServerKind:
     return kind_of(request.param, request)
 
 
-def kind_of(name: str, request: pytest.FixtureRequest) -> Kind:
+def kind_of(name: str, request: pytest.FixtureRequest) -> ModelServerKind:
     if name == "c":
         program = request.getfixturevalue("c_model_server")
 
         def start() -> Process:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                told = f'{{"socket":{theirs.fileno()}, "format": "text"}}'
-                return Process(subprocess.Popen([program, told], pass_fds=[theirs.fileno()]), ours)
+            local, remote = socket.socketpair()
+            with remote:
+                options = f'{{"socket":{remote.fileno()}, "format": "text"}}'
+                return Process(subprocess.Popen([program, options], pass_fds=[remote.fileno()]), local)
 
-        return Kind("c", start, lambda width=4, scale=2.0, offset=1.0: f"{scale} {offset}".encode())
+        return ModelServerKind("c", start, lambda width=4, scale=2.0, offset=1.0: f"{scale} {offset}".encode())
     if name.startswith("python"):
         isolation = "launch" if name == "python" else "scenario"
-        return Kind(name, shipped("python", SITE, isolation), graphs.python, isolation)
+        return ModelServerKind(name, shipped("python", SITE, isolation), graphs.python, isolation)
     site = site_of({"onnx": "onnx", "tflite": "tensorflow"}[name], name)
     if name == "onnx":
-        return Kind(name, shipped(name, site, "launch"), graphs.onnx)
+        return ModelServerKind(name, shipped(name, site, "launch"), graphs.onnx)
 
     def lite(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
         return graphs.tflite(site, width, scale, offset)
 
-    return Kind(name, shipped(name, site, "launch"), lite)
+    return ModelServerKind(name, shipped(name, site, "launch"), lite)
 
 
 @contextmanager
-def started(kind: Kind) -> Iterator[Process]:
+def started(kind: ModelServerKind) -> Iterator[Process]:
     process = kind.start()
     try:
         yield process
@@ -139,7 +139,9 @@ def file_of(content: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def loaded(kind: Kind, *, batch: int = 1, deadline: float = 20.0) -> Iterator[tuple[ModelServerClient, Process]]:
+def loaded(
+    kind: ModelServerKind, *, batch: int = 1, deadline: float = 20.0
+) -> Iterator[tuple[ModelServerClient, Process]]:
     with started(kind) as process, file_of(kind.model()) as model:
         model_server = ModelServerClient(
             process.socket, interface(), batch=batch, deadline=deadline, send_done=kind.isolation == "scenario"
@@ -153,25 +155,25 @@ def observations(count: int = 1) -> np.ndarray[Any, Any]:
     return np.linspace(-1.0, 1.0, count * 4, dtype=np.float32).reshape(count, 4)
 
 
-def test_it_greets_before_it_is_asked_and_says_which_protocol_it_speaks(kind: Kind) -> None:
+def test_its_first_frame_is_hello_with_the_protocol_version(kind: ModelServerKind) -> None:
     with started(kind) as process:
         greeting = receive(process.socket)
     assert greeting[:2] == ["hello", 1]
     assert all(isinstance(value, str | int | float | bool | None) for value in greeting[2].values())
 
 
-def test_it_answers_every_observation_with_the_models_action(kind: Kind) -> None:
+def test_it_answers_each_observation_with_the_models_action(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, _):
         for seed in (1, 2, 2**63 - 1):
             model_server.ready(seed)
             for step in range(5):
-                actions, took = model_server.act(observations() + np.float32(step))
+                actions, latency = model_server.act(observations() + np.float32(step))
                 assert np.array_equal(actions, 2 * (observations() + np.float32(step)) + 1)
-                assert took > 0
+                assert latency > 0
             model_server.end(None)
 
 
-def test_it_answers_a_batch_row_by_row(kind: Kind) -> None:
+def test_it_answers_a_batch_row_by_row(kind: ModelServerKind) -> None:
     with loaded(kind, batch=16) as (model_server, _):
         model_server.ready(7)
         actions, _ = model_server.act(observations(16))
@@ -179,7 +181,7 @@ def test_it_answers_a_batch_row_by_row(kind: Kind) -> None:
         assert np.allclose(actions, 2 * observations(16) + 1, rtol=1e-6)
 
 
-def test_a_scenario_may_be_begun_and_never_played(kind: Kind) -> None:
+def test_a_scenario_may_be_reset_and_never_run(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, _):
         model_server.begin(1)
         model_server.begin(2)
@@ -191,7 +193,7 @@ def test_a_scenario_may_be_begun_and_never_played(kind: Kind) -> None:
         assert np.array_equal(actions, 2 * observations() + 1)
 
 
-def test_it_repeats_whatever_number_it_was_asked_under(kind: Kind) -> None:
+def test_replies_repeat_the_sequence_number_of_the_request(kind: ModelServerKind) -> None:
     with started(kind) as process, file_of(kind.model()) as model:
         receive(process.socket)
         send(process.socket, ["load", 1, load_request()], model)
@@ -204,7 +206,7 @@ def test_it_repeats_whatever_number_it_was_asked_under(kind: Kind) -> None:
                 assert receive(process.socket) == ["ready", seq]
 
 
-def test_frames_may_come_in_pieces_or_together(kind: Kind) -> None:
+def test_frames_may_arrive_in_pieces_or_together(kind: ModelServerKind) -> None:
     with started(kind) as process, file_of(kind.model()) as model:
         receive(process.socket)
         send(process.socket, ["load", 1, load_request()], model)
@@ -215,35 +217,35 @@ def test_frames_may_come_in_pieces_or_together(kind: Kind) -> None:
             for frame in (["reset", 2, {"seed": 1}], act, ["done", 4], ["reset", 5, {"seed": 2}], act)
         )
         process.socket.sendall(together)
-        heard = [receive(process.socket) for _ in range(4)]
-        assert [frame[:2] for frame in heard] == [["ready", 2], ["action", 3], ["ready", 5], ["action", 3]]
+        replies = [receive(process.socket) for _ in range(4)]
+        assert [frame[:2] for frame in replies] == [["ready", 2], ["action", 3], ["ready", 5], ["action", 3]]
         for at in range(len(model_protocol.framed(act))):
             process.socket.send(model_protocol.framed(act)[at : at + 1])
         assert np.array_equal(np.frombuffer(receive(process.socket)[2], np.float32), 2 * observations()[0] + 1)
 
 
-def test_a_model_that_does_not_fit_is_refused_in_words(declared: Kind) -> None:
+def test_a_model_that_does_not_fit_is_refused_with_both_shapes(declared: ModelServerKind) -> None:
     with started(declared) as process, file_of(declared.model(width=3)) as model:
         seen, done = (4, 5) if declared.name == "c" else (4, 4)
         model_server = ModelServerClient(process.socket, interface(seen, done), batch=1, deadline=20.0)
         model_server.hello()
         with pytest.raises(model_faults.WrongAnswer) as refusal:
             model_server.load("any", {}, model)
-    said = {
+    reasons = {
         "onnx": "the model's input is float32[n,3]; the dataset observes float32[4]",
         "tflite": "the model's input is float32[n,3]; the dataset observes float32[4]",
         "c": "the dataset observes 4 and acts by 5",
     }
-    assert said[declared.name] in str(refusal.value)
+    assert reasons[declared.name] in str(refusal.value)
 
 
-def test_a_graph_that_wants_more_than_the_observation_is_refused(request: pytest.FixtureRequest) -> None:
+def test_a_graph_with_more_inputs_than_the_observation_is_refused(request: pytest.FixtureRequest) -> None:
     kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("Add", ["observation", "hidden"]))
     with pytest.raises(model_faults.WrongAnswer, match=r"2 inputs \(observation, hidden\)"), loaded(kind):
         pass
 
 
-def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.FixtureRequest) -> None:
+def test_a_graphs_random_numbers_are_reproducible_by_seed(request: pytest.FixtureRequest) -> None:
     kind = replace(kind_of("onnx", request), model=lambda: graphs.onnx_of("RandomUniformLike", ["observation"]))
     drawn: dict[int, set[bytes]] = {}
     for seeds in ([5, 6, 5], [2**63 - 1, 5, 6]):
@@ -253,11 +255,11 @@ def test_a_graph_that_draws_draws_the_same_from_the_same_seed(request: pytest.Fi
                 actions = b"".join(model_server.act(observations())[0].tobytes() for _ in range(3))
                 drawn.setdefault(seed, set()).add(actions)
                 assert len({actions[at : at + 16] for at in (0, 16, 32)}) == 3
-    assert [len(found) for found in drawn.values()] == [1, 1, 1]
+    assert [len(sequences) for sequences in drawn.values()] == [1, 1, 1]
     assert len(set.union(*drawn.values())) == 3
 
 
-def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
+def test_a_file_that_is_not_a_model_is_refused_with_a_reason(kind: ModelServerKind) -> None:
     with started(kind) as process, file_of(b"\x00 no model at all") as model:
         model_server = ModelServerClient(process.socket, interface(), batch=1, deadline=20.0)
         model_server.hello()
@@ -266,7 +268,7 @@ def test_what_is_no_model_is_refused_in_words(kind: Kind) -> None:
     assert len(str(refusal.value)) > 10
 
 
-def test_it_ends_with_code_0_when_it_is_told_to_or_when_the_evaluator_is_gone(kind: Kind) -> None:
+def test_it_exits_with_code_0_on_close_and_when_the_socket_is_closed(kind: ModelServerKind) -> None:
     with loaded(kind) as (model_server, process):
         model_server.ready(1)
         model_server.act(observations())
@@ -304,7 +306,7 @@ def receive(end: socket.socket) -> Any:
 def exactly(end: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        piece = end.recv(length - len(data))
-        assert piece, "the model server is gone"
-        data += piece
+        chunk = end.recv(length - len(data))
+        assert chunk, "the model server is gone"
+        data += chunk
     return data

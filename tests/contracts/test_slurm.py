@@ -1,4 +1,4 @@
-"""What only the Slurm executor has to keep, against a real Slurm; in place of runners, programs that merely wait."""
+"""Slurm executor against a real Slurm, beyond the contract of all executors; mostly with programs that wait."""
 
 import os
 import signal
@@ -29,60 +29,69 @@ WAITS = "echo waiting; exec sleep 600"
 
 
 def launch_of(id: str = ID, **changes: Any) -> Launch:
-    said: dict[str, Any] = {"id": id, "simulation_id": "s1", "attempt": 1, "url": "http://127.0.0.1:1", "workers": 2}
-    said |= {"runtime": "python", "format": "python", "dataset": "noop", "version": VERSION, "token": "not-to-be-seen"}
-    return Launch(**(said | {"model_digest": "d", "model_key": "m"} | changes))
+    fields: dict[str, Any] = {"id": id, "simulation_id": "s1", "attempt": 1, "url": "http://127.0.0.1:1", "workers": 2}
+    fields |= {
+        "runtime": "python",
+        "format": "python",
+        "dataset": "noop",
+        "version": VERSION,
+        "token": "not-to-be-seen",
+    }
+    return Launch(**(fields | {"model_digest": "d", "model_key": "m"} | changes))
 
 
-Opened = Callable[..., SlurmExecutor]
+OpenExecutor = Callable[..., SlurmExecutor]
 
 
-def opener(slurm: Slurm, folder: Path) -> Opened:
-    def opened(body: str = WAITS, name: str = "home", **options: Any) -> SlurmExecutor:
+def opener(slurm: Slurm, folder: Path) -> OpenExecutor:
+    """Return a function that opens an executor whose jobs run a shell script in place of runners."""
+
+    def open_executor(body: str = WAITS, name: str = "home", **options: Any) -> SlurmExecutor:
         program = folder / "program"
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
         return executor_on(slurm, folder / name, prepared(), python=str(program), **options)
 
-    return opened
+    return open_executor
 
 
 @pytest.fixture
-def executor(slurm: Slurm, tmp_path: Path) -> Opened:
+def executor(slurm: Slurm, tmp_path: Path) -> OpenExecutor:
     return opener(slurm, tmp_path)
 
 
 @pytest.fixture
 def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
-    """Tasks of some milliseconds each."""
+    """A runner API with tasks of some milliseconds."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 5}}
-    made = RunnerApi(tmp_path, total=TASKS, play=play, ttl=2.0, model=MODEL)
-    yield made
-    made.close()
+    api = RunnerApi(tmp_path, total=TASKS, play=play, ttl=2.0, model=MODEL)
+    yield api
+    api.close()
 
 
 @pytest.fixture
 def real(slurm: Slurm, tmp_path: Path) -> SlurmExecutor:
-    """One whose jobs are real runners."""
+    """An executor whose jobs are real runners."""
     return executor_on(slurm, tmp_path / "home", prepared())
 
 
-def done(runner_api: RunnerApi) -> int:
-    """Return how many tasks have a result so far, in whatever order."""
-    with runner_api.database.read() as c:
-        return int(c.execute(text("SELECT coalesce(sum(stop - start), 0) FROM segments")).scalar_one())
+def finished_tasks(runner_api: RunnerApi) -> int:
+    """Return the number of tasks with a result."""
+    with runner_api.database.read() as connection:
+        return int(connection.execute(text("SELECT coalesce(sum(stop - start), 0) FROM segments")).scalar_one())
 
 
-def seen(executor: SlurmExecutor, id: str = ID) -> LaunchStatus | None:
+def status_of(executor: SlurmExecutor, id: str = ID) -> LaunchStatus | None:
     return executor.observe([id]).get(id)
 
 
-def comes(executor: SlurmExecutor, phase: Phase, id: str = ID) -> LaunchStatus:
-    until(lambda: (one := seen(executor, id)) is not None and one.phase is phase)
-    one = seen(executor, id)
-    assert one is not None
-    return one
+def wait_for(executor: SlurmExecutor, phase: Phase, id: str = ID) -> LaunchStatus:
+    """Wait until a launch has this phase; return its status."""
+    until(lambda: (status := status_of(executor, id)) is not None and status.phase is phase)
+    status = status_of(executor, id)
+    assert status is not None
+    return status
 
 
 def jobs(slurm: Slurm, state: str = "PENDING,CONFIGURING,RUNNING") -> list[str]:
@@ -92,31 +101,31 @@ def jobs(slurm: Slurm, state: str = "PENDING,CONFIGURING,RUNNING") -> list[str]:
 def test_a_restarted_controller_finds_the_launch_again(own_slurm: Slurm, tmp_path: Path) -> None:
     executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done", patience=3)
     executor.submit(launch_of())
-    comes(executor, Phase.RUNNING)
+    wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmctld", sign=signal.SIGTERM)
     with pytest.raises(OSError):
         executor.observe([ID])
     own_slurm.start("slurmctld")
     until(lambda: bool(own_slurm.ask("sinfo")))
-    assert comes(executor, Phase.RUNNING).id == ID
+    assert wait_for(executor, Phase.RUNNING).id == ID
     (tmp_path / "go").touch()
-    assert comes(executor, Phase.ENDED).exit == 0
+    assert wait_for(executor, Phase.ENDED).exit == 0
 
 
-def test_what_ended_while_the_controller_was_away_has_ended_well(own_slurm: Slurm, tmp_path: Path) -> None:
+def test_the_exit_of_jobs_that_ended_without_a_controller_is_known(own_slurm: Slurm, tmp_path: Path) -> None:
     executor = opener(own_slurm, tmp_path)(f"until test -e {tmp_path}/go; do sleep 0.1; done")
     executor.submit(launch_of())
-    comes(executor, Phase.RUNNING)
+    wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmctld", sign=signal.SIGTERM)
     (tmp_path / "go").touch()
     folder = tmp_path / "home/slurm/slurm" / ID
     until(lambda: len(list(folder.glob("task.*/exit"))) == 2)
     own_slurm.start("slurmctld")
     until(lambda: bool(own_slurm.ask("sinfo")))
-    assert seen(executor) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
+    assert status_of(executor) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
 
 
-def test_a_controller_that_hangs_is_not_waited_for(own_slurm: Slurm, tmp_path: Path) -> None:
+def test_a_hanging_controller_is_a_timeout(own_slurm: Slurm, tmp_path: Path) -> None:
     executor = opener(own_slurm, tmp_path)(patience=1)
     own_slurm.freeze("slurmctld")
     for ask in (lambda: executor.submit(launch_of()), executor.capacity, lambda: executor.orphans([])):
@@ -124,10 +133,10 @@ def test_a_controller_that_hangs_is_not_waited_for(own_slurm: Slurm, tmp_path: P
             ask()
 
 
-def test_without_munge_nothing_is_known_and_nothing_is_submitted_twice(own_slurm: Slurm, tmp_path: Path) -> None:
+def test_without_munge_calls_fail_and_nothing_is_submitted_twice(own_slurm: Slurm, tmp_path: Path) -> None:
     executor = opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
-    comes(executor, Phase.RUNNING)
+    wait_for(executor, Phase.RUNNING)
     own_slurm.stop("munged")
     for ask in (
         lambda: executor.submit(launch_of("s2x1x0")),
@@ -141,47 +150,51 @@ def test_without_munge_nothing_is_known_and_nothing_is_submitted_twice(own_slurm
             ask()
     own_slurm.start("munged")
     until(lambda: bool(own_slurm.ask("squeue")))
-    comes(executor, Phase.RUNNING)
+    wait_for(executor, Phase.RUNNING)
     executor.submit(launch_of("s2x1x0"))
     assert jobs(own_slurm).count("wt-s2x1x0") == 2
 
 
-def test_a_job_that_somebody_else_cancelled_has_ended_with_its_reason(slurm: Slurm, executor: Opened) -> None:
+def test_a_job_cancelled_outside_the_platform_has_ended_with_that_reason(slurm: Slurm, executor: OpenExecutor) -> None:
     ours = executor()
     ours.submit(launch_of())
-    comes(ours, Phase.RUNNING)
+    wait_for(ours, Phase.RUNNING)
     slurm.ask("scancel", "--name=wt-" + ID)
-    assert "cancelled outside the platform" in str(comes(ours, Phase.ENDED).reason)
+    assert "cancelled outside the platform" in str(wait_for(ours, Phase.ENDED).reason)
 
 
-def test_a_launch_whose_node_failed_has_ended_with_its_reason(own_slurm: Slurm, tmp_path: Path) -> None:
+def test_a_launch_whose_node_failed_has_ended_with_that_reason(own_slurm: Slurm, tmp_path: Path) -> None:
     executor = opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
-    comes(executor, Phase.RUNNING)
+    wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmd")
     own_slurm.ask("scontrol", "update", f"NodeName={own_slurm.host}", "State=DOWN", "Reason=test")
-    assert comes(executor, Phase.ENDED).reason == "its node failed"
+    assert wait_for(executor, Phase.ENDED).reason == "its node failed"
 
 
-def test_a_launch_that_waits_for_a_drained_node_says_so_and_starts_afterwards(slurm: Slurm, executor: Opened) -> None:
+def test_a_launch_pending_for_a_drained_node_has_a_note_and_starts_afterwards(
+    slurm: Slurm, executor: OpenExecutor
+) -> None:
     ours = executor()
     slurm.ask("scontrol", "update", f"NodeName={slurm.host}", "State=DRAIN", "Reason=test")
     assert ours.capacity() == {"cpu": 0, "memory": 0}
     ours.submit(launch_of())
-    until(lambda: (one := seen(ours)) is not None and "drained" in " ".join(note.words for note in one.notes))
-    assert comes(ours, Phase.SUSPENDED).hopeless is False
+    until(
+        lambda: (status := status_of(ours)) is not None and "drained" in " ".join(note.words for note in status.notes)
+    )
+    assert wait_for(ours, Phase.SUSPENDED).hopeless is False
     slurm.ask("scontrol", "update", f"NodeName={slurm.host}", "State=RESUME")
-    assert comes(ours, Phase.RUNNING).notes == ()
+    assert wait_for(ours, Phase.RUNNING).notes == ()
 
 
-def test_what_can_never_start_has_ended_without_hope(executor: Opened) -> None:
+def test_a_launch_that_can_never_start_has_ended_as_hopeless(executor: OpenExecutor) -> None:
     ours = executor(partition="short", minutes=5)
     ours.submit(launch_of())
-    ended = comes(ours, Phase.ENDED)
+    ended = wait_for(ours, Phase.ENDED)
     assert ended.hopeless and "its partition" in str(ended.reason)
 
 
-def test_what_slurm_refuses_is_said_in_its_words_and_leaves_nothing(executor: Opened) -> None:
+def test_slurms_rejections_are_quoted_and_leave_no_folder(executor: OpenExecutor) -> None:
     ours = executor()
     with pytest.raises(PlatformError, match="Invalid partition name"):
         ours.submit(launch_of(placement=Placement(queue="none")))
@@ -192,8 +205,8 @@ def test_what_slurm_refuses_is_said_in_its_words_and_leaves_nothing(executor: Op
     assert ours.orphans([]) == []
 
 
-def test_a_submission_that_did_not_live_to_note_it_is_not_made_twice(
-    slurm: Slurm, executor: Opened, tmp_path: Path
+def test_a_submission_that_was_killed_before_it_was_recorded_is_not_repeated(
+    slurm: Slurm, executor: OpenExecutor, tmp_path: Path
 ) -> None:
     ours = executor()
     ours.submit(launch_of())
@@ -202,19 +215,21 @@ def test_a_submission_that_did_not_live_to_note_it_is_not_made_twice(
     assert jobs(slurm).count("wt-" + ID) == 2
 
 
-def test_of_two_submissions_that_crossed_one_does_the_work(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+def test_of_two_overlapping_submissions_only_the_first_runs(
+    slurm: Slurm, executor: OpenExecutor, tmp_path: Path
+) -> None:
     ours = executor(f"echo $SLURM_ARRAY_JOB_ID >> {tmp_path}/at-work; {WAITS}")
     launch = launch_of("s7x1x0", workers=1)
     ours.submit(launch)
-    ours._sbatch(launch.id, ours._folders.arguments(launch.id), range(1))  # whose answer came late
+    ours._sbatch(launch.id, ours._folders.arguments(launch.id), range(1))  # as after a response that came late
     until(lambda: "wt-s7x1x0" in jobs(slurm, "COMPLETED"))
     assert len((tmp_path / "at-work").read_text().split()) == 1
-    assert comes(ours, Phase.RUNNING, launch.id).exit is None
+    assert wait_for(ours, Phase.RUNNING, launch.id).exit is None
     ours.cancel(launch.id)
     until(lambda: not jobs(slurm, "RUNNING,PENDING,COMPLETING"))
 
 
-def test_cancelling_leaves_no_job_no_process_and_no_file(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+def test_cancelling_leaves_no_job_no_process_and_no_file(slurm: Slurm, executor: OpenExecutor, tmp_path: Path) -> None:
     ours = executor(f"echo $$ >> {tmp_path}/pids; {WAITS}")
     ours.submit(launch_of())
     until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2)
@@ -224,115 +239,117 @@ def test_cancelling_leaves_no_job_no_process_and_no_file(slurm: Slurm, executor:
     assert not (tmp_path / "home/slurm/slurm" / ID).exists()
 
 
-def test_a_running_launch_is_made_wider_and_narrower(slurm: Slurm, executor: Opened) -> None:
+def test_a_running_launch_can_be_resized(slurm: Slurm, executor: OpenExecutor) -> None:
     ours = executor()
     ours.submit(launch_of(workers=1))
-    comes(ours, Phase.RUNNING)
+    wait_for(ours, Phase.RUNNING)
     ours.resize(ID, 2)
     ours.resize(ID, 2)
     until(lambda: len(jobs(slurm, "RUNNING")) == 2)
     assert len(jobs(slurm)) == 2
     ours.resize(ID, 1)
     until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
-    assert comes(ours, Phase.RUNNING).notes == ()
-    ours.resize(ID, 2)  # by one of a number that none has had
+    assert wait_for(ours, Phase.RUNNING).notes == ()
+    ours.resize(ID, 2)  # by a runner with a new task id
     until(lambda: len(jobs(slurm, "RUNNING")) == 2)
     ours.resize("another", 2)
 
 
-def test_a_runner_that_was_dismissed_is_no_reason(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+def test_a_dismissed_runner_is_not_a_reason_for_the_end(slurm: Slurm, executor: OpenExecutor, tmp_path: Path) -> None:
     ours = executor(f"until test -e {tmp_path}/go; do sleep 0.1; done")
     ours.submit(launch_of())
-    comes(ours, Phase.RUNNING)
+    wait_for(ours, Phase.RUNNING)
     ours.resize(ID, 1)
     until(lambda: len(jobs(slurm, "RUNNING,COMPLETING")) == 1)
     (tmp_path / "go").touch()
-    assert comes(ours, Phase.ENDED) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
+    assert wait_for(ours, Phase.ENDED) == LaunchStatus(id=ID, phase=Phase.ENDED, exit=0)
 
 
-def test_strays_are_ours_alone(slurm: Slurm, executor: Opened, tmp_path: Path) -> None:
+def test_orphans_are_those_of_this_platform_alone(slurm: Slurm, executor: OpenExecutor, tmp_path: Path) -> None:
     ours, theirs = executor(), executor(name="another")
     ours.submit(launch_of(workers=1))
     theirs.submit(launch_of("t1x1x0", workers=1))
     assert ours.orphans([]) == [ID] and ours.orphans([ID]) == []
     ours.cancel("t1x1x0")
-    assert comes(theirs, Phase.RUNNING, "t1x1x0")
-    (tmp_path / "home/slurm/slurm/s9x1x0").mkdir()  # of a submission that was killed before it got further
+    assert wait_for(theirs, Phase.RUNNING, "t1x1x0")
+    (tmp_path / "home/slurm/slurm/s9x1x0").mkdir()  # as left by a submission that was killed
     assert ours.orphans([ID]) == ["s9x1x0"]
     ours.cancel("s9x1x0")
     assert ours.orphans([ID]) == []
 
 
-def test_the_token_and_our_environment_are_nowhere_to_be_seen(
-    slurm: Slurm, executor: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_token_and_the_platforms_environment_are_not_visible_to_other_users(
+    slurm: Slurm, executor: OpenExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_PASSWORD", "not-to-be-seen")
     ours = executor(f"env > {tmp_path}/environment; echo $$ > {tmp_path}/pid; {WAITS}")
     ours.submit(launch_of(workers=1, project='a"b; c'))
     until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
-    shown = slurm.ask("scontrol", "show", "job", "--details")
-    assert 'project=a"b; c;simulation=s1;attempt=1' in shown
-    shown += slurm.ask("scontrol", "write", "batch_script", shown.partition("JobId=")[2].split()[0], "-")
-    shown += slurm.ask("squeue", "--json") + (tmp_path / "environment").read_text()
-    shown += Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/cmdline").read_text()
-    assert "workers.standalone_runner" in shown and "not-to-be-seen" not in shown
+    visible = slurm.ask("scontrol", "show", "job", "--details")
+    assert 'project=a"b; c;simulation=s1;attempt=1' in visible
+    visible += slurm.ask("scontrol", "write", "batch_script", visible.partition("JobId=")[2].split()[0], "-")
+    visible += slurm.ask("squeue", "--json") + (tmp_path / "environment").read_text()
+    visible += Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/cmdline").read_text()
+    assert "workers.standalone_runner" in visible and "not-to-be-seen" not in visible
     token = tmp_path / "home/slurm/slurm" / ID / "token"
     assert token.read_text() == "not-to-be-seen" and token.stat().st_mode & 0o777 == 0o600
     assert token.parent.stat().st_mode & 0o777 == 0o700
     assert "not-to-be-seen" not in (token.parent / "launch.json").read_text()
 
 
-def test_a_failed_runner_is_quoted(executor: Opened) -> None:
+def test_a_failed_runners_last_line_is_quoted(executor: OpenExecutor) -> None:
     ours = executor("echo nobody answers; exit 75")
     ours.submit(launch_of())
-    ended = comes(ours, Phase.ENDED)
+    ended = wait_for(ours, Phase.ENDED)
     assert ended.exit == 75 and ended.reason == "it exited with code 75 (nobody answers)"
 
 
-def test_what_slurm_has_forgotten_has_ended_and_is_not_submitted_again(own_slurm: Slurm, tmp_path: Path) -> None:
+def test_a_launch_that_slurm_has_forgotten_has_ended_and_is_not_submitted_again(
+    own_slurm: Slurm, tmp_path: Path
+) -> None:
     executor = opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
-    comes(executor, Phase.RUNNING)
+    wait_for(executor, Phase.RUNNING)
     own_slurm.stop("slurmctld", sign=signal.SIGTERM)
     for process in own_slurm.processes():
         if b"slurmstepd" in Path(f"/proc/{process}/cmdline").read_bytes():
             os.kill(process, signal.SIGKILL)
     own_slurm.start("slurmctld", "-c")
     until(lambda: bool(own_slurm.ask("sinfo")))
-    assert "no longer knows" in str(comes(executor, Phase.ENDED).reason)
+    assert "no longer knows" in str(wait_for(executor, Phase.ENDED).reason)
     executor.submit(launch_of())
     assert jobs(own_slurm, "all") == []
 
 
-def test_runners_play_a_simulation_to_its_end_at_the_width_they_are_given(
-    runner_api: RunnerApi, real: SlurmExecutor
-) -> None:
+def test_runners_complete_a_simulation_while_it_is_resized(runner_api: RunnerApi, real: SlurmExecutor) -> None:
     real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url, workers=1))
     until(lambda: "report" in runner_api.asked)
     real.resize(LAUNCH, 2)
-    until(lambda: done(runner_api) == TASKS)
+    until(lambda: finished_tasks(runner_api) == TASKS)
     assert len(runner_api.results()) == TASKS
     runner_api.settle()
-    assert comes(real, Phase.ENDED, LAUNCH) == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0)
+    assert wait_for(real, Phase.ENDED, LAUNCH) == LaunchStatus(id=LAUNCH, phase=Phase.ENDED, exit=0)
     assert b"no more work" in b"".join(real.logs(LAUNCH, 0))
     real.cancel(LAUNCH)
 
 
-def test_a_runner_that_is_killed_costs_no_result(
+def test_no_result_is_lost_when_a_runner_is_killed(
     slurm: Slurm, runner_api: RunnerApi, real: SlurmExecutor, tmp_path: Path
 ) -> None:
     real.submit(launch_of(LAUNCH, simulation_id=SIMULATION, token=TOKEN, url=runner_api.url))
     until(lambda: len(jobs(slurm, "RUNNING")) == 2 and "report" in runner_api.asked)
     slurm.ask("scancel", "--signal=KILL", "--full", slurm.ask("squeue", "--noheader", "--format=%A").split()[0])
-    until(lambda: runner_api.leases.expire() == [] and done(runner_api) == TASKS)
+    until(lambda: runner_api.leases.expire() == [] and finished_tasks(runner_api) == TASKS)
     assert [line["task"] for line in runner_api.results()] == list(range(TASKS))
     runner_api.settle()
-    assert comes(real, Phase.ENDED, LAUNCH).reason
+    assert wait_for(real, Phase.ENDED, LAUNCH).reason
     real.cancel(LAUNCH)
 
 
-def test_a_job_that_its_controller_starts_again_goes_on_unless_it_was_done(executor: Opened, tmp_path: Path) -> None:
-    """The script alone: Slurm itself waits for two minutes before it starts a job again."""
+def test_a_job_that_its_controller_starts_again_continues_unless_it_has_ended(
+    executor: OpenExecutor, tmp_path: Path
+) -> None:
+    """Without Slurm, which waits two minutes before it starts a job again."""
     script = executor(f"echo at work >> {tmp_path}/runs; test -e {tmp_path}/go || kill -9 $PPID; exit 3").script()
     (tmp_path / "launch.json").write_text("{}")
 
@@ -345,4 +362,4 @@ def test_a_job_that_its_controller_starts_again_goes_on_unless_it_was_done(execu
     assert run("8") == (0, 1)  # another submission
     (tmp_path / "go").touch()
     assert run("7") == (3, 2)
-    assert run("7") == (3, 2)  # it was done
+    assert run("7") == (3, 2)  # it had ended

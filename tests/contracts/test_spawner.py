@@ -19,7 +19,7 @@ from runtimes.harness.runner.processes import (
     spawn_model_server,
 )
 from runtimes.harness.runner.remote_spawner import RemoteSpawner
-from tests.contracts.harness_processes import SITE, kit
+from tests.contracts.harness_processes import SITE, worker_spec
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -50,10 +50,10 @@ class Place:
 @pytest.fixture(params=["here", "posts"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "here":
-        yield Place(LocalSpawner(kit()))
+        yield Place(LocalSpawner(worker_spec()))
         return
     posts = RemoteSpawner.open(tmp_path)
-    posts.expect({os.geteuid(): "model_server"}, kit())
+    posts.expect({os.geteuid(): "model_server"}, worker_spec())
     init = [sys.executable, "-m", "runtimes.harness.runner.container_init"]
     command = [
         *init,
@@ -93,7 +93,7 @@ def output(process: Process) -> str:
 
 
 def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
-    one = model_server(place, kit(format="no format"))
+    one = model_server(place, worker_spec(format="no format"))
     said = output(one.process)
     assert ended(one.process)
     assert one.process.reap() == "it exited with code 1"
@@ -103,7 +103,7 @@ def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
 
 
 def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: Place) -> None:
-    one = model_server(place, kit())
+    one = model_server(place, worker_spec())
     one.socket.settimeout(30.0)
     assert b"hello" in one.socket.recv(1 << 10)
     one.socket.shutdown(socket.SHUT_RDWR)
@@ -113,7 +113,7 @@ def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: P
 
 
 def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(place: Place) -> None:
-    one = model_server(place, kit())
+    one = model_server(place, worker_spec())
     one.process.kill()
     one.process.kill()
     assert ended(one.process)
@@ -123,7 +123,7 @@ def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(pl
 
 
 def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: Place) -> None:
-    one = model_server(place, kit())
+    one = model_server(place, worker_spec())
     if place.post is None:
         one.process.kill()
         one.process.reap()

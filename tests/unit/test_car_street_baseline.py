@@ -1,4 +1,4 @@
-"""The trained baseline's files are the ones its record speaks of, and the record says that it drives."""
+"""Trained baseline of car_street: its files match the digests in its training record, whose score is good."""
 
 import hashlib
 import json
@@ -7,24 +7,24 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "runtimes/baselines/car_street"
 
 
-def test_the_record_names_the_files_that_lie_beside_it() -> None:
+def test_the_records_digests_match_the_files() -> None:
     record = json.loads((FOLDER / "car_street.json").read_text())
     assert set(record["files"]) == {"car_street.keras", "car_street.onnx", "car_street.tflite"}
     for name, digest in record["files"].items():
         content = (FOLDER / name).read_bytes()
         assert "sha256:" + hashlib.sha256(content).hexdigest() == digest, name
-        # A file much smaller than its 20,000 weights has left them behind.
+        # A smaller file cannot contain the network's 20,000 weights.
         assert 80_000 < len(content) < 200_000, name
 
 
-def test_the_formats_agree_and_the_drive_is_near_the_yardsticks() -> None:
+def test_the_formats_agree_and_the_score_is_near_the_teachers() -> None:
     record = json.loads((FOLDER / "car_street.json").read_text())
     assert record["differs"] < 1e-4
     assert record["examined"]["score"] > 80
     assert sum(record["examined"]["outcomes"].values()) == 288
 
 
-def test_it_was_examined_on_traffic_that_it_had_not_seen() -> None:
+def test_it_was_evaluated_on_traffic_that_it_was_not_trained_on() -> None:
     seeds = json.loads((FOLDER / "car_street.json").read_text())["seeds"]
     first, last = seeds["trained"]
     assert not first <= seeds["examined"] <= last

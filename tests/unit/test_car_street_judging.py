@@ -1,4 +1,4 @@
-"""How a drive on the street is judged: fault, score, and the sums behind the metrics. No simulator needed."""
+"""Driving metrics and fault attribution: score, TTC, RSS, comfort, speeding. Needs no libsumo."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ ARRIVED = Ending(outcome="arrived", route=400.0, limit=13.9)
 
 
 @pytest.mark.parametrize(
-    ("crash", "guilty"),
+    ("crash", "expected"),
     [
         (REAR, True),
         (replace(REAR, ego_is_collider=False), False),
@@ -39,12 +39,12 @@ ARRIVED = Ending(outcome="arrived", route=400.0, limit=13.9)
         (replace(JUNCTION, ran_into_rear=True), True),
     ],
 )
-def test_fault_follows_the_rules_of_the_road(crash: Crash, guilty: bool) -> None:
-    assert at_fault(crash) is guilty
+def test_fault_follows_the_rules_of_the_road(crash: Crash, expected: bool) -> None:
+    assert at_fault(crash) is expected
 
 
 @pytest.mark.parametrize("kind", ["collision", "frontal", "side", "junction", "crossing"])
-def test_who_stands_is_never_to_blame(kind: str) -> None:
+def test_a_standing_ego_is_never_at_fault(kind: str) -> None:
     struck = Crash(
         kind=kind,
         ego_is_collider=True,
@@ -57,11 +57,11 @@ def test_who_stands_is_never_to_blame(kind: str) -> None:
     assert not at_fault(struck)
 
 
-def test_at_a_junction_the_names_collider_and_victim_mean_nothing() -> None:
+def test_on_a_junction_sumos_collider_does_not_determine_the_fault() -> None:
     for yields in (False, True):
-        one = replace(JUNCTION, had_to_yield=yields, ego_is_collider=True)
-        other = replace(JUNCTION, had_to_yield=yields, ego_is_collider=False)
-        assert at_fault(one) == at_fault(other) == yields
+        collider = replace(JUNCTION, had_to_yield=yields, ego_is_collider=True)
+        victim = replace(JUNCTION, had_to_yield=yields, ego_is_collider=False)
+        assert at_fault(collider) == at_fault(victim) == yields
 
 
 def test_the_score_is_completion_over_penalty() -> None:
@@ -84,13 +84,13 @@ def test_each_further_infraction_costs_less_but_something() -> None:
 
 
 @pytest.mark.parametrize("fault", ["failed", "crashed", "timed_out", "invalid"])
-def test_a_model_that_breaks_off_scores_nothing_and_keeps_its_other_metrics(fault: str) -> None:
+def test_a_models_fault_scores_0_and_keeps_the_other_metrics(fault: str) -> None:
     drive = Drive(driven=390.0, steps=300, max_decel=3.0)
-    told = metrics(drive, Ending(outcome=fault, route=400.0, limit=13.9))
-    assert told["score"] == 0.0
-    assert told["outcome"] == fault
-    assert told["route_completion"] == pytest.approx(97.5)
-    assert told["max_decel"] == 3.0
+    reported = metrics(drive, Ending(outcome=fault, route=400.0, limit=13.9))
+    assert reported["score"] == 0.0
+    assert reported["outcome"] == fault
+    assert reported["route_completion"] == pytest.approx(97.5)
+    assert reported["max_decel"] == 3.0
 
 
 def test_time_to_collision_counts_only_while_closing() -> None:
@@ -106,20 +106,20 @@ def test_time_to_collision_counts_only_while_closing() -> None:
     assert drive.min_headway == pytest.approx(0.5)
 
 
-def test_times_that_never_came_are_capped_numbers_not_null() -> None:
-    told = metrics(Drive(steps=10, driven=20.0), ARRIVED)
-    assert told["min_ttc"] == 100.0
-    assert told["min_headway"] == 100.0
-    assert told["min_pet"] == 5.0
+def test_infinite_times_are_replaced_by_their_caps() -> None:
+    reported = metrics(Drive(steps=10, driven=20.0), ARRIVED)
+    assert reported["min_ttc"] == 100.0
+    assert reported["min_headway"] == 100.0
+    assert reported["min_pet"] == 5.0
 
 
-def test_rss_asks_for_the_distance_of_definition_one() -> None:
-    # v = 10, lead stands: 5 + 0.375 + 11.5^2 / 8
+def test_the_rss_distance_follows_definition_1() -> None:
+    # v = 10, the leader stands: 5 + 0.375 + 11.5^2 / 8
     assert rss_distance(10.0, 0.0) == pytest.approx(5.0 + 0.375 + 11.5**2 / 8)
     assert rss_distance(0.0, 20.0) == 0.0
 
 
-def test_comfort_needs_both_gentle_acceleration_and_gentle_jerk() -> None:
+def test_comfort_bounds_both_acceleration_and_jerk() -> None:
     drive = Drive()
     drive.move(10.0, 0.3, 13.9, 0.0)
     drive.move(10.0, 0.6, 13.9, 0.0)
@@ -129,32 +129,32 @@ def test_comfort_needs_both_gentle_acceleration_and_gentle_jerk() -> None:
     assert drive.jerk_squares == pytest.approx(3.0**2 + 3.0**2 + 6.0**2)
 
 
-def test_a_halt_that_sumo_made_is_not_the_models_braking() -> None:
+def test_a_stop_by_sumo_does_not_count_as_braking() -> None:
     drive = Drive()
     drive.move(10.0, 0.0, 13.9, 0.0)
     drive.halt()
-    told = metrics(drive, Ending(outcome="stranded", route=400.0, limit=13.9))
-    assert told["max_decel"] == 0.0
-    assert told["jerk_rms"] == 0.0
+    reported = metrics(drive, Ending(outcome="stranded", route=400.0, limit=13.9))
+    assert reported["max_decel"] == 0.0
+    assert reported["jerk_rms"] == 0.0
 
 
 def test_speeding_is_the_mean_excess_over_the_whole_drive() -> None:
     drive = Drive(driven=30.0)
     for speed in (10.0, 15.9, 13.9, 13.9):
         drive.move(speed, 0.0, 13.9, 1000.0)
-    told = metrics(drive, ARRIVED)
-    assert told["speeding"] == pytest.approx(2.0 / 4)
-    assert told["max_speeding"] == pytest.approx(2.0)
-    assert told["co2"] == pytest.approx(4 * 1000.0 * DT / 30.0)
-    assert told["jerk_rms"] == pytest.approx(sqrt(0.0))
+    reported = metrics(drive, ARRIVED)
+    assert reported["speeding"] == pytest.approx(2.0 / 4)
+    assert reported["max_speeding"] == pytest.approx(2.0)
+    assert reported["co2"] == pytest.approx(4 * 1000.0 * DT / 30.0)
+    assert reported["jerk_rms"] == pytest.approx(sqrt(0.0))
 
 
-def test_every_metric_is_published_and_every_published_one_is_told() -> None:
+def test_the_published_metrics_are_the_reported_ones() -> None:
     published = {metric["name"]: metric for metric in json.loads(DATASET.read_text())["metrics"]}
-    told = metrics(Drive(steps=1, driven=2.0), ARRIVED)
-    assert set(published) == {*told, "event_met"}
+    reported = metrics(Drive(steps=1, driven=2.0), ARRIVED)
+    assert set(published) == {*reported, "event_met"}
     for name, metric in published.items():
         if metric["better"] is not None:
             assert isinstance(metric["worst"], int | float), name
-            value = told.get(name, 0)
+            value = reported.get(name, 0)
             assert isinstance(value, int | float), name

@@ -1,4 +1,4 @@
-"""What the tests of the street share: SUMO's environment, drivers, and scenarios made by hand."""
+"""Fixtures of the SUMO tests: SUMO's environment, the simulator, drivers, and scenarios composed by hand."""
 
 import json
 import runpy
@@ -27,15 +27,15 @@ SPECS: list[dict[str, Any]] = [json.loads(line) for line in (DATASET / "scenario
 
 @cache
 def site() -> Path:
-    """Return the folder of SUMO's environment, made from the lock if it is not there."""
+    """Return the site folder of SUMO's environment, which is prepared from the lock if necessary."""
     lock = (ROOT / "runtimes/simulators/sumo.lock").read_text()
-    return prepare(Environment("sumo", lock), ENVIRONMENTS, lambda said, done: None)
+    return prepare(Environment("sumo", lock), ENVIRONMENTS, lambda message, part: None)
 
 
 @cache
-def world() -> Any:
-    """Return the one world this process may have."""
-    # Behind our own packages: of SUMO's environment only libsumo is wanted here.
+def simulator() -> Any:
+    """Return this process's only simulator."""
+    # After the server's own packages: only libsumo is needed of SUMO's environment.
     sys.path.append(str(site()))
     from runtimes.harness.simulators.sumo.simulator import SumoSimulator
 
@@ -43,20 +43,20 @@ def world() -> Any:
 
 
 def sumo() -> Any:
-    """Return libsumo, to look behind the world."""
-    world()
+    """Return libsumo, with the simulator's state."""
+    simulator()
     import libsumo
 
     return libsumo
 
 
 def spec(name: str) -> dict[str, Any]:
-    """Return a scenario of the data set."""
+    """Return a scenario of the dataset by name."""
     return next(line for line in SPECS if line["name"] == name)
 
 
 def empty(street: str, route: list[str], **changes: Any) -> dict[str, Any]:
-    """Return a scenario with nobody else in it."""
+    """Return a scenario without other traffic."""
     return {
         "street": street,
         "vehicles": 0,
@@ -72,49 +72,53 @@ def empty(street: str, route: list[str], **changes: Any) -> dict[str, Any]:
     }
 
 
-def begin(given: Mapping[str, Any], seed: int = 1, **params: Any) -> np.ndarray:
-    """Reset the world."""
-    first: np.ndarray = world().reset(Scenario(index=0, seed=seed, spec=given, params=params))
+def begin(scenario: Mapping[str, Any], seed: int = 1, **params: Any) -> np.ndarray:
+    """Start a scenario; return the first observation."""
+    first: np.ndarray = simulator().reset(Scenario(index=0, seed=seed, spec=scenario, params=params))
     return first
 
 
 def step(accel: float, lane: float = 0.0) -> tuple[np.ndarray, bool]:
     """Take one step."""
-    seen, over = world().step(np.array([accel, lane], dtype=np.float32))
-    return seen, over
+    observation, over = simulator().step(np.array([accel, lane], dtype=np.float32))
+    return observation, over
 
 
 def hold(speed: float) -> Act:
-    """Return a driver that holds a speed with the eyes shut."""
+    """Return a driver that holds a speed without regard to traffic."""
     return lambda o: (max(-9.0, min(3.0, (speed - float(o[0])) * 10)), 0.0)
 
 
-def play(
-    given: Mapping[str, Any], act: Act, seed: int = 1, watch: Callable[[np.ndarray], None] | None = None, **params: Any
+def run(
+    scenario: Mapping[str, Any],
+    act: Act,
+    seed: int = 1,
+    watch: Callable[[np.ndarray], None] | None = None,
+    **params: Any,
 ) -> dict[str, Any]:
-    """Play a scenario to its end and return its metrics."""
-    seen, over = begin(given, seed, **params), False
+    """Run a scenario to its end and return its metrics; ``watch`` gets each observation."""
+    observation, over = begin(scenario, seed, **params), False
     while not over:
         if watch is not None:
-            watch(seen)
-        seen, over = step(*act(seen))
-    told: dict[str, Any] = world().outcome(None)
-    return told
+            watch(observation)
+        observation, over = step(*act(observation))
+    metrics: dict[str, Any] = simulator().outcome(None)
+    return metrics
 
 
 def model(name: str) -> Any:
-    """Return a fresh yardstick."""
+    """Return a new instance of a baseline driver."""
     return runpy.run_path(str(BASELINES / f"{name}.py"))["Model"]()
 
 
-def entry(seen: np.ndarray, name: str) -> float:
-    """Return one entry of an observation by its published name."""
-    return float(seen[NAMES.index(name)])
+def entry(observation: np.ndarray, name: str) -> float:
+    """Return an entry of an observation by its published name."""
+    return float(observation[NAMES.index(name)])
 
 
 @contextmanager
-def put(*vehicles: dict[str, Any]) -> Iterator[None]:
-    """Let the next resets find more vehicles: each a name, a type, a route, a lane, a place and a speed."""
+def more_vehicles(*vehicles: dict[str, Any]) -> Iterator[None]:
+    """Add vehicles to the scenarios that start within the context: name, type, route, lane, pos and speed of each."""
     from runtimes.harness.simulators.sumo.traffic import Traffic
 
     add_vehicles = Traffic.add_vehicles

@@ -1,4 +1,4 @@
-"""The street behind the platform's own evaluator and hosts, in their environments and behind this machine's sandbox."""
+"""car_street in the evaluator with model servers, in their environments and in this machine's best sandbox."""
 
 import json
 from pathlib import Path
@@ -13,29 +13,29 @@ from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.simulators.base import Scenario
 from tests.contracts.harness_processes import evaluator_pair, play_of
-from tests.worlds.street_world import BASELINES, SPECS, model, world
-from tests.worlds.test_small_worlds import kit_of, site
+from tests.worlds.street_world import BASELINES, SPECS, model, simulator
+from tests.worlds.test_small_worlds import site, spec_of
 
-IDM = (BASELINES / "idm.py").read_bytes()
-#: A few of every street.
+IDM_MODEL = (BASELINES / "idm.py").read_bytes()
+#: A few scenarios of every street.
 CHOSEN = list(range(0, 288, 37))
 PLAY: dict[str, Any] = {"isolation": "scenario", "select": {"tasks": CHOSEN}}
 
 
-def test_the_evaluator_tells_what_the_bare_world_tells() -> None:
-    with evaluator_pair(kit_of("car_street"), IDM, play_of("car_street", **PLAY)) as played:
-        results = played.play(0, len(CHOSEN))
+def test_the_evaluators_results_equal_those_of_the_simulator_alone() -> None:
+    with evaluator_pair(spec_of("car_street"), IDM_MODEL, play_of("car_street", **PLAY)) as pair:
+        results = pair.run(0, len(CHOSEN))
     assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
     driver = model("idm")
     for result in results[:4]:
-        told = result["scenario"]
-        seen, over = world().reset(Scenario(index=told["index"], seed=told["seed"], spec=SPECS[told["index"]])), False
+        index, seed = result["scenario"]["index"], result["scenario"]["seed"]
+        observation, over = simulator().reset(Scenario(index=index, seed=seed, spec=SPECS[index])), False
         while not over:
-            seen, over = world().step(np.array(driver.act(seen), dtype=np.float32))
-        assert json.loads(json.dumps(world().outcome(None))) == result["metrics"], told["name"]
+            observation, over = simulator().step(np.array(driver.act(observation), dtype=np.float32))
+        assert json.loads(json.dumps(simulator().outcome(None))) == result["metrics"], result["scenario"]["name"]
 
 
-def test_a_model_that_raises_on_the_way_scores_nothing_and_the_next_scenario_is_played() -> None:
+def test_a_model_that_raises_scores_0_and_the_next_scenario_runs() -> None:
     source = """
 class Model:
     def __init__(self):
@@ -46,21 +46,21 @@ class Model:
             raise RuntimeError("lost")
         return 0.5, 0.0
 """
-    with evaluator_pair(kit_of("car_street"), source, play_of("car_street", **PLAY)) as played:
-        results = played.play(0, 3)
+    with evaluator_pair(spec_of("car_street"), source, play_of("car_street", **PLAY)) as pair:
+        results = pair.run(0, 3)
     assert [result["status"] for result in results] == ["failed"] * 3
     assert [result["metrics"]["outcome"] for result in results] == ["failed"] * 3
     assert [result["metrics"]["score"] for result in results] == [0.0] * 3
     assert all(result["metrics"]["seconds"] == pytest.approx(2.9) for result in results)
 
 
-def test_a_recorded_drive_is_drawn_from_its_actions() -> None:
-    play = play_of("car_street", record="all", **PLAY)
-    with evaluator_pair(kit_of("car_street"), IDM, play) as played:
-        (result,) = played.play(2, 3)
-        trace = played.artifacts[2]
-        played.evaluator.channel.send({"type": "replay", "task": 2, "trace": trace})
-        answer = played.evaluator.channel.receive(60)
+def test_a_replay_is_drawn_from_recorded_actions() -> None:
+    setup = play_of("car_street", record="all", **PLAY)
+    with evaluator_pair(spec_of("car_street"), IDM_MODEL, setup) as pair:
+        (result,) = pair.run(2, 3)
+        trace = pair.artifacts[2]
+        pair.evaluator.channel.send({"type": "replay", "task": 2, "trace": trace})
+        answer = pair.evaluator.channel.receive(60)
     assert isinstance(answer, framed_socket.ReplayDone)
     assert answer.error is None
     assert answer.replay is not None
@@ -71,18 +71,18 @@ def test_a_recorded_drive_is_drawn_from_its_actions() -> None:
 
 @pytest.mark.parametrize(("runtime", "kind"), [("onnx", "onnx"), ("tensorflow", "tflite"), ("tensorflow", "keras")])
 def test_the_trained_baseline_drives_in_every_format(runtime: str, kind: str) -> None:
-    found = catalogue.runtime(runtime).formats[kind]
-    kit = kit_of("car_street", model_server_site=site(found.environment), format=kind, isolation="launch")
+    environment = catalogue.runtime(runtime).formats[kind].environment
+    spec = spec_of("car_street", model_server_site=site(environment), format=kind, isolation="launch")
     binary = Path(BASELINES / f"car_street.{kind}").read_bytes()
-    play = play_of("car_street", isolation="launch", select={"tasks": CHOSEN})
-    with evaluator_pair(kit, binary, play) as played:
-        results = played.play(0, len(CHOSEN))
+    setup = play_of("car_street", isolation="launch", select={"tasks": CHOSEN})
+    with evaluator_pair(spec, binary, setup) as pair:
+        results = pair.run(0, len(CHOSEN))
     assert [result["status"] for result in results] == ["ok"] * len(CHOSEN)
     scores = [result["metrics"]["score"] for result in results]
     assert sum(scores) / len(scores) > 60, scores
 
 
-def test_the_definition_is_what_the_platform_reads() -> None:
+def test_the_definition_is_consistent_with_the_scenarios() -> None:
     definition = datasets()["car_street"].definition
     assert definition["simulator"] == "sumo"
     assert definition["tasks"] == len(SPECS)

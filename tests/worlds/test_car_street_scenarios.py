@@ -1,4 +1,4 @@
-"""The 288 scenarios, played: their events are met, they repeat to the bit, the score ranks. Needs libsumo."""
+"""The 288 scenarios, run: events happen, results are reproducible to the bit, scores rank drivers. Needs libsumo."""
 
 import hashlib
 import json
@@ -25,76 +25,76 @@ from tests.worlds.street_world import (
     entry,
     hold,
     model,
-    play,
+    run,
+    simulator,
     site,
     spec,
     step,
     sumo,
-    world,
 )
 
-#: One of each event on each street, with many cars.
+#: One scenario of each event on each street, with many cars.
 ONE_OF_EACH = [line for line in SPECS if line["density"] == "medium" and line["mix"] == "mixed" and line["seed"] == 0]
 
 
-def test_every_scenario_begins_with_everybody_in_and_within_the_published_ranges() -> None:
+def test_every_scenario_starts_with_all_its_actors_and_within_the_published_ranges() -> None:
     interface = Interface.of(json.loads((DATASET / "dataset.json").read_text())["interface"])
     low, high = (np.array(side, dtype=np.float32) for side in (interface.observation.low, interface.observation.high))
     for line in SPECS:
-        seen = begin(line, seed=line["index"])
-        assert seen.dtype == np.float32
-        assert seen.shape == (32,)
-        assert np.isfinite(seen).all()
-        assert ((low <= seen) & (seen <= high)).all(), line["name"]
+        observation = begin(line, seed=line["index"])
+        assert observation.dtype == np.float32
+        assert observation.shape == (32,)
+        assert np.isfinite(observation).all()
+        assert ((low <= observation) & (observation <= high)).all(), line["name"]
         present = sumo().vehicle.getIDList()
         assert "ego" in present
-        acts_by_car = line["event"] not in ("none", "late_pedestrian")
-        assert ("actor" in present) == acts_by_car, line["name"]
+        actor_is_a_car = line["event"] not in ("none", "late_pedestrian")
+        assert ("actor" in present) == actor_is_a_car, line["name"]
         assert len(present) >= 0.6 * line["vehicles"], line["name"]
         assert sumo().person.getIDCount() == line["pedestrians"] + (line["event"] == "late_pedestrian")
-        assert entry(seen, "route_left") > 250
+        assert entry(observation, "route_left") > 250
 
 
 def test_observations_stay_within_the_published_ranges_under_random_driving() -> None:
     interface = Interface.of(json.loads((DATASET / "dataset.json").read_text())["interface"])
     low, high = (np.array(side, dtype=np.float32) for side in (interface.observation.low, interface.observation.high))
 
-    def watch(seen: np.ndarray) -> None:
-        assert np.isfinite(seen).all()
-        outside = [name for name, value, a, b in zip(NAMES, seen, low, high, strict=True) if not a <= value <= b]
+    def watch(observation: np.ndarray) -> None:
+        assert np.isfinite(observation).all()
+        outside = [name for name, value, a, b in zip(NAMES, observation, low, high, strict=True) if not a <= value <= b]
         assert not outside
 
     for line in ONE_OF_EACH:
         driver = model("random_driver")
         driver.reset({"seed": line["index"]})
-        play(line, driver.act, watch=watch)
+        run(line, driver.act, watch=watch)
 
 
 @pytest.mark.parametrize(
     "line", [line for line in ONE_OF_EACH if line["event"] != "none"], ids=lambda line: line["name"]
 )
-def test_a_careful_driver_meets_every_event_and_is_not_to_blame(line: dict[str, object]) -> None:
-    told = play(line, model("idm").act)
-    assert told["event_met"] == 1
-    assert told["at_fault"] == 0
-    assert told["red_lights"] == 0
+def test_a_careful_driver_meets_every_event_and_is_not_at_fault(line: dict[str, object]) -> None:
+    metrics = run(line, model("idm").act)
+    assert metrics["event_met"] == 1
+    assert metrics["at_fault"] == 0
+    assert metrics["red_lights"] == 0
 
 
 @pytest.mark.parametrize("event", ["lead_brake", "cut_in", "stopped_vehicle", "red_runner", "hurried_major"])
 @pytest.mark.parametrize("speed", [4.0, 8.0, 12.0])
-def test_slow_and_fast_drivers_meet_an_event_alike(event: str, speed: float) -> None:
+def test_slow_and_fast_drivers_meet_an_event(event: str, speed: float) -> None:
     lines = [line for line in SPECS if line["event"] == event and line["density"] == "sparse"][:4]
     lines = [line | {"vehicles": 0, "pedestrians": 0} for line in lines]
-    assert any(play(line, hold(speed))["event_met"] for line in lines)
+    assert any(run(line, hold(speed))["event_met"] for line in lines)
 
 
-def test_braking_ahead_is_hard_and_once() -> None:
+def test_the_leader_brakes_hard_once_and_drives_on() -> None:
     line = next(line for line in SPECS if line["event"] == "lead_brake" and line["street"] == "ramp_merge")
     driver = model("idm")
-    seen, over, speeds = begin(line | {"vehicles": 0}), False, []
+    observation, over, speeds = begin(line | {"vehicles": 0}), False, []
     while not over and "actor" in sumo().vehicle.getIDList():
         speeds.append(sumo().vehicle.getSpeed("actor"))
-        seen, over = step(*driver.act(seen))
+        observation, over = step(*driver.act(observation))
     drops = [before - after for before, after in pairwise(speeds)]
     assert max(drops) == pytest.approx(0.8, abs=0.01)
     stood = sum(speed < 0.01 for speed in speeds)
@@ -102,13 +102,13 @@ def test_braking_ahead_is_hard_and_once() -> None:
     assert speeds[-1] > 3.0
 
 
-def test_a_stalled_car_goes_on_after_fifteen_seconds() -> None:
+def test_a_stalled_car_drives_on_after_fifteen_seconds() -> None:
     stalled = next(line for line in SPECS if line["event"] == "stalled")
     driver = model("idm")
-    seen, over, released = begin(stalled), False, None
+    observation, over, released = begin(stalled), False, None
     now = 0.0
     while not over:
-        seen, over = step(*driver.act(seen))
+        observation, over = step(*driver.act(observation))
         now += 0.1
         if released is None and "actor" in sumo().vehicle.getIDList() and sumo().vehicle.getSpeed("actor") > 0.5:
             released = now
@@ -117,40 +117,40 @@ def test_a_stalled_car_goes_on_after_fifteen_seconds() -> None:
 
 
 def digest(line: dict[str, object], seed: int) -> str:
-    """Play a scenario with random driving and return a digest of all that was seen and told."""
+    """Run a scenario with random driving and return a digest of all observations and metrics."""
     driver = model("random_driver")
     driver.reset({"seed": seed})
     sums = hashlib.sha256()
-    told = play(line, driver.act, seed=seed, watch=lambda seen: sums.update(seen.tobytes()))
-    sums.update(json.dumps(told, sort_keys=True).encode())
+    metrics = run(line, driver.act, seed=seed, watch=lambda observation: sums.update(observation.tobytes()))
+    sums.update(json.dumps(metrics, sort_keys=True).encode())
     return sums.hexdigest()
 
 
 CHOSEN = [line for line in ONE_OF_EACH if line["event"] in ("none", "cut_in", "red_runner", "late_pedestrian")]
 
 
-def test_equal_seeds_repeat_to_the_bit_in_any_order_and_in_another_process() -> None:
-    there = [digest(line, seed) for seed, line in enumerate(CHOSEN)]
+def test_equal_seeds_give_equal_bits_in_any_order_and_in_another_process() -> None:
+    in_order = [digest(line, seed) for seed, line in enumerate(CHOSEN)]
     order = list(enumerate(CHOSEN))
     random.Random(3).shuffle(order)
-    here = {seed: digest(line, seed) for seed, line in order}
-    assert [here[seed] for seed in range(len(CHOSEN))] == there
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", "from tests.worlds.test_car_street_scenarios import tell; tell()"],
+    shuffled = {seed: digest(line, seed) for seed, line in order}
+    assert [shuffled[seed] for seed in range(len(CHOSEN))] == in_order
+    other_process = subprocess.run(
+        [sys.executable, "-c", "from tests.worlds.test_car_street_scenarios import print_digests; print_digests()"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(elsewhere.stdout.splitlines()[-1]) == there
+    assert json.loads(other_process.stdout.splitlines()[-1]) == in_order
 
 
-def tell() -> None:
+def print_digests() -> None:
     """Print the digests; run in another process."""
     print(json.dumps([digest(line, seed) for seed, line in enumerate(CHOSEN)]))
 
 
-def test_other_seeds_are_other_traffic_on_the_same_route() -> None:
+def test_other_seeds_give_other_traffic_on_the_same_route() -> None:
     line = spec("arterial-medium-none-mixed-0")
     assert digest(line, 1) != digest(line, 2)
     first = [entry(begin(line, seed), "route_left") for seed in (1, 2)]
@@ -161,56 +161,58 @@ def test_a_drive_can_be_replayed_from_its_actions_alone() -> None:
     line = spec("signal_grid-dense-red_runner-rough-0")
     driver = model("idm_mobil")
     actions, frames = [], []
-    seen, over = begin(line, 5), False
+    observation, over = begin(line, 5), False
     while not over:
-        action = np.array(driver.act(seen), dtype=np.float32)
+        action = np.array(driver.act(observation), dtype=np.float32)
         actions.append(action)
-        seen, over = world().step(action)
-    told = world().outcome(None)
-    world().reset(Scenario(index=line["index"], seed=5, spec=line))
-    scene = world().scene()
+        observation, over = simulator().step(action)
+    metrics = simulator().outcome(None)
+    simulator().reset(Scenario(index=line["index"], seed=5, spec=line))
+    scene = simulator().scene()
     for action in actions:
-        world().step(action)
-        frames.append(world().frame())
-    assert world().outcome(None) == told
-    assert json.loads(json.dumps({"scene": scene, "frames": frames}))["frames"][-1]["time"] == told["seconds"]
+        simulator().step(action)
+        frames.append(simulator().frame())
+    assert simulator().outcome(None) == metrics
+    assert json.loads(json.dumps({"scene": scene, "frames": frames}))["frames"][-1]["time"] == metrics["seconds"]
     egos = [next(car for car in frame["vehicles"] if car["id"] == "ego") for frame in frames[:-1]]
     moved = sum(np.hypot(b["x"] - a["x"], b["y"] - a["y"]) for a, b in pairwise(egos))
-    assert moved == pytest.approx(told["mean_speed"] * told["seconds"], rel=0.1)
+    assert moved == pytest.approx(metrics["mean_speed"] * metrics["seconds"], rel=0.1)
     assert len(scene["lanes"]) == 48
     assert set(frames[0]["lights"].values()) <= {"r", "y", "g", "u"}
 
 
-def test_a_broken_off_scenario_scores_nothing_but_keeps_what_was_measured() -> None:
+def test_a_models_fault_scores_0_and_keeps_the_metrics_so_far() -> None:
     begin(spec("crosswalk-sparse-none-mixed-0"))
     for _ in range(50):
         step(1.0)
-    told = world().outcome("timed_out")
-    assert (told["outcome"], told["score"]) == ("timed_out", 0.0)
-    assert told["route_completion"] > 5
-    assert told["seconds"] == pytest.approx(5.0)
+    metrics = simulator().outcome("timed_out")
+    assert (metrics["outcome"], metrics["score"]) == ("timed_out", 0.0)
+    assert metrics["route_completion"] > 5
+    assert metrics["seconds"] == pytest.approx(5.0)
 
 
-def test_arriving_ends_the_scenario_with_the_whole_route_driven() -> None:
-    told = play(spec("priority_junction-sparse-none-mixed-0") | {"vehicles": 0}, model("idm").act)
-    assert (told["outcome"], told["route_completion"], told["score"]) == ("arrived", 100.0, 100.0)
+def test_arriving_ends_the_scenario_with_full_route_completion() -> None:
+    metrics = run(spec("priority_junction-sparse-none-mixed-0") | {"vehicles": 0}, model("idm").act)
+    assert (metrics["outcome"], metrics["route_completion"], metrics["score"]) == ("arrived", 100.0, 100.0)
 
 
 def test_standing_still_times_out_at_the_limit() -> None:
-    told = play(spec("roundabout-sparse-none-mixed-0") | {"time_limit": 7.0, "vehicles": 0}, lambda seen: (-9.0, 0.0))
-    assert (told["outcome"], told["seconds"]) == ("timeout", pytest.approx(7.0))
+    metrics = run(
+        spec("roundabout-sparse-none-mixed-0") | {"time_limit": 7.0, "vehicles": 0}, lambda observation: (-9.0, 0.0)
+    )
+    assert (metrics["outcome"], metrics["seconds"]) == ("timeout", pytest.approx(7.0))
 
 
-def test_the_score_ranks_careful_over_blind_and_progress_over_standing() -> None:
+def test_scores_rank_careful_drivers_over_reckless_ones_and_progress_over_standing() -> None:
     lines = [line for line in SPECS if line["mix"] == "mixed" and line["density"] == "medium"]
 
     def score(name: str) -> float:
-        driver, told = model(name), []
+        driver, scores = model(name), []
         for line in lines:
             if hasattr(driver, "reset"):
                 driver.reset({"seed": line["index"]})
-            told.append(play(line, driver.act, seed=line["index"])["score"])
-        return mean(told)
+            scores.append(run(line, driver.act, seed=line["index"])["score"])
+        return mean(scores)
 
     scores = {name: score(name) for name in ("idm_mobil", "idm", "full_throttle", "constant_speed", "random_driver")}
     assert scores["idm_mobil"] > scores["idm"] > scores["full_throttle"] + 25, scores
@@ -218,17 +220,17 @@ def test_the_score_ranks_careful_over_blind_and_progress_over_standing() -> None
     assert scores["idm"] > scores["constant_speed"] + 25 > scores["random_driver"] + 25, scores
 
 
-def test_random_driving_over_many_scenarios_never_breaks_sumo() -> None:
+def test_random_driving_over_many_scenarios_never_crashes_sumo() -> None:
     for line in SPECS[::5]:
         driver = model("random_driver")
         driver.reset({"seed": line["index"]})
-        told = play(line, driver.act, seed=line["index"])
-        assert told["outcome"] in {"arrived", "collision", "timeout", "stranded"}
+        metrics = run(line, driver.act, seed=line["index"])
+        assert metrics["outcome"] in {"arrived", "collision", "timeout", "stranded"}
 
 
-def test_the_data_set_can_be_made_again_to_the_byte(tmp_path: Path) -> None:
+def test_the_dataset_can_be_generated_again_to_the_byte(tmp_path: Path) -> None:
     lock = (DATASET / "requirements.lock").read_text()
-    tools = prepare(Environment("car_street", lock), ENVIRONMENTS, lambda said, done: None)
+    tools = prepare(Environment("car_street", lock), ENVIRONMENTS, lambda message, part: None)
     subprocess.run(
         [sys.executable, "-m", "datasets.catalogue.car_street.generate", "--into", str(tmp_path)],
         cwd=ROOT,
@@ -237,12 +239,12 @@ def test_the_data_set_can_be_made_again_to_the_byte(tmp_path: Path) -> None:
         capture_output=True,
     )
     for file in json.loads((DATASET / "dataset.json").read_text())["files"]:
-        made = (tmp_path / file["path"]).read_bytes()
-        assert "sha256:" + hashlib.sha256(made).hexdigest() == file["digest"], file["path"]
+        content = (tmp_path / file["path"]).read_bytes()
+        assert "sha256:" + hashlib.sha256(content).hexdigest() == file["digest"], file["path"]
 
 
-def test_the_bare_loop_tells_episodes_seconds_and_score() -> None:
-    said = subprocess.run(
+def test_the_standalone_run_prints_episodes_seconds_and_score() -> None:
+    standalone = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -258,7 +260,7 @@ def test_the_bare_loop_tells_episodes_seconds_and_score() -> None:
         capture_output=True,
         text=True,
     )
-    told = json.loads(said.stdout.splitlines()[-1])
-    assert told["episodes"] == 3
-    assert told["seconds"] > 0
-    assert 0 <= told["score"] <= 100
+    summary = json.loads(standalone.stdout.splitlines()[-1])
+    assert summary["episodes"] == 3
+    assert summary["seconds"] > 0
+    assert 0 <= summary["score"] <= 100

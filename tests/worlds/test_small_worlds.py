@@ -1,4 +1,4 @@
-"""The worlds of Gymnasium, in their own environment and behind the sandbox this machine allows."""
+"""Gymnasium simulator in the evaluator, in its environment and in this machine's best sandbox."""
 
 import json
 import zlib
@@ -16,7 +16,7 @@ from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox import level
 from tests.cached import ENVIRONMENTS
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, kit, play_of
+from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 
 BASELINES = Path("runtimes/baselines")
 ZERO = (BASELINES / "zero.py").read_bytes()
@@ -32,41 +32,41 @@ def best_level() -> int | None:
     return number if number > 1 else None
 
 
-def kit_of(dataset: str, **changes: Any) -> WorkerSpec:
+def spec_of(dataset: str, **changes: Any) -> WorkerSpec:
     values: dict[str, Any] = {
         "evaluator_site": site(catalogue.simulators()[datasets()[dataset].simulator]),
         "model_server_site": site(catalogue.runtime("python").formats["python"].environment),
         "isolation": "scenario",
         "sandbox": best_level(),
     }
-    return kit(dataset, **(values | changes))
+    return worker_spec(dataset, **(values | changes))
 
 
 def outcomes(results: list[dict[str, Any]]) -> list[str]:
     return [result["metrics"]["outcome"] for result in results]
 
 
-def test_the_yardstick_balances_the_pole_and_zeros_do_not() -> None:
+def test_the_baseline_balances_the_pole_and_zeros_do_not() -> None:
     play = play_of("cartpole", isolation="scenario")
-    with evaluator_pair(kit_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as played:
-        good = played.play(0, 10)
+    with evaluator_pair(spec_of("cartpole"), (BASELINES / "cartpole/cartpole.py").read_bytes(), play) as pair:
+        good = pair.run(0, 10)
     assert outcomes(good) == ["balanced"] * 10
     assert {result["metrics"]["length"] for result in good} == {500}
-    with evaluator_pair(kit_of("cartpole"), ZERO, play) as played:
-        bad = played.play(0, 10)
+    with evaluator_pair(spec_of("cartpole"), ZERO, play) as pair:
+        bad = pair.run(0, 10)
     assert outcomes(bad) == ["fell"] * 10
     assert all(result["metrics"]["return"] == result["metrics"]["length"] < 50 for result in bad)
 
 
-def test_a_highway_is_the_same_in_any_order_and_told_by_its_lanes_and_density() -> None:
+def test_highway_results_are_equal_in_any_order_and_labelled_by_lanes_and_density() -> None:
     play = play_of("highway", isolation="scenario", select={"tasks": [0, 20, 47]})
-    with evaluator_pair(kit_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as played:
-        forwards = played.play(0, 3)
-        backwards = [played.play(task, task + 1)[0] for task in (2, 1, 0)][::-1]
-    for one, other in zip(forwards, backwards, strict=True):
-        assert {**one, "timing": None} == {**other, "timing": None}
+    with evaluator_pair(spec_of("highway"), (BASELINES / "highway/highway.py").read_bytes(), play) as pair:
+        forwards = pair.run(0, 3)
+        backwards = [pair.run(task, task + 1)[0] for task in (2, 1, 0)][::-1]
+    for first, second in zip(forwards, backwards, strict=True):
+        assert {**first, "timing": None} == {**second, "timing": None}
     assert [result["status"] for result in forwards] == ["ok"] * 3
-    assert [(one["scenario"]["lanes"], one["scenario"]["density"]) for one in forwards] == [
+    assert [(result["scenario"]["lanes"], result["scenario"]["density"]) for result in forwards] == [
         (2, 0.8),
         (3, 1.0),
         (4, 1.6),
@@ -74,56 +74,56 @@ def test_a_highway_is_the_same_in_any_order_and_told_by_its_lanes_and_density() 
     assert all(0 < result["metrics"]["mean_speed"] < 40 for result in forwards)
 
 
-def test_actions_take_effect_as_many_steps_later_as_asked() -> None:
+def test_actions_take_effect_latency_steps_later() -> None:
     ones = b"class Model:\n    def act(self, observation):\n        return [1.0]\n"
     play = play_of("cartpole", isolation="scenario", record="all", params={"latency_steps": 3})
-    with evaluator_pair(kit_of("cartpole"), ones, play) as played:
-        played.play(0, 1)
-    applied = np.frombuffer(zlib.decompress(played.artifacts[0]), np.float32)
+    with evaluator_pair(spec_of("cartpole"), ones, play) as pair:
+        pair.run(0, 1)
+    applied = np.frombuffer(zlib.decompress(pair.artifacts[0]), np.float32)
     assert applied[:3].tolist() == [0.0] * 3
     assert set(applied[3:].tolist()) == {1.0}
 
 
 def test_actions_out_of_range_are_clipped_and_counted() -> None:
     wild = b"class Model:\n    def act(self, observation):\n        return [7.5]\n"
-    with evaluator_pair(kit_of("cartpole"), wild, play_of("cartpole", isolation="scenario")) as played:
-        (result,) = played.play(0, 1)
+    with evaluator_pair(spec_of("cartpole"), wild, play_of("cartpole", isolation="scenario")) as pair:
+        (result,) = pair.run(0, 1)
     assert result["status"] == "ok"
     assert result["metrics"]["clipped_actions"] == result["metrics"]["length"]
 
 
-def test_a_model_that_breaks_off_keeps_the_metrics_so_far_and_names_the_fault() -> None:
+def test_a_models_fault_keeps_the_metrics_so_far_and_is_the_outcome() -> None:
     tired = (
         b"class Model:\n    n = 0\n    def act(self, observation):\n"
         b"        self.n += 1\n        return [1.0 if self.n < 5 else float('nan')]\n"
     )
-    with evaluator_pair(kit_of("cartpole"), tired, play_of("cartpole", isolation="scenario")) as played:
-        (result,) = played.play(0, 1)
+    with evaluator_pair(spec_of("cartpole"), tired, play_of("cartpole", isolation="scenario")) as pair:
+        (result,) = pair.run(0, 1)
     assert (result["status"], result["metrics"]["outcome"], result["metrics"]["length"]) == ("invalid", "invalid", 4)
 
 
-def test_a_world_without_pictures_says_so() -> None:
-    with evaluator_pair(kit_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as played:
-        link = played.evaluator.channel
-        link.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
-        answer = link.receive(60)
+def test_a_replay_fails_with_the_reason() -> None:
+    with evaluator_pair(spec_of("cartpole"), ZERO, play_of("cartpole", isolation="scenario")) as pair:
+        channel = pair.evaluator.channel
+        channel.send({"type": "replay", "task": 0, "trace": zlib.compress(bytes(8))})
+        answer = channel.receive(60)
     assert isinstance(answer, framed_socket.ReplayDone)
     assert answer.error == "simulator: ValueError: Gymnasium environments have no replay"
 
 
 def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
-    """Set an evaluator up for a dataset of somebody's."""
+    """Set an evaluator up for a dataset with this definition; return its answer."""
     folder.chmod(0o755)
     (folder / "dataset.json").write_text(json.dumps(definition))
-    made = EvaluatorPair(replace(kit_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
+    pair = EvaluatorPair(replace(spec_of("cartpole"), dataset=str(folder), sandbox=None), ZERO)
     try:
-        return made.set_up(play_of("cartpole") | {"definition": definition})
+        return pair.set_up(play_of("cartpole") | {"definition": definition})
     finally:
-        made.end()
+        pair.end()
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({"env": "os:CartPole-v1"}, "an environment's id has no colon"),
         ({"env": "NoSuchThing-v0"}, "NameNotFound"),
@@ -134,20 +134,18 @@ def set_up(definition: dict[str, Any], folder: Path) -> framed_socket.Message:
         ),
     ],
 )
-def test_a_dataset_that_is_not_what_it_says_cannot_be_set_up(
-    changes: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_a_dataset_with_a_wrong_definition_cannot_be_set_up(changes: dict[str, Any], text: str, tmp_path: Path) -> None:
     broken = set_up(dict(datasets()["cartpole"].definition) | changes, tmp_path)
     assert isinstance(broken, framed_socket.Broken)
-    assert words in broken.reason
+    assert text in broken.reason
 
 
-def test_a_dataset_may_not_have_just_any_package_imported(tmp_path: Path) -> None:
+def test_a_dataset_cannot_import_a_package_that_is_not_allowed(tmp_path: Path) -> None:
     with pytest.raises(framed_socket.PeerClosed):
         set_up(dict(datasets()["cartpole"].definition) | {"package": "antigravity"}, tmp_path)
 
 
-def test_a_dataset_may_leave_its_interface_to_the_environment(tmp_path: Path) -> None:
+def test_a_dataset_without_an_interface_has_the_environments(tmp_path: Path) -> None:
     definition = dict(datasets()["cartpole"].definition)
     definition |= {"env": "MountainCarContinuous-v0", "interface": None}
     assert isinstance(set_up(definition, tmp_path), framed_socket.Ready)

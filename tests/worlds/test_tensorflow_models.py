@@ -1,4 +1,4 @@
-"""SavedModels and .keras files, made by TensorFlow and played in its environment, behind the sandbox."""
+"""SavedModel and .keras files: saved by TensorFlow, run by a model server in its environment and sandbox."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ import pytest
 from runtimes import catalogue
 from runtimes.harness.runner import framed_socket
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of
-from tests.worlds.test_small_worlds import kit_of, site
+from tests.worlds.test_small_worlds import site, spec_of
 
-#: Writes action = 2 * observation + 1 of so many numbers, as a .keras file and as a zipped SavedModel.
+#: Program that saves action = 2 * observation + 1 of a given width, as a .keras file and as a zipped SavedModel.
 MAKE = """
 import os, shutil, sys
 sys.path.insert(0, sys.argv[1])
@@ -47,19 +47,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("format", "name"), [("keras", "line.keras"), ("savedmodel", "line.zip")])
-def test_a_model_of_tensorflows_drives_and_one_that_does_not_fit_is_refused(
-    files: Path, format: str, name: str
-) -> None:
-    how = kit_of("noop", model_server_site=tensorflow(), format=format, isolation="launch")
-    with evaluator_pair(how, (files / "4" / name).read_bytes(), play_of(deadline=5.0)) as played:
-        results = played.play(0, 10)
+def test_a_tensorflow_model_runs_and_a_model_that_does_not_fit_is_refused(files: Path, format: str, name: str) -> None:
+    spec = spec_of("noop", model_server_site=tensorflow(), format=format, isolation="launch")
+    with evaluator_pair(spec, (files / "4" / name).read_bytes(), play_of(deadline=5.0)) as pair:
+        results = pair.run(0, 10)
     for result in results:
         assert result["metrics"]["value"] == pytest.approx(2 * result["metrics"]["echo"] + 4, rel=1e-5)
-    made = EvaluatorPair(how, (files / "3" / name).read_bytes())
+    pair = EvaluatorPair(spec, (files / "3" / name).read_bytes())
     try:
-        made.set_up(play_of())
-        refused = made.give_model_server()
+        pair.set_up(play_of())
+        refused = pair.give_model_server()
     finally:
-        made.end()
+        pair.end()
     assert isinstance(refused, framed_socket.ModelRefused)
     assert "the model's input is float32[n,3]; the dataset observes float32[4]" in refused.reason

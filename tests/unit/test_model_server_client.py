@@ -1,4 +1,4 @@
-"""The evaluator's end of a model server's socket believes nothing: every way a reply can be wrong has a name."""
+"""Model server client: every invalid, late or missing reply is a fault with a name."""
 
 import fcntl
 import re
@@ -26,49 +26,49 @@ from tests.waiting import until
 SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1.0, -1.0), high=(1.0, 1.0))
 INTERFACE = Interface(observation=SPACE, action=SPACE)
 ACTION = np.array([[0.5, -0.5]], np.float32)
-SEEN = np.zeros(2, np.float32)
+OBSERVATION = np.zeros(2, np.float32)
 
 
 @contextmanager
 def connected(deadline: float) -> Iterator[tuple[ModelServerClient, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    model_server = ModelServerClient(ours, INTERFACE, batch=1, deadline=deadline)
-    yield model_server, theirs
+    local, remote = socket.socketpair()
+    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=deadline)
+    yield model_server, remote
     model_server.close()
-    theirs.close()
+    remote.close()
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[ModelServerClient, socket.socket]]:
-    """A model server that answers in time, however busy the machine is."""
+    """A client with a deadline that is met on a busy machine, and the model server's end."""
     with connected(60.0) as made:
         yield made
 
 
 @pytest.fixture
 def late() -> Iterator[tuple[ModelServerClient, socket.socket]]:
-    """A model server whose answer is not waited for long."""
+    """A client with a short deadline, and the model server's end."""
     with connected(0.5) as made:
         yield made
 
 
 @contextmanager
 def answering(end: socket.socket, answer: Callable[[socket.socket], object]) -> Iterator[list[bytes]]:
-    """Answer as soon as a request has come; yield what was asked."""
-    asked: list[bytes] = []
+    """Answer one request in a thread; yield the list that will have the request."""
+    requests: list[bytes] = []
 
     def work() -> None:
-        asked.append(end.recv(1 << 16))
+        requests.append(end.recv(1 << 16))
         answer(end)
 
     thread = threading.Thread(target=work)
     thread.start()
-    yield asked
+    yield requests
     thread.join()
 
 
-def tell(said: bytes, end: socket.socket) -> None:
-    end.send(said)
+def send(frame: bytes, end: socket.socket) -> None:
+    end.send(frame)
 
 
 def reply(model_server: ModelServerClient) -> bytes:
@@ -77,26 +77,26 @@ def reply(model_server: ModelServerClient) -> bytes:
 
 
 @pytest.mark.parametrize("seq", [model_server_client.FIRST, model_server_client.LAST - 1, model_server_client.LAST])
-def test_the_right_answer_is_taken_as_it_comes(seq: int) -> None:
-    ours, theirs = socket.socketpair()
-    model_server = ModelServerClient(ours, INTERFACE, batch=1, deadline=60.0, seq=seq)
+def test_a_valid_reply_is_returned_as_actions(seq: int) -> None:
+    local, remote = socket.socketpair()
+    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=60.0, seq=seq)
     following = model_server_client.FIRST if seq == model_server_client.LAST else seq + 1
-    with answering(theirs, partial(tell, framed(("action", following, ACTION.tobytes())))) as asked:
-        actions, took = model_server.act(SEEN)
+    with answering(remote, partial(send, framed(("action", following, ACTION.tobytes())))) as requests:
+        actions, latency = model_server.act(OBSERVATION)
     assert np.array_equal(actions, ACTION)
-    assert 0 < took < model_server.deadline
-    assert asked == [framed(("act", following, 1, SEEN.tobytes()))]
+    assert 0 < latency < model_server.deadline
+    assert requests == [framed(("act", following, 1, OBSERVATION.tobytes()))]
     model_server.close()
-    theirs.close()
+    remote.close()
 
 
 def unread(end: socket.socket) -> int:
-    """Return how much of what was sent the other end has not read (SIOCOUTQ, unix(7))."""
+    """Return the bytes sent that the other end has not read (SIOCOUTQ, unix(7))."""
     return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
-def test_an_answer_in_pieces_is_one_answer(pair: tuple[ModelServerClient, socket.socket]) -> None:
-    model_server, theirs = pair
+def test_a_reply_may_arrive_in_pieces(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = pair
     right = reply(model_server)
 
     def dribble(end: socket.socket) -> None:
@@ -104,8 +104,8 @@ def test_an_answer_in_pieces_is_one_answer(pair: tuple[ModelServerClient, socket
             end.send(right[at : at + 1])
             until(lambda: not unread(end), every=0.0)
 
-    with answering(theirs, dribble):
-        actions, _ = model_server.act(SEEN)
+    with answering(remote, dribble):
+        actions, _ = model_server.act(OBSERVATION)
     assert np.array_equal(actions, ACTION)
 
 
@@ -153,34 +153,34 @@ WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], s
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_answer_has_a_name(
+def test_an_invalid_reply_is_a_named_fault(
     pair: tuple[ModelServerClient, socket.socket], late: tuple[ModelServerClient, socket.socket], what: str
 ) -> None:
     make, fault, words = WRONG[what]
-    model_server, theirs = late if fault is TimedOut else pair
+    model_server, remote = late if fault is TimedOut else pair
     wrong = make(model_server)
-    with answering(theirs, partial(tell, wrong)), pytest.raises(fault, match=re.escape(words)):
-        model_server.act(SEEN)
+    with answering(remote, partial(send, wrong)), pytest.raises(fault, match=re.escape(words)):
+        model_server.act(OBSERVATION)
 
 
-def test_an_answer_before_the_question_is_garbage_even_if_it_is_right(
+def test_a_reply_before_its_request_is_garbage_even_if_it_is_valid(
     pair: tuple[ModelServerClient, socket.socket],
 ) -> None:
-    model_server, theirs = pair
-    theirs.send(reply(model_server))
+    model_server, remote = pair
+    remote.send(reply(model_server))
     with pytest.raises(Garbage, match="before it was asked"):
-        model_server.act(SEEN)
+        model_server.act(OBSERVATION)
 
 
-def test_what_can_be_no_reply_is_not_waited_for(pair: tuple[ModelServerClient, socket.socket]) -> None:
-    model_server, theirs = pair
+def test_bytes_that_cannot_become_a_reply_are_refused_at_once(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = pair
     shifted = b"\x01" + reply(model_server)
-    with answering(theirs, partial(tell, shifted)), pytest.raises(Garbage):
-        model_server.act(SEEN)
+    with answering(remote, partial(send, shifted)), pytest.raises(Garbage):
+        model_server.act(OBSERVATION)
 
 
-def test_a_deadline_is_for_the_last_byte_however_often_one_comes(late: tuple[ModelServerClient, socket.socket]) -> None:
-    model_server, theirs = late
+def test_the_deadline_applies_to_the_last_byte_of_a_reply(late: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = late
     long = framed(("error", model_server.seq + 1, "x" * 5000))
     stop = threading.Event()
 
@@ -191,51 +191,53 @@ def test_a_deadline_is_for_the_last_byte_however_often_one_comes(late: tuple[Mod
             end.send(long[at : at + 1])
 
     began = time.monotonic()
-    with answering(theirs, dribble):
+    with answering(remote, dribble):
         with pytest.raises(TimedOut):
-            model_server.act(SEEN)
+            model_server.act(OBSERVATION)
         stop.set()
     assert time.monotonic() - began < 50.0  # 100 s if each byte had a time of its own
 
 
-def test_a_closed_socket_is_a_crash_before_during_and_after(pair: tuple[ModelServerClient, socket.socket]) -> None:
-    model_server, theirs = pair
+def test_a_closed_socket_is_a_crash_during_a_reply_and_afterwards(
+    pair: tuple[ModelServerClient, socket.socket],
+) -> None:
+    model_server, remote = pair
     half = reply(model_server)[:7]
 
     def die(end: socket.socket) -> None:
         end.send(half)
         end.close()
 
-    with answering(theirs, die), pytest.raises(Crashed):
-        model_server.act(SEEN)
+    with answering(remote, die), pytest.raises(Crashed):
+        model_server.act(OBSERVATION)
     for _ in range(3):
         with pytest.raises(Crashed):
-            model_server.act(SEEN)
+            model_server.act(OBSERVATION)
 
 
-def test_a_model_server_that_reads_nothing_is_late() -> None:
-    ours, theirs = socket.socketpair()
+def test_a_model_server_that_does_not_read_times_out() -> None:
+    local, remote = socket.socketpair()
     space = Space(dtype="float32", shape=(1 << 20,), names=(), units=(), low=(), high=())
-    model_server = ModelServerClient(ours, Interface(observation=space, action=SPACE), batch=1, deadline=0.5)
+    model_server = ModelServerClient(local, Interface(observation=space, action=SPACE), batch=1, deadline=0.5)
     began = time.monotonic()
     with pytest.raises(TimedOut):
         model_server.act(np.zeros(1 << 20, np.float32))
     assert time.monotonic() - began < 30.0
     model_server.close()
-    theirs.close()
+    remote.close()
 
 
-def test_hello_is_of_this_protocol_or_garbage(pair: tuple[ModelServerClient, socket.socket]) -> None:
-    model_server, theirs = pair
-    theirs.send(framed(("hello", 1, {"model_server": "x"})))
+def test_a_hello_of_another_protocol_is_garbage(pair: tuple[ModelServerClient, socket.socket]) -> None:
+    model_server, remote = pair
+    remote.send(framed(("hello", 1, {"model_server": "x"})))
     assert model_server.hello() == {"model_server": "x"}
     for wrong in (("hello", 2, {}), ("hello", 1, {"a": [1]}), ("hello", 1, {}, 3), ("loaded", 1, {}), 7):
-        theirs.send(framed(wrong))
+        remote.send(framed(wrong))
         with pytest.raises(Garbage):
             model_server.hello()
 
 
-def test_only_faults_after_which_the_model_server_cannot_be_spoken_to_are_fatal() -> None:
+def test_faults_of_the_model_alone_are_not_fatal() -> None:
     fatal: dict[type[ModelFault], tuple[str, bool]] = {
         Failed: ("failed", False),
         WrongAnswer: ("invalid", False),
@@ -247,7 +249,7 @@ def test_only_faults_after_which_the_model_server_cannot_be_spoken_to_are_fatal(
 
 
 @pytest.mark.parametrize("values", [[0.0, float("nan")], [float("inf"), 0.0], [float("-inf")] * 2, [float("nan")] * 99])
-def test_no_number_is_not_finite(values: list[float]) -> None:
+def test_nan_and_infinity_are_not_finite(values: list[float]) -> None:
     for dtype in (np.float32, np.float64):
         assert not finite(np.array(values, dtype))
 
@@ -258,26 +260,26 @@ def test_large_numbers_are_finite() -> None:
     assert finite(np.array([1, 2], np.int64))
 
 
-class Hasty(socket.socket):
-    """Our end of a model server that has answered and gone before `sendmsg` comes back."""
+class EarlyErrorSocket(socket.socket):
+    """A client's socket whose model server sends an error and exits before `sendmsg` returns."""
 
-    there: socket.socket
+    model_server_end: socket.socket
     seq: int
 
     def sendmsg(self, *arguments: Any) -> int:
         sent = super().sendmsg(*arguments)
-        self.there.recv(1 << 16)
-        self.there.send(framed(("error", self.seq, "no model at all", "failed")))
-        self.there.close()
+        self.model_server_end.recv(1 << 16)
+        self.model_server_end.send(framed(("error", self.seq, "no model at all", "failed")))
+        self.model_server_end.close()
         return sent
 
 
-def test_a_model_server_that_says_no_and_is_gone_at_once_is_heard(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair()
-    hasty = Hasty(fileno=ours.detach())
-    hasty.there = theirs
-    model_server = ModelServerClient(hasty, INTERFACE, batch=1, deadline=60.0)
-    hasty.seq = model_server.seq + 1
+def test_the_error_of_a_model_server_that_exits_during_load_is_reported(tmp_path: Path) -> None:
+    local, remote = socket.socketpair()
+    early_error = EarlyErrorSocket(fileno=local.detach())
+    early_error.model_server_end = remote
+    model_server = ModelServerClient(early_error, INTERFACE, batch=1, deadline=60.0)
+    early_error.seq = model_server.seq + 1
     with open(tmp_path / "model", "wb") as model, pytest.raises(Failed, match="no model at all"):
         model_server.load("any", {}, model.fileno())
     model_server.close()
