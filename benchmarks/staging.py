@@ -20,7 +20,7 @@ from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
 from datasets.versions.manifest import ManifestEntry, digest_of
-from tests.stores import S3Server, minio_server
+from tests.s3_servers import S3Server, minio_server
 
 RUNS = 3
 SETS = {"10,000 x 16 KiB": (10_000, 16 << 10), "20 x 64 MiB": (20, 64 << 20)}

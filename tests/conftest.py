@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 
 from core.store.database import Database
 from tests.databases import postgres_server, postgres_url, sqlite_database
-from tests.groups import GroupScheduling
-from tests.stores import minio as minio  # a fixture is found by its name in here
-from tests.stores import own_minio as own_minio
-from tests.stores import swift as swift
+from tests.s3_servers import minio as minio  # a fixture is found by its name in here
+from tests.s3_servers import own_minio as own_minio
+from tests.s3_servers import swift as swift
 from tests.tiers import is_verify
+from tests.xdist_groups import GroupScheduling
 
 # No example has a deadline: a busy machine is not a failure. `make verify` runs with --hypothesis-profile=thorough.
 settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
-    "tests/system/test_bills.py": {"*": "builds images for their bills of materials"},
+    "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},
     "tests/system/test_mpi.py": {"*": "needs MPICH"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},

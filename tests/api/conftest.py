@@ -20,8 +20,8 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from tests.api.answers import MODEL, line
 from tests.databases import sqlite_database
+from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
-from tests.places import HERE
 from tests.reports import report_of
 
 
@@ -39,7 +39,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
         database,
         store,
         LocalNotifier(),
-        PlatformOptions(home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4),
+        PlatformOptions(home=settings.home, executor_configs=[LOCAL], sandbox={"level": 3}, streams=4),
     )
     database.close()
 
@@ -63,14 +63,17 @@ class LeasingWorker:
     @property
     def dispatch(self) -> Dispatch:
         return Dispatch(
-            self.platform.database, self.platform.notifier, executor_configs=[HERE], runner_api_url="http://127.0.0.1:1"
+            self.platform.database,
+            self.platform.notifier,
+            executor_configs=[LOCAL],
+            runner_api_url="http://127.0.0.1:1",
         )
 
     def launch(self, id: str) -> CachedLaunch:
         """Admit and launch a queued simulation; return the launch, whose tasks can be leased."""
         dispatch = self.dispatch
         busy = next(simulation for simulation in dispatch.snapshot().busy if simulation.id == id)
-        assert dispatch.admit(busy, HERE.name, ready=True)
+        assert dispatch.admit(busy, LOCAL.name, ready=True)
         launch = dispatch.launch(next(simulation for simulation in dispatch.snapshot().busy if simulation.id == id))
         assert launch is not None
         return self.platform.leases.authenticate(launch.id, launch.token)

@@ -11,8 +11,8 @@ from core.services.platform import Platform
 from errors import Corrupt
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
+from tests.archives import LINES, MINE, Files, tar, zipped
 from tests.local_notifier import LocalNotifier
-from tests.packed import LINES, MINE, Files, tar, zipped
 
 
 @pytest.fixture

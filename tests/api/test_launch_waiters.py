@@ -18,7 +18,7 @@ from core.notifications.launch_waiters import LaunchWaiters
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
 from errors import TooManyWaits
-from tests.api.conftest import HERE, LeasingWorker
+from tests.api.conftest import LOCAL, LeasingWorker
 from tests.local_notifier import LocalNotifier
 from tests.waiting import until
 
@@ -48,7 +48,7 @@ def queued(worker: LeasingWorker, submitted: str) -> str:
     """Id of a simulation that is about to be launched."""
     dispatch = worker.dispatch
     (busy,) = dispatch.snapshot().busy
-    assert dispatch.admit(busy, HERE.name, ready=True)
+    assert dispatch.admit(busy, LOCAL.name, ready=True)
     return submitted
 
 
@@ -108,7 +108,7 @@ def test_a_warm_launch_that_is_offered_twice_is_used_once(
     (warm_launch,) = worker.dispatch.snapshot().launches
     worker.dispatch.requeue(warm_launch, "requeued by the test", counted=False)
     (busy,) = worker.dispatch.snapshot().busy
-    assert worker.dispatch.admit(busy, HERE.name, ready=True)
+    assert worker.dispatch.admit(busy, LOCAL.name, ready=True)
     second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert second.id != ID and second.token
     assert worker.platform.leases.authenticate(second.id, second.token).simulation == queued

@@ -16,7 +16,7 @@ from core.services.scheduling.leases import CachedLaunch
 from runtimes.harness.runner.runner_api_messages import ReportHeader, pack_report, unpack_report
 from tests.api.answers import line
 from tests.api.conftest import LeasingWorker, Submit
-from tests.places import HERE
+from tests.executor_configs import LOCAL
 from tests.reports import report_of
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -71,7 +71,7 @@ def reporter(driver: LeasingWorker, submit: Submit) -> Reporter:
     submit()
     dispatch = driver.dispatch
     (busy,) = dispatch.snapshot().busy
-    assert dispatch.admit(busy, HERE.name, ready=True)
+    assert dispatch.admit(busy, LOCAL.name, ready=True)
     (busy,) = dispatch.snapshot().busy
     launch = dispatch.launch(busy)
     assert launch is not None

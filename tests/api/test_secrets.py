@@ -14,9 +14,9 @@ from datasets.objectstore import open_store
 from datasets.objectstore.connections import Connection
 from errors import PlatformError
 from tests.databases import sqlite_database
+from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
-from tests.places import HERE
-from tests.stores import S3Server, fresh_bucket
+from tests.s3_servers import S3Server, fresh_bucket
 
 SECRET = "an-extremely-secret-key"
 ACCESS = "an-access-key-of-nobody"
@@ -39,7 +39,7 @@ def platform(minio: S3Server, settings: Settings) -> Iterator[Platform]:
         LocalNotifier(),
         PlatformOptions(
             home=settings.home,
-            executor_configs=[HERE],
+            executor_configs=[LOCAL],
             sandbox={"level": 3},
             connections=connections,
         ),

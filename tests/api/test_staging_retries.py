@@ -21,9 +21,9 @@ from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store
 from errors import UnknownDataset
-from tests.packed import tar
+from tests.archives import tar
 from tests.ports import free_ports
-from tests.system.house import share_environments
+from tests.system.platform_process import share_environments
 from tests.waiting import TIMEOUT
 
 

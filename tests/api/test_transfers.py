@@ -15,9 +15,9 @@ from datasets.objectstore import open_store
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
 from tests.databases import sqlite_database
+from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
-from tests.places import HERE
-from tests.stores import S3Server, fresh_bucket
+from tests.s3_servers import S3Server, fresh_bucket
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def distant(minio: S3Server, settings: Settings) -> Iterator[Platform]:
         database,
         store,
         LocalNotifier(),
-        PlatformOptions(home=settings.home, executor_configs=[HERE], sandbox={"level": 3}, streams=4),
+        PlatformOptions(home=settings.home, executor_configs=[LOCAL], sandbox={"level": 3}, streams=4),
     )
     database.close()
 

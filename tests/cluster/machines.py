@@ -11,7 +11,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from tests.system.house import census, die_with
+from tests.system.platform_process import census, die_with
 from tests.waiting import until
 
 #: Seconds for the start or the end of a program on a busy machine.

@@ -20,7 +20,7 @@ from datasets.scs_client.membership import CacheNode, StaticMembership
 from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
 from tests.ports import free_ports
-from tests.system.house import die_with
+from tests.system.platform_process import die_with
 from tests.waiting import until
 
 MakeAccount = Callable[[str, str], Account]

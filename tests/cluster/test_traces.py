@@ -14,7 +14,7 @@ from tests.cluster import cgroups, records
 from tests.cluster.__main__ import ROOT
 from tests.cluster.cluster import Cluster
 from tests.cluster.machines import TUNABLES
-from tests.system.house import census, die_with, lives
+from tests.system.platform_process import census, die_with, lives
 from tests.waiting import until
 
 #: Folders to which a node's programs write in any case.

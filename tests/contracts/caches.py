@@ -17,7 +17,7 @@ from datasets.scs_client.client import SimpleCache
 from datasets.scs_client.membership import CacheNode, StaticMembership
 from tests.conftest import Clock
 from tests.ports import free_ports
-from tests.system.house import die_with
+from tests.system.platform_process import die_with
 from tests.waiting import until
 
 TOKEN = "a-token-for-tests"

@@ -14,7 +14,7 @@ import pytest
 from datasets.objectstore import connections, open_store, s3
 from datasets.objectstore.connections import Connection
 from errors import Invalid, OriginChanged, OriginFailed
-from tests.stores import S3Server, fresh_bucket
+from tests.s3_servers import S3Server, fresh_bucket
 
 SECRET = "an-extremely-secret-key"
 

@@ -30,13 +30,13 @@ from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import BucketReader
 from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
+from tests.archives import LINES, MINE, tar
 from tests.conftest import Clock
 from tests.databases import sqlite_database
-from tests.faults import PASSING, Proxy, flips_a_bit
+from tests.executor_configs import LOCAL
+from tests.faulty_s3_proxy import PASSING, Proxy, flips_a_bit
 from tests.local_notifier import LocalNotifier
-from tests.packed import LINES, MINE, tar
-from tests.places import HERE
-from tests.stores import S3Server, fresh_bucket
+from tests.s3_servers import S3Server, fresh_bucket
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def platform(database: Database, tmp_path: Path) -> Platform:
         LocalNotifier(),
         PlatformOptions(
             home=tmp_path,
-            executor_configs=[HERE],
+            executor_configs=[LOCAL],
             sandbox={},
         ),
     )
@@ -386,7 +386,7 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
         LocalNotifier(),
         PlatformOptions(
             home=tmp_path,
-            executor_configs=[HERE],
+            executor_configs=[LOCAL],
             sandbox={},
             connections={"lab": bucket[0]},
         ),
@@ -496,7 +496,7 @@ def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> It
             database,
             objects,
             LocalNotifier(),
-            PlatformOptions(home=tmp_path, executor_configs=[HERE], sandbox={}, connections=leads),
+            PlatformOptions(home=tmp_path, executor_configs=[LOCAL], sandbox={}, connections=leads),
         ),
         proxy,
     )
@@ -593,7 +593,7 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path: Path, clock: Clock
         database,
         objects,
         LocalNotifier(),
-        PlatformOptions(home=tmp_path, executor_configs=[HERE], sandbox={}, connections={"lab": lab}),
+        PlatformOptions(home=tmp_path, executor_configs=[LOCAL], sandbox={}, connections={"lab": lab}),
     )
     sources = Many(objects, {"lab": lab})
     job = DatasetRegistration(

@@ -9,8 +9,8 @@ import pytest
 
 from core.domain.launches import Launch, WarmLaunch
 from tests.contracts.test_executor import launch_of
-from tests.contracts.test_kubernetes_looks import Cluster, jobset
-from tests.contracts.test_kubernetes_looks import cluster as cluster  # a fixture is found by its name in here
+from tests.contracts.test_kubernetes_api_queries import Cluster, jobset
+from tests.contracts.test_kubernetes_api_queries import cluster as cluster  # a fixture is found by its name in here
 from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Missed
 from workers.executors.kubernetes import warm_pool
 from workers.executors.kubernetes.executor import KubernetesExecutor

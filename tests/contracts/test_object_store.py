@@ -12,7 +12,7 @@ import pytest
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore import ObjectStore, open_store
 from errors import Corrupt, NotFound
-from tests.stores import S3Server, fresh_bucket
+from tests.s3_servers import S3Server, fresh_bucket
 
 
 @pytest.fixture(params=["filesystem", "minio", "swift"])

@@ -25,8 +25,8 @@ from datasets.objectstore.filesystem import FilesystemStore
 from datasets.objectstore.s3 import S3Store, client
 from datasets.versions.manifest import ManifestEntry, digest_of
 from errors import Corrupt, OriginChanged, OriginFailed, PlatformError
-from tests.faults import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
-from tests.stores import S3Server, fresh_bucket
+from tests.faulty_s3_proxy import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated
+from tests.s3_servers import S3Server, fresh_bucket
 
 #: Enough for a machine under load, and no more than a test has time for.
 BRIEF = RetryLimits(connect=5.0, stall=1.0, tries=4, mismatches=3, first=0.01, longest=0.05)

@@ -12,8 +12,8 @@ from datasets.objectstore import open_store, s3
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.s3 import S3Limits, S3Store
 from errors import NotFound, StoreUnavailable
-from tests.faults import FINAL, PASSING, Proxy, hangs_up, truncated
-from tests.stores import S3Server, fresh_bucket
+from tests.faulty_s3_proxy import FINAL, PASSING, Proxy, hangs_up, truncated
+from tests.s3_servers import S3Server, fresh_bucket
 from tests.waiting import TIMEOUT
 
 CONTENT = random.Random(7).randbytes(3_000_000)

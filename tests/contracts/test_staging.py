@@ -22,10 +22,10 @@ from datasets.scs_client.client import SimpleCache
 from datasets.versions.manifest import ManifestEntry, digest_of, encode
 from datasets.versions.packs import SourceFile, pack
 from errors import BadName, Corrupt, NodeFull, OriginFailed
-from tests.contracts import stager
+from tests.contracts import staging_process
 from tests.contracts.caches import Server, cache_of, server, servers, token
 from tests.ports import free_ports
-from tests.stores import S3Server
+from tests.s3_servers import S3Server
 from tests.waiting import TIMEOUT, until
 
 __all__ = ["cache_of", "server", "servers", "token"]  # fixtures
@@ -610,22 +610,22 @@ def test_one_who_died_does_not_hold_up_those_who_wait(local: FilesystemStore, tm
 
 
 def test_whoever_is_killed_what_another_holds_stays_whole(local: FilesystemStore, tmp_path: Path) -> None:
-    for number in range(stager.VERSIONS):
-        for file in range(stager.FILES):
-            local.put(f"p/{number}-{file}", [stager.content(number, file)])
+    for number in range(staging_process.VERSIONS):
+        for file in range(staging_process.FILES):
+            local.put(f"p/{number}-{file}", [staging_process.content(number, file)])
     lot = random.Random(11)
     seeds = iter(range(100))
 
     def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.contracts.stager", str(tmp_path), str(next(seeds)), "150"]
+        command = [sys.executable, "-m", "tests.contracts.staging_process", str(tmp_path), str(next(seeds)), "150"]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     processes = [start() for _ in range(3)]
     try:
         for _ in range(6):
             # Six times at most 40: none of them has done its 150 rounds before the last victim dies.
-            goal = stager.rounds(tmp_path) + lot.randrange(5, 40)
-            until(lambda goal=goal: stager.rounds(tmp_path) >= goal)  # type: ignore[misc]
+            goal = staging_process.rounds(tmp_path) + lot.randrange(5, 40)
+            until(lambda goal=goal: staging_process.rounds(tmp_path) >= goal)  # type: ignore[misc]
             victim = processes.pop(lot.randrange(3))
             victim.kill()
             said = victim.communicate()[1]
@@ -640,5 +640,5 @@ def test_whoever_is_killed_what_another_holds_stays_whole(local: FilesystemStore
     cache = NodeCache(tmp_path / "cache", local)
     for path in (tmp_path / "cache" / "trees").glob("*.json"):
         assert cache.verify(f"sha256:{path.stem}") == []
-    cache.sweep(stager.living)
+    cache.sweep(staging_process.living)
     assert not list((tmp_path / "cache" / "pins").glob("*/*"))

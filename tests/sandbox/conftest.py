@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from theatre import HARNESS, HERE, USERS, Ground, Theatre, python_for_all
+from attacks import HARNESS, HERE, USERS, Ground, Theatre, python_for_all
 
 
 @pytest.fixture(scope="session")

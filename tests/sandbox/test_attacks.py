@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from theatre import USERS, Theatre
+from attacks import USERS, Theatre
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from theatre import USERS, Ground
+from attacks import USERS, Ground
 
 Confined = Callable[..., subprocess.CompletedProcess[bytes]]
 

@@ -1,7 +1,7 @@
 """The levels: what a machine is found to have, and what is said where something is missing."""
 
 import pytest
-from theatre import USERS, Ground
+from attacks import USERS, Ground
 
 from runtimes.harness.sandbox import Level, Unconfined
 from runtimes.harness.sandbox.levels import Trial, level_from

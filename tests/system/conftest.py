@@ -1,4 +1,4 @@
-"""What system tests share: whole platforms, each in a home and on ports of its own, ended with the test."""
+"""Fixtures of system tests: platforms as processes, each with its own home and ports, stopped after the test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,25 +8,25 @@ import pytest
 
 from runtimes import catalogue, environments
 from tests.cached import ENVIRONMENTS
-from tests.system.house import Platform
+from tests.system.platform_process import PlatformProcess
 
-Found = Callable[..., Platform]
+StartPlatform = Callable[..., PlatformProcess]
 FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
 
 
 @pytest.fixture(scope="session")
 def prepared() -> None:
-    """Make what these tests drive with, once per machine, so that none of them waits for a download."""
-    wanted = [*catalogue.simulators().values()]
-    wanted += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
-    for environment in wanted:
+    """Prepare the environments that these tests use, once per machine, so that no test waits for a download."""
+    specs = [*catalogue.simulators().values()]
+    specs += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
+    for environment in specs:
         environments.prepare(environment, ENVIRONMENTS, lambda message, fraction: None)
 
 
 @pytest.fixture(scope="session")
-def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A running platform that all tests of this process share: none may kill or change it."""
-    started = Platform(tmp_path_factory.mktemp("platform"))
+def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
+    """A running platform that all tests of this process share: no test may kill or change it."""
+    started = PlatformProcess(tmp_path_factory.mktemp("platform"))
     try:
         yield started.start()
     finally:
@@ -34,14 +34,15 @@ def platform(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def found(prepared: None, tmp_path: Path) -> Iterator[Found]:
-    """Start platforms that a test may kill; each is ended with it."""
-    made: list[Platform] = []
+def start_platform(prepared: None, tmp_path: Path) -> Iterator[StartPlatform]:
+    """A function that starts a platform which a test may kill; each ends with the test."""
+    started: list[PlatformProcess] = []
 
-    def start(**settings: Any) -> Platform:
-        made.append(Platform(tmp_path / f"home-{len(made)}", settings={k.upper(): str(v) for k, v in settings.items()}))
-        return made[-1].start()
+    def start(**settings: Any) -> PlatformProcess:
+        environment = {name.upper(): str(value) for name, value in settings.items()}
+        started.append(PlatformProcess(tmp_path / f"home-{len(started)}", settings=environment))
+        return started[-1].start()
 
     yield start
-    for one in made:
-        one.stop()
+    for platform in started:
+        platform.stop()

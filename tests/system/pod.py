@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.sandbox.theatre import python_for_all
+from tests.sandbox.attacks import python_for_all
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

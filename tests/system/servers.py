@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from tests.ports import free_ports
-from tests.system.house import ROOT, census, die_with
+from tests.system.platform_process import ROOT, census, die_with
 from tests.waiting import until
 
 #: Seconds until a process that was just started must answer, on a machine with more to do than that.

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.system.conftest import Found
-from tests.system.house import MODELS, ROLES, Platform, lives, untimed, whole
+from tests.system.conftest import StartPlatform
+from tests.system.platform_process import MODELS, ROLES, PlatformProcess, lives, untimed, whole
 from tests.waiting import until
 
 #: Short leases, so that what is lost with an agent comes back soon.
@@ -40,7 +40,7 @@ PATIENCE = 150.0
 
 
 @pytest.fixture(scope="module")
-def undisturbed(platform: Platform) -> Iterator[Callable[[str], Undisturbed]]:
+def undisturbed(platform: PlatformProcess) -> Iterator[Callable[[str], Undisturbed]]:
     """Play a load with nobody disturbing it, once for all tests; return its lines, untimed, and its digest."""
     known: dict[str, Undisturbed] = {}
 
@@ -54,12 +54,12 @@ def undisturbed(platform: Platform) -> Iterator[Callable[[str], Undisturbed]]:
     yield play
 
 
-def digest(platform: Platform, id: str) -> str:
+def digest(platform: PlatformProcess, id: str) -> str:
     """Return the digest of all results."""
     return str(platform.summary(id)["results_digest"])
 
 
-def differing(platform: Platform, id: str, undisturbed: Undisturbed) -> list[tuple[bytes, bytes]]:
+def differing(platform: PlatformProcess, id: str, undisturbed: Undisturbed) -> list[tuple[bytes, bytes]]:
     """Return the result lines that differ from an undisturbed run's, timing apart, each beside what it should be."""
     lines = [untimed(line) for line in platform.lines(id)]
     found = [pair for pair in zip(lines, undisturbed[0], strict=True) if pair[0] != pair[1]]
@@ -67,7 +67,7 @@ def differing(platform: Platform, id: str, undisturbed: Undisturbed) -> list[tup
     return found
 
 
-def flushed(platform: Platform) -> bool:
+def flushed(platform: PlatformProcess) -> bool:
     """Empty the notifier's store; False while it is down."""
     try:
         platform.flush_redis()
@@ -76,29 +76,29 @@ def flushed(platform: Platform) -> bool:
     return True
 
 
-def reach(platform: Platform, id: str, goal: int) -> None:
+def reach(platform: PlatformProcess, id: str, goal: int) -> None:
     """Wait until so many tasks are done: a state to kill something at, however fast the machine is."""
     until(lambda: platform.get(id)["tasks"]["done"] >= goal, PATIENCE, f"{goal} tasks are not played", every=0.01)
 
 
-def claimed(platform: Platform, id: str) -> bool:
+def claimed(platform: PlatformProcess, id: str) -> bool:
     """Tell whether a job has a running simulation in hand, which it sums up; its claim is a column of the row."""
     with closing(sqlite3.connect(f"file:{platform.home}/windtunnel.db?mode=ro", uri=True)) as connection:
         found = connection.execute("SELECT claim FROM simulations WHERE id = ? AND state = 'running'", (id,)).fetchone()
     return found is not None and found[0] is not None
 
 
-def at_work(platform: Platform, id: str) -> bool:
+def at_work(platform: PlatformProcess, id: str) -> bool:
     """Tell whether results come by now."""
     return bool(platform.get(id)["tasks"]["done"] > 0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
-    found: Found, undisturbed: Callable[[str], Undisturbed], seed: int
+    start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed], seed: int
 ) -> None:
     chance = random.Random(seed)
-    platform = found(**HASTE)
+    platform = start_platform(**HASTE)
     ids = {load: platform.submit(**LOADS[load], workers=1)["id"] for load in LOADS}
     for id in ids.values():
         until(lambda id=id: at_work(platform, id), message="nothing is played")
@@ -123,10 +123,10 @@ def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
 
 @pytest.mark.parametrize("load", LOADS)
 def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other(
-    found: Found, undisturbed: Callable[[str], Undisturbed], load: str
+    start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed], load: str
 ) -> None:
     chance = random.Random(5)
-    platform = found(**HASTE)
+    platform = start_platform(**HASTE)
     id = platform.submit(**LOADS[load])["id"]
     total = platform.get(id)["tasks"]["total"]
     goals = sorted(chance.sample(range(1, total * 3 // 4), 6))
@@ -147,9 +147,9 @@ def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other
 
 
 def test_everything_dies_at_once_and_the_next_start_picks_it_up(
-    found: Found, undisturbed: Callable[[str], Undisturbed]
+    start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
-    platform = found(**HASTE)
+    platform = start_platform(**HASTE)
     ids = {load: platform.submit(**LOADS[load])["id"] for load in LOADS}
     reach(platform, ids["noop"], random.Random(7).randrange(1, TASKS // 2))
     platform.crash()
@@ -162,9 +162,9 @@ def test_everything_dies_at_once_and_the_next_start_picks_it_up(
 
 
 def test_ctrl_c_in_the_middle_leaves_no_process_and_a_second_start_goes_on(
-    found: Found, undisturbed: Callable[[str], Undisturbed]
+    start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
-    platform = found(**HASTE)
+    platform = start_platform(**HASTE)
     id = platform.submit(**LOADS["noop"])["id"]
     until(lambda: at_work(platform, id), message="nothing is played")
     left = platform.processes()
@@ -177,8 +177,8 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_a_second_start_goes_on(
     assert differing(platform, id, undisturbed("noop")) == []
 
 
-def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(found: Found) -> None:
-    platform = found()
+def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(start_platform: StartPlatform) -> None:
+    platform = start_platform()
     second = platform.supervise()
     try:
         assert second.wait(20.0) != 0
@@ -190,8 +190,8 @@ def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(found: Foun
     assert platform.ready()  # the first is none the worse
 
 
-def test_roles_that_die_at_the_same_instant_are_all_started_again(found: Found) -> None:
-    platform = found()
+def test_roles_that_die_at_the_same_instant_are_all_started_again(start_platform: StartPlatform) -> None:
+    platform = start_platform()
     roles = ("api", "runner-api", "dispatch", "jobs", "agent")
     for _ in range(3):
         before = {pid for role in roles for pid in platform.pids(role)}
@@ -204,11 +204,11 @@ def test_roles_that_die_at_the_same_instant_are_all_started_again(found: Found) 
 
 
 def test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed(
-    found: Found, undisturbed: Callable[[str], Undisturbed]
+    start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
     """Only three deaths of one task played by itself are that task's fault; hurried murders are nobody's."""
     chance = random.Random(9)
-    platform = found(**HASTE)
+    platform = start_platform(**HASTE)
     # One worker: what is done after a kill is the work of the evaluator that came next.
     id = platform.submit(**LOADS["noop"], workers=1)["id"]
     for _ in range(8):
@@ -219,8 +219,8 @@ def test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed(
     assert digest(platform, id) == undisturbed("noop")[1]
 
 
-def test_who_dies_while_summing_up_is_succeeded_within_seconds(found: Found) -> None:
-    platform = found(**HASTE)
+def test_who_dies_while_summing_up_is_succeeded_within_seconds(start_platform: StartPlatform) -> None:
+    platform = start_platform(**HASTE)
     asked = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 200_000]}, "params": {"batch": 256}}
     id = platform.submit(**asked)["id"]
     until(lambda: platform.get(id)["tasks"]["done"] == 200_000, PATIENCE, "it is not played")
@@ -231,7 +231,7 @@ def test_who_dies_while_summing_up_is_succeeded_within_seconds(found: Found) -> 
     assert platform.ended(id, 60.0)["state"] == "succeeded"
 
 
-def test_a_world_that_kills_its_process_costs_one_scenario(platform: Platform) -> None:
+def test_a_world_that_kills_its_process_costs_one_scenario(platform: PlatformProcess) -> None:
     ended = platform.run(
         model=MODELS / "echo.py", dataset="noop", scenarios={"range": [0, 200]}, params={"crash_at": 77}
     )

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from datasets.catalogue import datasets
-from tests.system.conftest import Found
-from tests.system.house import Platform, whole
+from tests.system.conftest import StartPlatform
+from tests.system.platform_process import PlatformProcess, whole
 from tests.waiting import until
 
 FILES = {"readme.txt": b"three of our own", "deep/data.bin": bytes(range(256)) * 64}
@@ -26,7 +26,7 @@ def tar(files: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def upload(platform: Platform, body: bytes) -> str:
+def upload(platform: PlatformProcess, body: bytes) -> str:
     """Bring bytes over tus; return the upload's id."""
     made = platform.http.post(
         "/v1/uploads",
@@ -41,7 +41,7 @@ def upload(platform: Platform, body: bytes) -> str:
     return made.headers["Location"].rpartition("/")[2]
 
 
-def register(platform: Platform, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     """Register files and wait until that has ended; return the version."""
     answer = platform.http.post("/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}})
     assert answer.status_code == 202, answer.text
@@ -60,7 +60,7 @@ def described(extends: str, **more: Any) -> bytes:
     return json.dumps({"extends": extends, "scenarios": "lines.ndjson", **more}).encode()
 
 
-def test_scenarios_of_ones_own_are_simulated(platform: Platform) -> None:
+def test_scenarios_of_ones_own_are_simulated(platform: PlatformProcess) -> None:
     made = register(
         platform,
         "poles",
@@ -81,7 +81,7 @@ def test_scenarios_of_ones_own_are_simulated(platform: Platform) -> None:
     assert platform.results(ended["id"]) == results
 
 
-def test_streets_of_ones_own_are_driven_on_the_built_in_nets(platform: Platform) -> None:
+def test_streets_of_ones_own_are_driven_on_the_built_in_nets(platform: PlatformProcess) -> None:
     shipped = list(datasets()["car_street"].scenarios(0, 288))[::100]
     own = [{name: value for name, value in one.items() if name != "index"} | {"time_limit": 5.0} for one in shipped]
     lines = b"".join(json.dumps(one).encode() + b"\n" for one in own)
@@ -100,8 +100,8 @@ def bodies(count: int) -> Iterator[tuple[str, bytes]]:
         yield f"part-{at % 10}/{at:05}.bin", chance.randbytes(16 << 10)
 
 
-def test_a_registration_outlives_the_process_that_did_it(found: Found) -> None:
-    platform = found()
+def test_a_registration_outlives_the_process_that_did_it(start_platform: StartPlatform) -> None:
+    platform = start_platform()
     files = dict(bodies(2000))
     sent = upload(platform, tar(files))
     answer = platform.http.post("/v1/datasets", json={"name": "drives", "source": {"upload": sent}})

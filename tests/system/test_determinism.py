@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.house import MODELS, Platform, untimed, whole
+from tests.system.platform_process import MODELS, PlatformProcess, untimed, whole
 
 SAMPLE = {"dataset": "car_street", "scenarios": {"sample": 24, "seed": 3}}
 #: Each runtime's own driver of `car_street`, and one of a person's that would remember if it could.
@@ -20,7 +20,7 @@ DRIVERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def played(platform: Platform, **asked: Any) -> tuple[list[bytes], str]:
+def played(platform: PlatformProcess, **asked: Any) -> tuple[list[bytes], str]:
     """Play it and return its lines without their timing, and the digest of them all."""
     ended = platform.run(**{**SAMPLE, **asked}, patience=120.0)
     assert ended["state"] == "succeeded", ended["reason"]
@@ -31,7 +31,9 @@ def played(platform: Platform, **asked: Any) -> tuple[list[bytes], str]:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_results_are_the_same_to_the_byte_whoever_plays_them_and_how_often(platform: Platform, driver: str) -> None:
+def test_results_are_the_same_to_the_byte_whoever_plays_them_and_how_often(
+    platform: PlatformProcess, driver: str
+) -> None:
     first, digest = played(platform, **DRIVERS[driver], workers=1)
     for workers in (2, 2):
         again, same = played(platform, **DRIVERS[driver], workers=workers)
@@ -39,12 +41,12 @@ def test_results_are_the_same_to_the_byte_whoever_plays_them_and_how_often(platf
         assert same == digest
 
 
-def test_another_seed_is_another_run(platform: Platform) -> None:
+def test_another_seed_is_another_run(platform: PlatformProcess) -> None:
     asked = {**DRIVERS["remembers"], "scenarios": {"range": [0, 6]}}
     assert played(platform, **asked)[0] != played(platform, **asked, seed=1)[0]
 
 
-def test_the_same_scenario_in_another_selection_is_played_the_same(platform: Platform) -> None:
+def test_the_same_scenario_in_another_selection_is_played_the_same(platform: PlatformProcess) -> None:
     """What is played before it, and in which place, changes nothing of what a scenario comes to."""
 
     def by_scenario(tasks: list[int]) -> dict[int, Any]:
@@ -55,14 +57,14 @@ def test_the_same_scenario_in_another_selection_is_played_the_same(platform: Pla
     assert forwards == {index: backwards[index] for index in forwards}
 
 
-def test_batches_of_a_world_do_not_depend_on_who_is_lent_what(platform: Platform) -> None:
+def test_batches_of_a_world_do_not_depend_on_who_is_lent_what(platform: PlatformProcess) -> None:
     asked = {"dataset": "noop", "model": MODELS / "echo.py", "scenarios": {"range": [0, 3001]}, "params": {"batch": 16}}
     first, digest = played(platform, **asked, workers=1)
     again, same = played(platform, **asked, workers=2)
     assert (again, same) == (first, digest)
 
 
-def test_the_archive_holds_what_it_takes_to_do_it_again(platform: Platform) -> None:
+def test_the_archive_holds_what_it_takes_to_do_it_again(platform: PlatformProcess) -> None:
     ended = platform.run(
         model=MODELS / "remembers.py",
         dataset="car_street",

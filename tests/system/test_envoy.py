@@ -17,7 +17,7 @@ from tests.cached import tool
 from tests.chart.rendering import CASES, named, of_kind, rendered
 from tests.contracts.scs_house import AUTHORIZED, Answer, Cache, RawConnection, cache_config
 from tests.ports import free_ports
-from tests.system.house import die_with
+from tests.system.platform_process import die_with
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(1000)  # helm is built from its sources, and Envoy is brought along, once

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.house import FINAL, ROOT, Platform
+from tests.system.platform_process import FINAL, ROOT, PlatformProcess
 from tests.waiting import until
 
 #: Installed on demand, in an environment of its own.
@@ -52,7 +52,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def client(generated: Path, platform: Platform) -> Iterator[Any]:
+def client(generated: Path, platform: PlatformProcess) -> Iterator[Any]:
     package = importlib.import_module("windtunnel_client")
     with package.Client(base_url=platform.url, httpx_args={"trust_env": False}) as client:
         yield client

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.house import MODELS, Platform, whole
+from tests.system.platform_process import MODELS, PlatformProcess, whole
 from tests.waiting import until
 
 #: A model of this name, where it is provoked, gives this status and an error with these words.
@@ -50,7 +50,7 @@ NOT_OURS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
 
 @pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
 def test_on_a_street_it_is_named_where_it_happened_and_the_others_go_on(
-    platform: Platform, name: str, status: str, words: str
+    platform: PlatformProcess, name: str, status: str, words: str
 ) -> None:
     tasks = [*GRID, *RAMP]
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street", scenarios={"tasks": tasks}, workers=2)
@@ -72,7 +72,7 @@ def test_on_a_street_it_is_named_where_it_happened_and_the_others_go_on(
 
 @pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
 def test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same(
-    platform: Platform, name: str, status: str, words: str
+    platform: PlatformProcess, name: str, status: str, words: str
 ) -> None:
     if name == "babbles_later":
         total, most = 8, 8  # its thread may strike a later task of the same process, which is the model's own doing
@@ -88,7 +88,7 @@ def test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same(
     assert all(words in result["error"] for result in bad)
 
 
-def test_a_flood_of_words_is_cut_and_said_to_be_cut(platform: Platform) -> None:
+def test_a_flood_of_words_is_cut_and_said_to_be_cut(platform: PlatformProcess) -> None:
     ended = platform.run(model=MODELS / "floods.py", dataset="noop", scenarios={"range": [0, 6]})
     assert ended["state"] == "succeeded"
     assert whole(platform.results(ended["id"]), 6)
@@ -109,7 +109,9 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("name", "words"), UNFIT, ids=[unfit[0] for unfit in UNFIT])
-def test_a_model_that_does_not_load_fails_at_once_with_the_reason(platform: Platform, name: str, words: str) -> None:
+def test_a_model_that_does_not_load_fails_at_once_with_the_reason(
+    platform: PlatformProcess, name: str, words: str
+) -> None:
     ended = platform.run(model=MODELS / f"{name}.py", dataset="car_street")
     assert (ended["state"], ended["tasks"]["done"]) == ("failed", 0)
     assert ended["reason"]
@@ -118,13 +120,13 @@ def test_a_model_that_does_not_load_fails_at_once_with_the_reason(platform: Plat
 
 
 @pytest.mark.parametrize("text", ["class Model:\n    def act(self) return 1\n", "class Model:\n\tpass\n    pass\n"])
-def test_a_model_that_is_no_python_fails_with_the_line(platform: Platform, text: str) -> None:
+def test_a_model_that_is_no_python_fails_with_the_line(platform: PlatformProcess, text: str) -> None:
     ended = platform.run(model=text.encode(), dataset="noop", scenarios={"range": [0, 5]})
     assert ended["state"] == "failed"
     assert re.search(r"not valid Python in line \d", ended["reason"])
 
 
-def test_a_model_that_is_never_done_loading_can_be_cancelled(platform: Platform) -> None:
+def test_a_model_that_is_never_done_loading_can_be_cancelled(platform: PlatformProcess) -> None:
     id = platform.submit(model=MODELS / "hangs_at_import.py", dataset="noop", scenarios={"range": [0, 5]})["id"]
     until(lambda: platform.get(id)["state"] == "launching", message="it is not launched")
     platform.http.post(f"/v1/simulations/{id}/cancel")
@@ -171,7 +173,7 @@ ZIPS: Mapping[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", ZIPS)
-def test_a_zip_with_a_trap_in_it_is_refused_with_the_reason(platform: Platform, kind: str) -> None:
+def test_a_zip_with_a_trap_in_it_is_refused_with_the_reason(platform: PlatformProcess, kind: str) -> None:
     make, words = ZIPS[kind]
     answer = platform.post(
         model=make(), filename="model.zip", runtime="python", dataset="noop", scenarios={"range": [0, 3]}
@@ -190,7 +192,7 @@ def test_a_zip_with_a_trap_in_it_is_refused_with_the_reason(platform: Platform, 
     assert not NOT_OURS.search(own.replace("/v1/", ""))
 
 
-def test_a_zip_that_is_what_it_should_be_drives(platform: Platform) -> None:
+def test_a_zip_that_is_what_it_should_be_drives(platform: PlatformProcess) -> None:
     data = zipped(
         ("model.py", b"from parts.brake import Model\n"), ("parts/__init__.py", b""), ("parts/brake.py", ECHO)
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtimes.images import names
-from tests.system.house import ROOT, Platform, whole
+from tests.system.platform_process import ROOT, PlatformProcess, whole
 from tests.waiting import until
 
 #: Where each recipe lies: a page, and the file that it says to write.
@@ -30,7 +30,7 @@ def recipe(page: str, file: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
     """A platform with one more file for each recipe, which runs simulations on the executor of the first."""
     root = tmp_path_factory.mktemp("tree")
     for name in names.files(names.SERVER, ROOT):
@@ -46,14 +46,14 @@ def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     configured = root / "executors.json"
     configured.write_text(json.dumps({"executors": executors}))
     home = tmp_path_factory.mktemp("extended")
-    started = Platform(home, settings={"EXECUTORS": str(configured), "WORKERS": "2"}, root=root)
+    started = PlatformProcess(home, settings={"EXECUTORS": str(configured), "WORKERS": "2"}, root=root)
     try:
         yield started.start()
     finally:
         started.stop()
 
 
-def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: Platform) -> None:
+def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: PlatformProcess) -> None:
     listed = {one["name"]: one["kind"] for one in extended.http.get("/v1/executors").json()["items"]}
     assert listed == {"children": "subprocesses", "agent": "local"}
     id = extended.submit(runtime="python", dataset="cartpole", scenarios={"range": [0, 8]}, placement=on("children"))[
@@ -67,7 +67,7 @@ def test_the_executor_of_the_recipe_runs_a_simulation_to_its_end(extended: Platf
     assert (extended.home / "subprocesses").is_dir() and "Traceback" not in log
 
 
-def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended: Platform) -> None:
+def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended: PlatformProcess) -> None:
     slow = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
     id = extended.submit(**slow, placement=on("children"))["id"]
     until(lambda: extended.get(id)["tasks"]["done"] > 0, message="no result comes")
@@ -77,7 +77,7 @@ def test_the_executor_of_the_recipe_ends_a_simulation_that_is_cancelled(extended
     until(lambda: not standalone_runners(extended), message="the runner outlives its launch")
 
 
-def test_the_format_of_the_recipe_is_listed_with_what_its_file_says(extended: Platform) -> None:
+def test_the_format_of_the_recipe_is_listed_with_what_its_file_says(extended: PlatformProcess) -> None:
     linear = extended.http.get("/v1/runtimes/linear").json()
     assert linear in extended.http.get("/v1/runtimes").json()["items"]
     (format,) = linear["formats"]
@@ -86,7 +86,9 @@ def test_the_format_of_the_recipe_is_listed_with_what_its_file_says(extended: Pl
 
 
 @pytest.mark.parametrize("executor", ["agent", "children"])
-def test_a_model_of_the_recipes_format_is_recognised_and_drives_to_the_end(extended: Platform, executor: str) -> None:
+def test_a_model_of_the_recipes_format_is_recognised_and_drives_to_the_end(
+    extended: PlatformProcess, executor: str
+) -> None:
     model = extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY)}).json()
     assert model["format"] == "linear"
     run = extended.run(model=model["id"], dataset="cartpole", scenarios={"range": [0, 8]}, placement=on(executor))
@@ -96,7 +98,7 @@ def test_a_model_of_the_recipes_format_is_recognised_and_drives_to_the_end(exten
     assert min(one["metrics"]["length"] for one in results) > 400, "the pole falls at once if the weights do not count"
 
 
-def test_what_the_format_of_the_recipe_refuses_is_refused_in_its_words(extended: Platform) -> None:
+def test_what_the_format_of_the_recipe_refuses_is_refused_in_its_words(extended: PlatformProcess) -> None:
     answers = {
         "headless": extended.http.post("/v1/models", files={"file": ("policy.csv", b"1,2,3,4,5\n")}),
         "large": extended.http.post("/v1/models", files={"file": ("policy.csv", POLICY + b"#" * (1 << 20))}),
@@ -117,7 +119,7 @@ def on(executor: str) -> dict[str, str]:
     return {"executor": executor}
 
 
-def standalone_runners(platform: Platform) -> list[int]:
+def standalone_runners(platform: PlatformProcess) -> list[int]:
     """Return the processes of the platform that run `workers.standalone_runner`."""
     return [pid for pid in platform.processes() if b"workers.standalone_runner" in command_line(pid)]
 

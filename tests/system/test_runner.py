@@ -23,7 +23,7 @@ from tests.waiting import until
 from workers.gang_runner import GangPage
 
 ROOT = Path(__file__).parents[2]
-UNDERSTUDY = Path(__file__).parent / "understudy" / "harness"
+STUB_HARNESS = Path(__file__).parent / "stub_harness" / "harness"
 
 
 class Runner:
@@ -34,7 +34,7 @@ class Runner:
         site = f"{sysconfig.get_path('purelib')}:{ROOT}"
         kit = WorkerSpec(
             python=sys.executable,
-            harness=str(UNDERSTUDY),
+            harness=str(STUB_HARNESS),
             dataset=str(folder),
             evaluator_site=site,
             model_server_site=site,
@@ -97,7 +97,7 @@ def test_every_task_gets_one_result_and_the_runner_ends(runner: Runner, runner_a
     work_off(runner, one)
     assert runner.process.returncode == 0
     assert [result["task"] for result in one.results()] == list(range(5000))
-    assert "understudy at work" in one.logs()
+    assert "stub evaluator at work" in one.logs()
 
 
 def test_a_warm_runner_has_its_evaluators_and_model_servers_before_it_knows_for_what(runner: Runner) -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from datasets.objectstore import ObjectStore, open_store
 from tests.ports import free_ports
-from tests.stores import S3Server, fresh_bucket, minio_server
-from tests.system.house import (
+from tests.s3_servers import S3Server, fresh_bucket, minio_server
+from tests.system.platform_process import (
     MODELS,
     ROOT,
-    Platform,
+    PlatformProcess,
     die_with,
     share_environments,
     untimed,
@@ -54,7 +54,7 @@ def url(server: S3Server) -> str:
 @pytest.fixture(scope="module")
 def platform(
     prepared: None, server: S3Server, url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Platform]:
+) -> Iterator[PlatformProcess]:
     """A platform that keeps its objects there."""
     told = {
         "OBJECT_STORE_URL": url,
@@ -62,7 +62,7 @@ def platform(
         "OBJECT_STORE_SECRET_KEY": server.secret_key,
         "LEASE_TTL": "3",
     }
-    started = Platform(tmp_path_factory.mktemp("platform"), settings=told)
+    started = PlatformProcess(tmp_path_factory.mktemp("platform"), settings=told)
     try:
         yield started.start()
     finally:
@@ -76,7 +76,7 @@ def store(server: S3Server, url: str) -> ObjectStore:
 
 
 def test_all_that_a_simulation_leaves_lies_in_the_bucket_until_it_is_deleted(
-    platform: Platform, store: ObjectStore
+    platform: PlatformProcess, store: ObjectStore
 ) -> None:
     asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 3]}, "record": "all"}
     ended = platform.run(**asked)
@@ -101,7 +101,7 @@ def test_all_that_a_simulation_leaves_lies_in_the_bucket_until_it_is_deleted(
     until(lambda: not [key for key in store.list("") if id in key], message="objects remain")
 
 
-def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: Platform) -> None:
+def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: PlatformProcess) -> None:
     assert platform.run(runtime="python", dataset="cartpole", scenarios={"range": [0, 4]})["state"] == "succeeded"
     sent = platform.http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
     assert sent.status_code == 201, sent.text
@@ -110,7 +110,7 @@ def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: P
     assert whole(platform.results(ended["id"]), 300)
 
 
-def test_a_model_goes_past_the_api_both_ways(platform: Platform, server: S3Server) -> None:
+def test_a_model_goes_past_the_api_both_ways(platform: PlatformProcess, server: S3Server) -> None:
     begun = platform.http.post("/v1/transfers").json()
     assert begun["url"].startswith(server.endpoint)
     with httpx.Client(trust_env=False, timeout=60) as plain:
@@ -124,7 +124,9 @@ def test_a_model_goes_past_the_api_both_ways(platform: Platform, server: S3Serve
         assert plain.get(moved.headers["location"]).content == (MODELS / "echo.py").read_bytes()
 
 
-def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(platform: Platform, server: S3Server) -> None:
+def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(
+    platform: PlatformProcess, server: S3Server
+) -> None:
     calm = platform.run(**LOAD)
     assert calm["state"] == "succeeded", calm["reason"]
     id = platform.submit(**LOAD)["id"]
@@ -146,7 +148,7 @@ def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(platfo
     assert platform.summary(id)["results_digest"] == platform.summary(calm["id"])["results_digest"]
 
 
-def test_the_keys_of_the_store_are_in_nothing_that_anybody_reads(platform: Platform, server: S3Server) -> None:
+def test_the_keys_of_the_store_are_in_nothing_that_anybody_reads(platform: PlatformProcess, server: S3Server) -> None:
     assert server.secret_key not in platform.said()
     for path in _files(platform.home):
         assert server.secret_key.encode() not in path.read_bytes(), path

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.conftest import Found
+from tests.system.conftest import StartPlatform
 
 #: A request can be valid by the document and still ask for what is not there, or not to be had that way.
 CONFIGURATION = """
@@ -41,9 +41,9 @@ METHODS = frozenset({"get", "head", "put", "post", "patch", "delete", "options"}
 
 @pytest.mark.parametrize(("phases", "cases"), [("fuzzing", 3), ("all", 15)])
 def test_no_request_finds_an_error_of_ours_or_an_answer_that_is_not_documented(
-    found: Found, tmp_path: Path, phases: str, cases: int
+    start_platform: StartPlatform, tmp_path: Path, phases: str, cases: int
 ) -> None:
-    platform = found()
+    platform = start_platform()
     platform.run(dataset="noop", runtime="python", scenarios={"range": [0, 3]})
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(CONFIGURATION.format(hooks=tmp_path / "hooks.py"))

@@ -22,7 +22,7 @@ import pytest
 from datasets.scs.config import load
 from datasets.scs.store import Store
 from tests.ports import free_ports
-from tests.system.house import ROOT
+from tests.system.platform_process import ROOT
 from tests.waiting import until
 
 TOKEN = "a-token"

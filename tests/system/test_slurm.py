@@ -9,23 +9,23 @@ import pytest
 
 from tests.slurm import Slurm
 from tests.slurm import own_slurm as own_slurm  # a fixture is found by its name in here
-from tests.system.conftest import Found
-from tests.system.house import Platform
+from tests.system.conftest import StartPlatform
+from tests.system.platform_process import PlatformProcess
 from tests.waiting import until
 
 STREETS: dict[str, Any] = {"dataset": "car_street", "model": "idm", "runtime": "python"}
 
 
 @pytest.fixture
-def platform(found: Found, own_slurm: Slurm, tmp_path: Path) -> Platform:
+def platform(start_platform: StartPlatform, own_slurm: Slurm, tmp_path: Path) -> PlatformProcess:
     context = {"name": "hpc", "kind": "slurm", "workers": 2, "options": {"conf": str(own_slurm.conf), "patience": 5}}
     (tmp_path / "executors.json").write_text(json.dumps({"executors": [context]}))
-    return found(executors=tmp_path / "executors.json")
+    return start_platform(executors=tmp_path / "executors.json")
 
 
 @pytest.mark.parametrize(("sign", "attempts"), [(signal.SIGTERM, {1}), (signal.SIGKILL, {1, 2})])
 def test_a_simulation_runs_on_slurm_while_its_controller_is_restarted(
-    platform: Platform, own_slurm: Slurm, sign: int, attempts: set[int]
+    platform: PlatformProcess, own_slurm: Slurm, sign: int, attempts: set[int]
 ) -> None:
     def hpc() -> dict[str, Any]:
         (executor,) = platform.patiently("/v1/executors").json()["items"]

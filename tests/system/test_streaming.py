@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.house import FINAL, MODELS, Platform
+from tests.system.platform_process import FINAL, MODELS, PlatformProcess
 from tests.waiting import until
 
 README_REQUEST = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
@@ -27,7 +27,9 @@ BYTES = (
 SENDERS = ["bytes", *(["curl"] if shutil.which("curl") else [])]
 
 
-def send_request(platform: Platform, sender: str, path: str, body: str, type: str | None) -> tuple[int, dict[str, Any]]:
+def send_request(
+    platform: PlatformProcess, sender: str, path: str, body: str, type: str | None
+) -> tuple[int, dict[str, Any]]:
     """Send a request to karrozzeria:5000, resolved to this platform; return the status and the body."""
     if sender == "curl":
         # the command of the README; the options only resolve the host name
@@ -51,7 +53,7 @@ def send_request(platform: Platform, sender: str, path: str, body: str, type: st
 
 
 @contextmanager
-def streamed(platform: Platform, path: str, **options: Any) -> Iterator[httpx.Response]:
+def streamed(platform: PlatformProcess, path: str, **options: Any) -> Iterator[httpx.Response]:
     """Open a stream on a connection of its own, which is closed at the end."""
     with httpx.Client(base_url=platform.url, timeout=60.0, trust_env=False) as client:
         with client.stream(options.pop("method", "GET"), path, **options) as response:
@@ -81,7 +83,9 @@ def events_of(response: httpx.Response) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
 @pytest.mark.parametrize("type", [None, "application/json"], ids=["form", "json"])
-def test_the_request_of_the_readme_works_verbatim(platform: Platform, sender: str, path: str, type: str | None) -> None:
+def test_the_request_of_the_readme_works_verbatim(
+    platform: PlatformProcess, sender: str, path: str, type: str | None
+) -> None:
     status, simulation = send_request(platform, sender, path, README_REQUEST, type)
     assert status == 201
     assert (simulation["runtime"]["name"], simulation["dataset"]["name"], simulation["tasks"]["total"]) == (
@@ -95,7 +99,7 @@ def test_the_request_of_the_readme_works_verbatim(platform: Platform, sender: st
 
 
 @pytest.mark.parametrize("sender", SENDERS)
-def test_json_with_characters_of_forms_is_not_changed(platform: Platform, sender: str) -> None:
+def test_json_with_characters_of_forms_is_not_changed(platform: PlatformProcess, sender: str) -> None:
     body = '{"runtimePath": "python", "model_data": "noop", "scenarios": {"tasks": [0]}, "labels": {"a": "1+1&b=%41"}}'
     status, simulation = send_request(platform, sender, "/1.0/simluation/tests", body, None)
     assert (status, simulation["labels"]) == (201, {"a": "1+1&b=%41"})
@@ -103,12 +107,12 @@ def test_json_with_characters_of_forms_is_not_changed(platform: Platform, sender
 
 
 @pytest.mark.parametrize("sender", SENDERS)
-def test_the_legacy_host_serves_the_1_0_paths_only(platform: Platform, sender: str) -> None:
+def test_the_legacy_host_serves_the_1_0_paths_only(platform: PlatformProcess, sender: str) -> None:
     status, problem = send_request(platform, sender, "/v1/simulations", README_REQUEST, "application/json")
     assert (status, problem["status"]) == (421, 421)
 
 
-def test_a_submission_that_accepts_ndjson_gets_a_stream_of_its_results(platform: Platform) -> None:
+def test_a_submission_that_accepts_ndjson_gets_a_stream_of_its_results(platform: PlatformProcess) -> None:
     with streamed(
         platform, "/v1/simulations", method="POST", json=FEW, headers={"Accept": "application/x-ndjson"}
     ) as response:
@@ -119,7 +123,7 @@ def test_a_submission_that_accepts_ndjson_gets_a_stream_of_its_results(platform:
     assert platform.get(response.headers["location"].rpartition("/")[2])["state"] == "succeeded"
 
 
-def test_a_form_with_a_model_may_get_a_stream(platform: Platform) -> None:
+def test_a_form_with_a_model_may_get_a_stream(platform: PlatformProcess) -> None:
     with streamed(
         platform,
         "/v1/simulations",
@@ -133,7 +137,7 @@ def test_a_form_with_a_model_may_get_a_stream(platform: Platform) -> None:
     assert sorted(tasks) == list(range(20))
 
 
-def test_results_are_streamed_while_the_simulation_runs(platform: Platform) -> None:
+def test_results_are_streamed_while_the_simulation_runs(platform: PlatformProcess) -> None:
     with streamed(
         platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
     ) as response:
@@ -142,7 +146,7 @@ def test_results_are_streamed_while_the_simulation_runs(platform: Platform) -> N
     assert at[-1] - at[0] > 0.5  # two workers sleep 1.5 s each
 
 
-def test_disconnecting_does_not_stop_the_simulation(platform: Platform) -> None:
+def test_disconnecting_does_not_stop_the_simulation(platform: PlatformProcess) -> None:
     with streamed(
         platform, "/v1/simulations", method="POST", json=STEADY, headers={"Accept": "application/x-ndjson"}
     ) as response:
@@ -152,7 +156,7 @@ def test_disconnecting_does_not_stop_the_simulation(platform: Platform) -> None:
     assert platform.ended(id)["tasks"]["done"] == 300
 
 
-def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: Platform) -> None:
+def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: PlatformProcess) -> None:
     id = platform.submit(**STEADY)["id"]
     received: list[dict[str, Any]] = []
     for most in (1, 40, 100, 1000):
@@ -170,7 +174,7 @@ def test_a_resumed_stream_neither_loses_nor_duplicates_lines(platform: Platform)
         assert list(results_of(response)) == []
 
 
-def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform: Platform) -> None:
+def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform: PlatformProcess) -> None:
     id = platform.submit(**STEADY)["id"]
     with streamed(platform, f"/v1/simulations/{id}/results?follow=true") as response:
         lines = results_of(response)
@@ -181,7 +185,7 @@ def test_a_followed_stream_of_a_cancelled_simulation_ends_as_incomplete(platform
     assert "cancel" in last["incomplete"]
 
 
-def test_events_are_numbered_and_resumed_after_the_last(platform: Platform) -> None:
+def test_events_are_numbered_and_resumed_after_the_last(platform: PlatformProcess) -> None:
     id = platform.submit(**STEADY)["id"]
     events: list[dict[str, str]] = []
     for most in (2, 3, 1000):
@@ -203,7 +207,7 @@ def test_events_are_numbered_and_resumed_after_the_last(platform: Platform) -> N
     assert done == sorted(done)
 
 
-def test_a_client_with_the_last_event_gets_a_204(platform: Platform) -> None:
+def test_a_client_with_the_last_event_gets_a_204(platform: PlatformProcess) -> None:
     id = platform.run(**FEW)["id"]
     with streamed(platform, f"/v1/simulations/{id}/events") as response:
         last = list(events_of(response))[-1]["id"]
@@ -212,14 +216,14 @@ def test_a_client_with_the_last_event_gets_a_204(platform: Platform) -> None:
         assert (response.status_code, response.content) == (204, b"")
 
 
-def test_a_submission_with_prefer_wait_is_answered_at_the_end(platform: Platform) -> None:
+def test_a_submission_with_prefer_wait_is_answered_at_the_end(platform: PlatformProcess) -> None:
     answer = platform.post(headers={"Prefer": "wait=30"}, **FEW)
     assert answer.status_code == 201
     assert answer.headers["preference-applied"] == "wait=30"
     assert (answer.json()["state"], answer.json()["tasks"]["done"]) == ("succeeded", 20)
 
 
-def test_a_short_wait_is_answered_with_the_present_state(platform: Platform) -> None:
+def test_a_short_wait_is_answered_with_the_present_state(platform: PlatformProcess) -> None:
     began = time.monotonic()
     answer = platform.post(headers={"Prefer": "wait=1"}, **(STEADY | {"scenarios": {"range": [0, 600]}}))
     assert 0.9 < time.monotonic() - began < 10.0
@@ -228,7 +232,7 @@ def test_a_short_wait_is_answered_with_the_present_state(platform: Platform) -> 
     platform.ended(answer.json()["id"])
 
 
-def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(platform: Platform) -> None:
+def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(platform: PlatformProcess) -> None:
     id = platform.run(model=MODELS / "prints_escapes.py", dataset="noop", scenarios={"range": [0, 2]})["id"]
     escaped, raw = (platform.http.get(f"/v1/simulations/{id}/logs{query}") for query in ("", "?raw=1"))
     assert b"hello from a model" in raw.content

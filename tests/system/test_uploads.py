@@ -18,7 +18,7 @@ import pytest
 from tusclient.client import TusClient
 
 from tests.databases import postgres_url
-from tests.system.house import ROOT
+from tests.system.platform_process import ROOT
 from tests.system.servers import Api
 from tests.waiting import until
 

@@ -32,7 +32,7 @@ ENDING = 120.0
 _HARNESS = re.compile(r"from harness\.(?:runner|evaluator|model_server)\.(runner|evaluator|model_server) import")
 
 
-class Platform:
+class PlatformProcess:
     """One supervisor with all it started, in a home of its own; ``root`` is the folder of the platform's code."""
 
     def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None, root: Path = ROOT) -> None:
@@ -49,7 +49,7 @@ class Platform:
 
     # -- life
 
-    def start(self) -> "Platform":
+    def start(self) -> "PlatformProcess":
         """Start it and wait until it answers."""
         self._process = self.supervise()
         process = self._process

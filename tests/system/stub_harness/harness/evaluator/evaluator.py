@@ -87,7 +87,7 @@ class Understudy:
 def main() -> None:
     understudy = Understudy(json.loads(sys.argv[1]))
     understudy.faults = understudy.hear()["play"].get("faults", {})
-    print("understudy at work")
+    print("stub evaluator at work")
     understudy.channel.send({"type": "ready"})
     understudy.model_server()
     while True:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attacks import HARNESS, USERS, Ground, Outcome, Theatre
 from test_attacks import documented
-from theatre import HARNESS, USERS, Ground, Outcome, Theatre
 
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 GROUPS: Mapping[str, str] = {
     "tests/system/test_hostile_models.py": "platform 1",
-    "tests/system/test_life.py": "platform 1",
+    "tests/system/test_simulation_lifecycle.py": "platform 1",
     "tests/system/test_one_file.py": "platform 1",
     "tests/system/test_streaming.py": "platform 1",
     "tests/system/test_datasets.py": "platform 1",

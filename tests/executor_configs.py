@@ -2,4 +2,4 @@
 
 from core.domain.executor_config import ExecutorConfig
 
-HERE = ExecutorConfig(name="local", kind="fake", workers=2)
+LOCAL = ExecutorConfig(name="local", kind="fake", workers=2)

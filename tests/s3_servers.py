@@ -12,7 +12,7 @@ import pytest
 
 from tests.cached import tool
 from tests.ports import free_ports
-from tests.system.house import die_with
+from tests.system.platform_process import die_with
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent

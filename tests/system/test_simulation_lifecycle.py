@@ -9,26 +9,26 @@ from typing import Any
 import pandas
 import pytest
 
-from tests.system.house import FINAL, MODELS, Platform, untimed, whole
+from tests.system.platform_process import FINAL, MODELS, PlatformProcess, untimed, whole
 from tests.waiting import until
 
 SLOW = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 2000]}, "params": {"sleep_ms": 20}}
 QUICK = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 200]}}
 
 
-def running(platform: Platform, **asked: Any) -> str:
+def running(platform: PlatformProcess, **asked: Any) -> str:
     """Submit something and wait until it has its first results; return its id."""
     id = platform.submit(**asked)["id"]
     until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no result comes")
     return id
 
 
-def objects_of(platform: Platform, id: str, kind: str = "") -> list[Path]:
+def objects_of(platform: PlatformProcess, id: str, kind: str = "") -> list[Path]:
     """Return the files that the object store has of a simulation, perhaps only those of one kind."""
     return [path for path in (platform.home / "objects" / kind).rglob(f"*{id}*/**/*") if path.is_file()]
 
 
-def test_cancelling_ends_it_and_keeps_what_is_there(platform: Platform) -> None:
+def test_cancelling_ends_it_and_keeps_what_is_there(platform: PlatformProcess) -> None:
     id = running(platform, **SLOW)
     answer = platform.http.post(f"/v1/simulations/{id}/cancel")
     assert answer.status_code == 202
@@ -44,7 +44,7 @@ def test_cancelling_ends_it_and_keeps_what_is_there(platform: Platform) -> None:
     until(lambda: platform.results(id) == kept, message="results still come")
 
 
-def test_cancelling_one_that_waits_ends_it_before_it_began(platform: Platform) -> None:
+def test_cancelling_one_that_waits_ends_it_before_it_began(platform: PlatformProcess) -> None:
     first = running(platform, **SLOW)
     waiting = platform.submit(**SLOW)["id"]
     assert platform.http.post(f"/v1/simulations/{waiting}/cancel").status_code == 202
@@ -54,7 +54,7 @@ def test_cancelling_one_that_waits_ends_it_before_it_began(platform: Platform) -
     platform.ended(first)
 
 
-def test_one_that_goes_on_is_neither_deleted_nor_retried_nor_archived(platform: Platform) -> None:
+def test_one_that_goes_on_is_neither_deleted_nor_retried_nor_archived(platform: PlatformProcess) -> None:
     id = running(platform, **SLOW)
     for answer in (
         platform.http.delete(f"/v1/simulations/{id}"),
@@ -68,7 +68,7 @@ def test_one_that_goes_on_is_neither_deleted_nor_retried_nor_archived(platform: 
     platform.ended(id)
 
 
-def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platform: Platform) -> None:
+def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platform: PlatformProcess) -> None:
     asked = {"dataset": "noop", "scenarios": {"range": [0, 60]}}
     first = platform.run(model=MODELS / "raises_sometimes.py", **asked)
     failed = first["tasks"]["failed"]
@@ -88,7 +88,7 @@ def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platf
     assert again != [(old, old) for old, _ in again]
 
 
-def test_a_retry_of_everything_plays_everything_again(platform: Platform) -> None:
+def test_a_retry_of_everything_plays_everything_again(platform: PlatformProcess) -> None:
     first = platform.run(**QUICK)
     answer = platform.http.post(f"/v1/simulations/{first['id']}/retry", json={"only_failed": False})
     second = platform.ended(answer.json()["id"])
@@ -98,7 +98,7 @@ def test_a_retry_of_everything_plays_everything_again(platform: Platform) -> Non
     assert [untimed(line) for line in before] == [untimed(line) for line in after]
 
 
-def test_a_retry_of_what_was_cancelled_finishes_it(platform: Platform) -> None:
+def test_a_retry_of_what_was_cancelled_finishes_it(platform: PlatformProcess) -> None:
     id = running(platform, dataset="noop", runtime="python", scenarios={"range": [0, 400]}, params={"sleep_ms": 10})
     platform.http.post(f"/v1/simulations/{id}/cancel")
     cancelled = platform.ended(id)
@@ -111,7 +111,7 @@ def test_a_retry_of_what_was_cancelled_finishes_it(platform: Platform) -> None:
     assert whole(platform.results(ended["id"]), 400)
 
 
-def test_a_retry_outlives_the_simulation_it_took_results_from(platform: Platform) -> None:
+def test_a_retry_outlives_the_simulation_it_took_results_from(platform: PlatformProcess) -> None:
     first = platform.run(model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 30]})
     second = platform.ended(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
     lines = platform.lines(second["id"])
@@ -126,7 +126,7 @@ def test_a_retry_outlives_the_simulation_it_took_results_from(platform: Platform
     assert platform.lines(second["id"]) == lines
 
 
-def test_deleting_removes_its_objects_from_the_disk(platform: Platform) -> None:
+def test_deleting_removes_its_objects_from_the_disk(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, record="all")
     id = ended["id"]
     assert objects_of(platform, id)
@@ -137,7 +137,7 @@ def test_deleting_removes_its_objects_from_the_disk(platform: Platform) -> None:
     until(lambda: not objects_of(platform, id), message=lambda: f"objects remain: {objects_of(platform, id)}")
 
 
-def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: Platform) -> None:
+def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(platform: PlatformProcess) -> None:
     before = platform.http.get("/v1/simulations").json()["items"]
     fits = platform.post(runtime="python", dataset="car_street", dry_run=True)
     assert (fits.status_code, fits.json()) == (200, {"fits": True, "reason": None})
@@ -151,7 +151,7 @@ def test_a_dry_run_says_whether_the_model_fits_and_leaves_nothing_in_the_list(pl
     assert platform.http.get("/v1/simulations").json()["items"] == before
 
 
-def test_a_list_is_paged_and_filtered(platform: Platform) -> None:
+def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:
     made = [
         platform.submit(
             runtime="python", dataset=dataset, scenarios={"range": [0, 1]}, labels={"batch": "paging", "n": str(n)}
@@ -185,7 +185,7 @@ def test_a_list_is_paged_and_filtered(platform: Platform) -> None:
     assert listed(model="zero") == [made[n] for n in (4, 3, 1, 0)]
 
 
-def test_a_sweep_times_its_repeats_gives_a_task_for_each(platform: Platform) -> None:
+def test_a_sweep_times_its_repeats_gives_a_task_for_each(platform: PlatformProcess) -> None:
     ended = platform.run(
         runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, sweep={"latency_steps": [0, 5]}, repeat=3
     )
@@ -201,7 +201,7 @@ def test_a_sweep_times_its_repeats_gives_a_task_for_each(platform: Platform) -> 
     assert all(seeds[r["scenario"]["index"], r["scenario"]["repeat"]] == r["scenario"]["seed"] for r in results)
 
 
-def test_a_registered_model_is_found_by_name_version_and_digest(platform: Platform) -> None:
+def test_a_registered_model_is_found_by_name_version_and_digest(platform: PlatformProcess) -> None:
     first, second = ((MODELS / name).read_bytes() for name in ("echo.py", "raises_sometimes.py"))
     one = platform.http.post("/v1/models", data={"name": "driver"}, files={"file": ("driver.py", first)})
     assert one.status_code == 201, one.text
@@ -218,7 +218,7 @@ def test_a_registered_model_is_found_by_name_version_and_digest(platform: Platfo
     assert platform.summary(by_version["id"])["results_digest"] == platform.summary(by_digest["id"])["results_digest"]
 
 
-def test_an_upload_that_is_cut_off_leaves_no_model(platform: Platform) -> None:
+def test_an_upload_that_is_cut_off_leaves_no_model(platform: PlatformProcess) -> None:
     with socket.create_connection(("127.0.0.1", platform.port), timeout=20.0) as end:
         end.sendall(
             b"PUT /v1/models/cut?filename=m.py HTTP/1.1\r\nHost: localhost\r\n"
@@ -229,7 +229,7 @@ def test_an_upload_that_is_cut_off_leaves_no_model(platform: Platform) -> None:
     assert platform.http.get("/v1/models/cut").status_code == 404
 
 
-def test_the_same_idempotency_key_gives_the_first_answer_again(platform: Platform) -> None:
+def test_the_same_idempotency_key_gives_the_first_answer_again(platform: PlatformProcess) -> None:
     key = {"Idempotency-Key": "once-only"}
     first = platform.post(headers=key, **QUICK)
     again = platform.post(headers=key, **QUICK)
@@ -248,7 +248,7 @@ def test_the_same_idempotency_key_gives_the_first_answer_again(platform: Platfor
     platform.ended(first.json()["id"])
 
 
-def test_pandas_reads_the_results_by_their_address(platform: Platform) -> None:
+def test_pandas_reads_the_results_by_their_address(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 3]})
     url = f"{platform.url}/v1/simulations/{ended['id']}/results?format="
     parquet, csv = pandas.read_parquet(url + "parquet"), pandas.read_csv(url + "csv")
@@ -258,7 +258,7 @@ def test_pandas_reads_the_results_by_their_address(platform: Platform) -> None:
     assert list(parquet["metrics.score"]) == pytest.approx([line["metrics"]["score"] for line in lines])
 
 
-def test_every_range_of_an_archive_is_that_part_of_the_whole(platform: Platform) -> None:
+def test_every_range_of_an_archive_is_that_part_of_the_whole(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 4]}, record="all")
     path = f"/v1/simulations/{ended['id']}/archive"
     whole = platform.http.get(path)
@@ -282,7 +282,7 @@ def test_every_range_of_an_archive_is_that_part_of_the_whole(platform: Platform)
         assert archive.read(results).splitlines() == platform.lines(ended["id"])
 
 
-def test_two_simulations_are_compared_scenario_by_scenario(platform: Platform) -> None:
+def test_two_simulations_are_compared_scenario_by_scenario(platform: PlatformProcess) -> None:
     asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 12]}}
     calm, wild = platform.run(model="idm", **asked), platform.run(model="full_throttle", **asked)
     answer = platform.http.get(f"/v1/simulations/{calm['id']}/comparison", params={"to": wild["id"]})
@@ -290,7 +290,7 @@ def test_two_simulations_are_compared_scenario_by_scenario(platform: Platform) -
     assert "score" in answer.text
 
 
-def test_too_many_failures_fail_it_and_say_so(platform: Platform) -> None:
+def test_too_many_failures_fail_it_and_say_so(platform: PlatformProcess) -> None:
     ended = platform.run(
         model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 100]}, max_failures=2
     )
@@ -299,7 +299,7 @@ def test_too_many_failures_fail_it_and_say_so(platform: Platform) -> None:
     assert ended["state"] in FINAL
 
 
-def test_a_simulation_out_of_time_fails_and_says_so(platform: Platform) -> None:
+def test_a_simulation_out_of_time_fails_and_says_so(platform: PlatformProcess) -> None:
     ended = platform.run(**SLOW, timeout=1.0)
     assert ended["state"] == "failed"
     assert "time" in ended["reason"]

@@ -13,8 +13,8 @@ from core.services.platform import Platform, PlatformOptions, build
 from core.store.database import Database
 from datasets.objectstore.filesystem import FilesystemStore
 from tests.api.answers import MODEL
+from tests.executor_configs import LOCAL
 from tests.local_notifier import LocalNotifier
-from tests.places import HERE
 
 T = TypeVar("T")
 ROUNDS = 20
@@ -27,7 +27,7 @@ def platform(database: Database, tmp_path: Path) -> Platform:
         database,
         store,
         LocalNotifier(),
-        PlatformOptions(home=tmp_path, executor_configs=[HERE], sandbox={"level": 3}),
+        PlatformOptions(home=tmp_path, executor_configs=[LOCAL], sandbox={"level": 3}),
     )
 
 
