@@ -22,12 +22,12 @@ from tests.contracts.test_executor import (
     MODEL,
     Bench,
     launch_of,
-    test_a_launch_holds_its_cores_until_it_ends,
-    test_a_launch_is_seen_until_it_has_ended,
-    test_cancelling_forgets_and_twice_is_harmless,
+    test_a_launch_uses_its_workers_until_it_ends,
+    test_a_launch_is_observed_until_it_has_ended,
+    test_cancelling_removes_a_launch_and_is_idempotent,
     test_logs_end_with_the_launch,
-    test_submitting_twice_is_harmless,
-    test_what_was_never_submitted_is_not_seen,
+    test_submission_is_idempotent,
+    test_a_launch_that_was_never_submitted_is_not_observed,
 )
 from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until
@@ -39,11 +39,11 @@ from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
 #: The contract of all executors: the same test functions.
 CONTRACT = (
-    test_a_launch_is_seen_until_it_has_ended,
-    test_submitting_twice_is_harmless,
-    test_what_was_never_submitted_is_not_seen,
-    test_cancelling_forgets_and_twice_is_harmless,
-    test_a_launch_holds_its_cores_until_it_ends,
+    test_a_launch_is_observed_until_it_has_ended,
+    test_submission_is_idempotent,
+    test_a_launch_that_was_never_submitted_is_not_observed,
+    test_cancelling_removes_a_launch_and_is_idempotent,
+    test_a_launch_uses_its_workers_until_it_ends,
     test_logs_end_with_the_launch,
 )
 ROOT = Path(__file__).parents[2]

@@ -46,11 +46,11 @@ from workers.executors.kubernetes.executor import KubernetesExecutor
 from workers.executors.kubernetes.objects import JOB, ResourceKind
 
 (
-    test_a_launch_is_seen_until_it_has_ended,
-    test_submitting_twice_is_harmless,
-    test_what_was_never_submitted_is_not_seen,
-    test_cancelling_forgets_and_twice_is_harmless,
-    test_a_launch_holds_its_cores_until_it_ends,
+    test_a_launch_is_observed_until_it_has_ended,
+    test_submission_is_idempotent,
+    test_a_launch_that_was_never_submitted_is_not_observed,
+    test_cancelling_removes_a_launch_and_is_idempotent,
+    test_a_launch_uses_its_workers_until_it_ends,
     test_logs_end_with_the_launch,
 ) = CONTRACT
 #: Tests that apply to Jobs too.

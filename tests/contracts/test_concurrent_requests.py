@@ -48,7 +48,9 @@ def both(pool: ThreadPoolExecutor, ask: Callable[[int], T]) -> list[T]:
     return list(pool.map(at_once, range(2)))
 
 
-def test_two_submissions_with_one_key_make_one_simulation(platform: Platform, pool: ThreadPoolExecutor) -> None:
+def test_two_submissions_with_the_same_idempotency_key_make_one_simulation(
+    platform: Platform, pool: ThreadPoolExecutor
+) -> None:
     platform.models.add((MODEL,), filename="model.py", name="mine")
     submission = Submission(dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 5]})
     for round in range(ROUNDS):
@@ -62,7 +64,7 @@ def test_two_submissions_with_one_key_make_one_simulation(platform: Platform, po
     assert len(platform.simulations.list(limit=200)[0]) == ROUNDS
 
 
-def test_two_models_under_one_name_are_two_versions(platform: Platform, pool: ThreadPoolExecutor) -> None:
+def test_two_models_added_under_the_same_name_are_two_versions(platform: Platform, pool: ThreadPoolExecutor) -> None:
     for round in range(ROUNDS):
 
         def ask(number: int, name: str = f"model-{round}") -> Model:

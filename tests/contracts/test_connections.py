@@ -92,7 +92,7 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
         SECRET * 100_000,
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_without_repeating_it(tmp_path: Path, document: Any) -> None:
+def test_an_error_in_the_file_is_named_without_its_content(tmp_path: Path, document: Any) -> None:
     with pytest.raises(ValueError) as caught:
         connections.load(write(tmp_path / "c.json", document))
     error: BaseException | None = caught.value
@@ -105,7 +105,7 @@ def test_a_connection_does_not_show_its_keys() -> None:
     assert SECRET not in f"{one!r} {one} {[one]}" and "AKIA" not in repr(one)
 
 
-def test_an_unknown_connection_is_answered_with_those_there_are() -> None:
+def test_the_error_for_an_unknown_connection_lists_the_known_connections() -> None:
     known = {"lake": Connection(name="lake", endpoint="http://a", secret_key=SECRET)}
     with pytest.raises(Invalid, match=r"'pond'.*lake"):
         connections.find(known, "pond")
@@ -116,7 +116,7 @@ def test_an_unknown_connection_is_answered_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["abc", "a-b.c1", "1ab", "a" * 63])
-def test_a_buckets_name_is_one(name: str) -> None:
+def test_a_valid_bucket_name_is_accepted(name: str) -> None:
     assert connections.is_bucket(name)
 
 
@@ -125,13 +125,13 @@ def test_a_buckets_name_is_one(name: str) -> None:
     ["", "ab", "A-b", "a_b", "-ab", "ab-", "a..b", "a.-b", "a-.b", "10.0.0.1", "a/b", "a b", "../x", "xn--ab", "a" * 64,
      "a-s3alias", "ab\n", "ä-b"],
 )  # fmt: skip
-def test_anything_else_is_none(name: str) -> None:
+def test_an_invalid_bucket_name_is_refused(name: str) -> None:
     assert not connections.is_bucket(name)
     with pytest.raises(Invalid):
         connections.check(Connection(name="lake", endpoint="http://127.0.0.1:1"), name)
 
 
-def test_only_the_buckets_that_are_named_may_be_read() -> None:
+def test_only_the_buckets_that_a_connection_names_may_be_read() -> None:
     one = Connection(name="lake", endpoint="http://127.0.0.1:1", buckets=("these",))
     assert connections.check(one, "these") == ("127.0.0.1",)
     with pytest.raises(Invalid, match="those"):
@@ -139,7 +139,7 @@ def test_only_the_buckets_that_are_named_may_be_read() -> None:
 
 
 @pytest.mark.parametrize("alias", ["127.0.0.1", "localhost"])
-def test_the_platforms_own_bucket_is_read_by_nobody_under_any_name_of_its_host(alias: str) -> None:
+def test_the_platforms_own_bucket_is_refused_under_every_name_of_its_host(alias: str) -> None:
     mine = Connection(name="objects", endpoint="http://127.0.0.1:9000")
     with pytest.raises(Invalid, match="own"):
         connections.check(Connection(name="lake", endpoint=f"http://{alias}:9000"), "ours", own=[(mine, "ours")])
@@ -152,17 +152,17 @@ def test_the_platforms_own_bucket_is_read_by_nobody_under_any_name_of_its_host(a
     ["169.254.169.254", "169.254.1.1", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "100.100.100.200",
      "0.0.0.0", "[::]", "224.0.0.1", "0xa9fea9fe", "2852039166"],
 )  # fmt: skip
-def test_addresses_where_clouds_tell_secrets_are_not_asked(host: str) -> None:
+def test_metadata_addresses_of_clouds_are_refused(host: str) -> None:
     with pytest.raises(Invalid):
         connections.check(Connection(name="lake", endpoint=f"http://{host}:80"), "these")
 
 
-def test_a_host_that_does_not_exist_is_said_to_be_unknown() -> None:
+def test_a_host_that_does_not_exist_is_an_error_that_calls_it_unknown() -> None:
     with pytest.raises(Invalid, match="cannot be resolved"):
         connections.check(Connection(name="lake", endpoint="http://nothing.invalid"), "these")
 
 
-def test_a_name_that_leads_elsewhere_by_the_time_it_is_used_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "permitted", lambda number: number != "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one = Connection(name="lake", endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}", secret_key=SECRET)
@@ -178,7 +178,7 @@ def test_a_name_that_leads_elsewhere_by_the_time_it_is_used_is_hung_up_on(monkey
 # -- what is read
 
 
-def test_a_bucket_is_listed_in_order_and_read_as_long_as_it_is_the_same(
+def test_a_bucket_is_listed_in_order_and_read_while_its_etag_matches(
     lake: Connection, bucket: str, minio: S3Server
 ) -> None:
     found = list(s3.listing(lake, bucket, "set/"))
@@ -193,7 +193,7 @@ def test_a_bucket_is_listed_in_order_and_read_as_long_as_it_is_the_same(
         list(s3.listing(lake, fresh_bucket(), ""))
 
 
-def test_a_long_listing_comes_by_pages(lake: Connection, bucket: str, minio: S3Server) -> None:
+def test_a_long_listing_is_read_page_by_page(lake: Connection, bucket: str, minio: S3Server) -> None:
     store = open_store(minio.url(bucket, "many"), (minio.access_key, minio.secret_key))
 
     def fill(part: int) -> None:
@@ -263,7 +263,7 @@ def test_no_redirect_is_followed(sly: str) -> None:
     assert Sly.asked and not any(path.startswith("/elsewhere") for path in Sly.asked)
 
 
-def test_the_file_is_checked_as_it_was_opened(tmp_path: Path) -> None:
+def test_the_permissions_of_the_opened_file_are_checked(tmp_path: Path) -> None:
     target = write(tmp_path / "c.json", given(), 0o600)
     link = tmp_path / "link.json"
     os.symlink(target, link)

@@ -45,7 +45,7 @@ def test_the_migrations_make_exactly_the_tables_of_the_code(database: Database) 
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_a_write_that_fails_takes_no_other_along(queued: Database) -> None:
+def test_a_failed_write_does_not_fail_other_writes(queued: Database) -> None:
     def fail(c: Connection) -> None:
         c.execute(text("UPDATE simulations SET model='wrong'"))
         raise RuntimeError("on purpose")
@@ -71,7 +71,7 @@ def test_a_write_that_fails_takes_no_other_along(queued: Database) -> None:
     assert sorted(outcomes) == ["done"] * 10 + ["failed"] * 10
 
 
-def test_of_two_who_move_a_simulation_one_succeeds_and_one_event_is_written(queued: Database) -> None:
+def test_one_of_two_concurrent_transitions_succeeds_and_one_event_is_written(queued: Database) -> None:
     outcomes: list[str] = []
 
     def attempt() -> None:
@@ -94,13 +94,13 @@ def test_of_two_who_move_a_simulation_one_succeeds_and_one_event_is_written(queu
         ]
 
 
-def test_there_is_no_way_back_from_an_end(queued: Database) -> None:
+def test_a_final_state_has_no_transition(queued: Database) -> None:
     queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
     with pytest.raises(IllegalTransition):
         queued.write(lambda c: simulations.move(c, "s1", State.CANCELLED, State.QUEUED, 1.0))
 
 
-def test_a_reason_is_kept_whatever_a_model_wrote_in_it(queued: Database) -> None:
+def test_a_reason_with_any_characters_of_a_model_is_stored(queued: Database) -> None:
     queued.write(
         lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, reason="it said \0: \x1b[1m ü")
     )
@@ -108,7 +108,7 @@ def test_a_reason_is_kept_whatever_a_model_wrote_in_it(queued: Database) -> None
         assert simulations.find(c, "s1").reason == "it said \ufffd: \x1b[1m ü"
 
 
-def test_what_was_asked_for_stays_once_it_has_ended(queued: Database) -> None:
+def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database) -> None:
     queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 2}))
     queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0))
     with pytest.raises(Conflict):
@@ -117,7 +117,7 @@ def test_what_was_asked_for_stays_once_it_has_ended(queued: Database) -> None:
         assert simulations.find(c, "s1").spec == '{"workers": 2}'
 
 
-def test_what_is_held_is_there_and_what_was_deleted_cannot_be(queued: Database) -> None:
+def test_a_pinned_row_exists_and_a_deleted_row_cannot_be_pinned(queued: Database) -> None:
     queued.write(lambda c: simulations.hold(c, "s1"))
     queued.write(lambda c: simulations.bury(c, "s1", 1.0))
     for gone in ("s1", "s2"):
@@ -125,7 +125,7 @@ def test_what_is_held_is_there_and_what_was_deleted_cannot_be(queued: Database) 
             queued.write(lambda c, id=gone: simulations.hold(c, id))  # type: ignore[misc]
 
 
-def test_labels_are_told_apart_to_the_letter(database: Database) -> None:
+def test_labels_are_compared_case_sensitively(database: Database) -> None:
     kept = {"s1": {"env": "prod"}, "s2": {"env": "Prod"}, "s3": {"env": "prod", "team": "a%b_c"}}
 
     def add(c: Connection) -> None:
@@ -145,7 +145,7 @@ def test_labels_are_told_apart_to_the_letter(database: Database) -> None:
     assert found(("env", "Prod"), ("env", "prod")) == found(("env", "prod"), ("env", "Prod")) == []
 
 
-def test_a_claim_is_one_s_own_until_it_runs_out(queued: Database) -> None:
+def test_a_claim_belongs_to_its_owner_until_it_expires(queued: Database) -> None:
     def claim(who: str, now: float) -> bool:
         return queued.write(lambda c: simulations.claim(c, "s1", State.QUEUED, who, 10.0, now))
 
@@ -154,7 +154,7 @@ def test_a_claim_is_one_s_own_until_it_runs_out(queued: Database) -> None:
     assert claim("b", 15.1)
 
 
-def test_one_leads_and_another_only_once_its_term_is_over(database: Database) -> None:
+def test_a_second_leader_is_elected_only_after_the_term_of_the_first(database: Database) -> None:
     def take(who: str, now: float) -> int | None:
         return database.write(lambda c: leaders.take(c, "dispatch", who, 10.0, now))
 
@@ -165,7 +165,7 @@ def test_one_leads_and_another_only_once_its_term_is_over(database: Database) ->
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # a server's disk is its own
-def test_a_full_disk_is_said_to_be_one_and_nothing_is_lost(queued: Database) -> None:
+def test_a_full_disk_is_named_in_the_error_and_loses_nothing(queued: Database) -> None:
     pages = queued.write(lambda c: c.execute(text("PRAGMA page_count")).scalar_one())
     queued.write(lambda c: c.execute(text(f"PRAGMA max_page_count = {pages}")).all())
     with pytest.raises(StorageFull):
@@ -176,7 +176,7 @@ def test_a_full_disk_is_said_to_be_one_and_nothing_is_lost(queued: Database) -> 
         assert [row.seq for row in simulations.events_after(c, "s1", 0)] == [1, 2]
 
 
-def test_two_processes_of_one_embedded_database_wait_for_each_other_fairly(tmp_path: Path) -> None:
+def test_two_processes_on_one_sqlite_database_wait_for_each_other_fairly(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'shared.db'}")
     migrate(database)
     other = Database(database.url)

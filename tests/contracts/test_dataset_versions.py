@@ -72,7 +72,7 @@ def objects(platform: Platform) -> set[str]:
     return {*platform.store.list("packs/"), *platform.store.list("manifests/")}
 
 
-def test_numbers_count_without_holes_and_are_not_used_again(platform: Platform) -> None:
+def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> None:
     assert made(platform, "d", {"a": b"1"})["version"] == "1"
     assert made(platform, "d", {"../a": b"1"})["state"] == "failed"
     assert made(platform, "d", {"a": b"1"})["version"] == "1"
@@ -82,7 +82,7 @@ def test_numbers_count_without_holes_and_are_not_used_again(platform: Platform) 
     assert made(platform, "d", {"a": b"2"})["version"] == "4"
 
 
-def test_two_that_hold_one_claim_after_the_other_leave_one_version(platform: Platform, clock: Clock) -> None:
+def test_two_consecutive_holders_of_a_claim_leave_one_version(platform: Platform, clock: Clock) -> None:
     """The first is believed dead while it still writes: it can neither finish nor leave anything."""
     id = asked(platform, "d", tar({"a": b"x" * 1000}, "w"))
     write = platform.store.put
@@ -108,7 +108,7 @@ def test_two_that_hold_one_claim_after_the_other_leave_one_version(platform: Pla
         assert objects(platform) == set(store.objects_of(c, id))
 
 
-def test_a_registration_that_dies_again_and_again_is_given_up(platform: Platform, clock: Clock) -> None:
+def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clock: Clock) -> None:
     id = asked(platform, "d", tar({"a": b"1"}, "w"))
     for attempt in range(6):
         platform.database.write(lambda c, at=attempt: store.claim(c, id, f"dead-{at}", 9.0, clock.now))  # type: ignore[misc]
@@ -119,7 +119,7 @@ def test_a_registration_that_dies_again_and_again_is_given_up(platform: Platform
     assert platform.datasets.get(id)["state"] == "failed"
 
 
-def test_a_store_that_does_not_answer_is_asked_again_later(platform: Platform, clock: Clock) -> None:
+def test_an_unavailable_store_is_asked_again_later(platform: Platform, clock: Clock) -> None:
     id = asked(platform, "d", tar({"a": b"1"}, "w"))
     put = platform.store.put
 
@@ -137,7 +137,7 @@ def test_a_store_that_does_not_answer_is_asked_again_later(platform: Platform, c
     assert platform.datasets.get(id)["state"] == "ready"
 
 
-def test_a_full_disk_ends_it_with_the_reason(platform: Platform) -> None:
+def test_a_full_disk_ends_the_registration_with_that_reason(platform: Platform) -> None:
     id = asked(platform, "d", tar({"a": b"1"}, "w"))
 
     def full(key: str, chunks: Any) -> int:
@@ -161,7 +161,7 @@ def sent(platform: Platform, body: bytes) -> str:
 
 
 @pytest.mark.parametrize("files", [{"a": b"1"}, {"../a": b"1"}])
-def test_an_upload_is_kept_until_all_that_is_to_be_made_of_it_is_made(
+def test_an_upload_is_kept_until_every_registration_of_it_has_ended(
     platform: Platform, files: dict[str, bytes]
 ) -> None:
     upload = sent(platform, tar(files, "w"))
@@ -177,7 +177,7 @@ def test_an_upload_is_kept_until_all_that_is_to_be_made_of_it_is_made(
     platform.uploads.delete(upload)
 
 
-def test_an_upload_is_kept_for_whoever_asks_while_it_is_let_go(
+def test_an_upload_is_kept_for_a_registration_that_asks_during_its_release(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = sent(platform, tar({"a": b"1"}, "w"))
@@ -200,7 +200,7 @@ def test_an_upload_is_kept_for_whoever_asks_while_it_is_let_go(
 
 
 @pytest.mark.parametrize("connection", [5, {}, ["lab"], True])
-def test_a_manifest_whose_connection_is_no_name_fails_at_once_and_says_where(
+def test_a_manifest_with_an_invalid_connection_name_fails_at_once_with_the_line(
     platform: Platform, connection: object
 ) -> None:
     line = {"path": "drives/x.bin", "digest": "sha256:" + "0" * 64, "size": 3, "source": "s3://fleet/x"}
@@ -328,7 +328,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_that_is_needed_goes_and_nothing_else_stays(platform: Platform, clock: Clock, seed: int) -> None:
+def test_no_needed_object_is_deleted_and_no_other_object_is_kept(platform: Platform, clock: Clock, seed: int) -> None:
     chance = random.Random(seed)
     life = Life(platform, clock, chance)
     steps: list[Callable[[], None]] = [
@@ -342,7 +342,7 @@ def test_nothing_that_is_needed_goes_and_nothing_else_stays(platform: Platform, 
     life.at_the_end()
 
 
-def test_an_object_without_a_reference_is_combed_out(platform: Platform, clock: Clock) -> None:
+def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clock) -> None:
     kept = made(platform, "d", {"a": b"1"})
     platform.store.put(f"packs/{kept['id']}/stray", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
@@ -401,7 +401,9 @@ def noted(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str,
     return platform.datasets.get(id)
 
 
-def test_a_prefix_is_noted_where_it_lies(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
+def test_a_prefix_is_registered_by_reference_to_its_bucket(
+    connected: Platform, bucket: tuple[Connection, Any, str]
+) -> None:
     found = noted(connected, bucket[2])
     assert (found["state"], found["file_count"]) == ("ready", 40), found
     files, _ = connected.datasets.files("d")
@@ -438,7 +440,7 @@ def test_the_next_version_reads_only_what_changed(
         b"".join(connected.datasets.file("d@1", "1/001.bin").read(0, 50))
 
 
-def test_a_prefix_is_a_folder_and_not_whatever_begins_like_it(
+def test_a_prefix_is_a_folder_and_not_every_key_that_begins_with_it(
     connected: Platform, bucket: tuple[Connection, Any, str]
 ) -> None:
     for key in ("drives-old/x", "drives.csv", "drives2/y"):
@@ -454,7 +456,7 @@ def test_a_prefix_that_is_one_object_is_that_file(connected: Platform, bucket: t
     assert noted(connected, bucket[2], "drives/3/007")["state"] == "failed"
 
 
-def test_content_that_moved_is_found_where_it_lies_now_once_it_is_registered_again(
+def test_moved_content_is_read_from_its_new_location_after_another_registration(
     connected: Platform, bucket: tuple[Connection, Any, str], clock: Clock
 ) -> None:
     first = noted(connected, bucket[2])
@@ -475,7 +477,7 @@ def test_content_that_moved_is_found_where_it_lies_now_once_it_is_registered_aga
     assert len(list(connected.store.list("manifests/"))) == 2
 
 
-def test_what_is_kept_here_is_not_given_up_for_a_bucket(
+def test_content_in_the_platforms_store_is_not_replaced_by_a_reference_to_a_bucket(
     connected: Platform, bucket: tuple[Connection, Any, str]
 ) -> None:
     files = {f"{at % 4}/{at:03}.bin": b"%d" % at * 50 for at in range(40)}
@@ -504,7 +506,7 @@ def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> It
     database.close()
 
 
-def test_bytes_that_were_changed_on_their_way_are_not_registered(
+def test_bytes_changed_in_transit_are_not_registered(
     far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str]
 ) -> None:
     platform, proxy = far
@@ -515,7 +517,7 @@ def test_bytes_that_were_changed_on_their_way_are_not_registered(
     assert file["digest"] == "sha256:" + hashlib.sha256(b"7" * 50).hexdigest()
 
 
-def test_an_etag_that_is_no_hash_of_the_bytes_costs_a_second_reading(
+def test_an_etag_that_is_not_a_hash_of_the_bytes_costs_a_second_read(
     far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -526,7 +528,7 @@ def test_an_etag_that_is_no_hash_of_the_bytes_costs_a_second_reading(
 
 
 @pytest.mark.parametrize("name", ["truncated", "announces less", "reset at once", "hangs up", "babbles"])
-def test_why_a_bucket_could_not_be_read_is_said_in_words(
+def test_the_reason_why_a_bucket_is_unreadable_is_a_sentence(
     far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], name: str
 ) -> None:
     platform, proxy = far
@@ -537,7 +539,7 @@ def test_why_a_bucket_could_not_be_read_is_said_in_words(
     assert "Error" not in found["reason"] and "_" not in found["reason"], found["reason"]
 
 
-def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
+def test_a_manifest_may_name_objects_of_a_bucket(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
     body = b"7" * 50
     line = {
         "path": "seven",
@@ -555,7 +557,7 @@ def test_a_manifest_may_name_what_lies_in_a_bucket(connected: Platform, bucket: 
     assert connected.datasets.get(id)["state"] == "failed"
 
 
-def test_a_bucket_that_is_not_there_is_named_at_once(
+def test_a_missing_bucket_is_named_at_once(
     connected: Platform, bucket: tuple[Connection, Any, str], tmp_path: Path
 ) -> None:
     for one in bucket[1].list_objects(bucket[2], recursive=True):
@@ -565,7 +567,7 @@ def test_a_bucket_that_is_not_there_is_named_at_once(
     assert found["state"] == "failed" and bucket[2] in found["reason"], found
 
 
-def test_a_secret_is_in_nothing_that_is_told(
+def test_no_secret_is_in_any_answer_event_or_log(
     connected: Platform, bucket: tuple[Connection, Any, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     found = noted(connected, bucket[2], "nothing-there/")
@@ -581,7 +583,7 @@ def test_a_secret_is_in_nothing_that_is_told(
 
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
-def test_memory_does_not_follow_the_number_of_files(tmp_path: Path, clock: Clock, count: int) -> None:
+def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock: Clock, count: int) -> None:
     class Many(Sources):
         def reader(self, connection: Connection) -> Any:
             return many.Bucket(count)

@@ -217,7 +217,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     database.close()
 
 
-def test_simulations_spread_over_the_places(house: House) -> None:
+def test_simulations_spread_over_the_executors(house: House) -> None:
     first, second = house.submit(), house.submit()
     assert {house.launch(first)[0].name, house.launch(second)[0].name} == {"east", "west"}
     third = house.submit()
@@ -225,7 +225,7 @@ def test_simulations_spread_over_the_places(house: House) -> None:
     assert house.state(third) is State.QUEUED
 
 
-def test_what_ran_in_a_place_that_went_away_goes_on_elsewhere_and_counts_once(house: House) -> None:
+def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_counts_once(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     house.play(launch, 10)
@@ -246,7 +246,7 @@ def test_what_ran_in_a_place_that_went_away_goes_on_elsewhere_and_counts_once(ho
     assert house.sites[place.name].healthy
 
 
-def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_not_answer(house: House) -> None:
+def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     known = house.platform.leases.authenticate(launch.id, launch.token)
@@ -272,7 +272,7 @@ def test_a_launch_whose_runners_reach_us_is_not_lost_with_the_place_that_does_no
     assert house.platform.simulations.get(id).attempt == 1
 
 
-def test_a_place_that_does_not_answer_is_asked_less_and_less(house: House, clock: Clock) -> None:
+def test_an_unreachable_executor_is_asked_with_exponential_back_off(house: House, clock: Clock) -> None:
     house.east.away = True
     timed = ManagedExecutor(house.sites["east"].config, house.east, clock=clock)
     house.configure(timed, house.sites["west"])
@@ -285,7 +285,7 @@ def test_a_place_that_does_not_answer_is_asked_less_and_less(house: House, clock
     assert (east["healthy"], east["reason"], west["healthy"]) == (False, "east is away", True)
 
 
-def test_a_slow_place_holds_up_no_other(house: House) -> None:
+def test_a_slow_executor_does_not_delay_another(house: House) -> None:
     slow = house.submit(placement={"executor": "east"})
     assert house.launch(slow)[0] is house.east
     house.east.pause = 60.0
@@ -299,7 +299,7 @@ def test_a_slow_place_holds_up_no_other(house: House) -> None:
     house.east.resumed.set()
 
 
-def test_a_place_that_refuses_a_launch_for_want_of_an_answer_leaves_it_to_another(house: House) -> None:
+def test_a_launch_that_an_unreachable_executor_did_not_take_goes_to_another(house: House) -> None:
     house.east.away = house.west.away = True
     id = house.submit()
     house.until(lambda: not house.sites["east"].healthy and not house.sites["west"].healthy)
@@ -307,7 +307,7 @@ def test_a_place_that_refuses_a_launch_for_want_of_an_answer_leaves_it_to_anothe
     assert house.launch(id)[0] is house.west
 
 
-def test_a_place_that_answers_and_takes_nothing_is_waited_for_however_often_it_refuses(house: House) -> None:
+def test_an_executor_that_answers_but_takes_no_launch_is_waited_for_without_limit(house: House) -> None:
     house.east.shut = house.west.shut = True
     id = house.submit()
     refused: list[str] = []
@@ -332,7 +332,7 @@ def test_a_place_that_answers_and_takes_nothing_is_waited_for_however_often_it_r
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["at once", "after it ran there"])
-def test_a_right_that_is_missing_ends_it_but_not_where_it_was_there_before(house: House, before: bool) -> None:
+def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(house: House, before: bool) -> None:
     house.west.away = True
     if before:
         id = house.submit()
@@ -349,7 +349,7 @@ def test_a_right_that_is_missing_ends_it_but_not_where_it_was_there_before(house
         house.until(lambda: house.state(id) is State.FAILED)
 
 
-def test_what_can_never_start_ends_at_once_with_the_reason(house: House) -> None:
+def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     words = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
@@ -359,7 +359,7 @@ def test_what_can_never_start_ends_at_once_with_the_reason(house: House) -> None
     assert launch.id not in place.launches
 
 
-def test_what_a_place_sees_is_told_once_in_the_simulations_own_events(house: House) -> None:
+def test_a_message_of_a_launch_status_is_recorded_once_in_the_events_of_its_simulation(house: House) -> None:
     id = house.submit()
     place, _ = house.launch(id)
     place.sees = {"notes": (Note(key="unschedulable", words="No node has 2 free GPUs; ask for fewer."),)}
@@ -371,7 +371,7 @@ def test_what_a_place_sees_is_told_once_in_the_simulations_own_events(house: Hou
     assert house.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The evaluator was out of memory."]
 
 
-def test_the_width_of_a_running_simulation_changes_without_a_restart(house: House) -> None:
+def test_the_number_of_workers_of_a_running_simulation_changes_without_a_restart(house: House) -> None:
     id = house.submit(workers=1)
     place, launch = house.launch(id)
     house.play(launch, 5)
@@ -382,7 +382,7 @@ def test_the_width_of_a_running_simulation_changes_without_a_restart(house: Hous
     assert house.platform.simulations.get(id).attempt == 1
 
 
-def test_a_place_that_cannot_change_the_width_says_so_and_goes_on(house: House) -> None:
+def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continues(house: House) -> None:
     house.east.rigid = house.west.rigid = True
     id = house.submit(workers=1)
     _, launch = house.launch(id)
@@ -396,7 +396,7 @@ def test_a_place_that_cannot_change_the_width_says_so_and_goes_on(house: House) 
     house.end(id)
 
 
-def test_what_nobody_knows_of_is_removed(house: House) -> None:
+def test_an_orphan_is_removed(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     place.submit(replace(launch, id="forgotten"))

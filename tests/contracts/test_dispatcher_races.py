@@ -21,7 +21,7 @@ def lent(house: House, id: str) -> LiveLaunch:
     return next(one for one in house.dispatch.snapshot().launches if one.simulation == id)
 
 
-def test_a_simulation_whose_launch_is_over_and_that_has_no_other_gets_one(house: House) -> None:
+def test_a_simulation_whose_only_launch_has_ended_gets_another(house: House) -> None:
     id = house.submit()
     _, launch = house.launch(id)
     house.play(launch, 10)
@@ -33,7 +33,7 @@ def test_a_simulation_whose_launch_is_over_and_that_has_no_other_gets_one(house:
     assert len(house.results(id)) == 40
 
 
-def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(house: House) -> None:
+def test_the_end_of_a_launch_and_the_requeue_of_its_simulation_are_one_transaction(house: House) -> None:
     id = house.submit()
     _, launch = house.launch(id)
     house.play(launch, 10)
@@ -48,7 +48,7 @@ def test_a_launch_ends_and_its_simulation_is_queued_at_once_or_neither(house: Ho
     assert house.platform.simulations.get(id).attempt == 1
 
 
-def test_who_looked_long_ago_ends_nothing_that_has_begun_since(house: House) -> None:
+def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(house: House) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     house.play(launch, 10)
@@ -67,7 +67,7 @@ def test_who_looked_long_ago_ends_nothing_that_has_begun_since(house: House) -> 
     [(Missed("its pod has just gone"), False), (Unsupported("It may not be marked."), True)],
     ids=["it is missed", "it is refused"],
 )
-def test_what_is_at_work_before_its_place_has_taken_it_is_not_left_without_a_launch(
+def test_a_simulation_that_leased_before_its_submission_failed_gets_a_launch_or_fails(
     house: House, refusal: Exception, ends: bool
 ) -> None:
     refused: list[str] = []
@@ -94,7 +94,7 @@ def test_what_is_at_work_before_its_place_has_taken_it_is_not_left_without_a_lau
         house.end(id)
 
 
-def test_one_thing_that_may_not_be_removed_closes_a_place_to_nobody(house: House) -> None:
+def test_a_launch_that_cannot_be_deleted_does_not_block_its_executor(house: House) -> None:
     kept = house.submit(placement={"executor": "east"})
     place, launch = house.launch(kept)
     cancel = place.cancel
@@ -118,7 +118,7 @@ def test_one_thing_that_may_not_be_removed_closes_a_place_to_nobody(house: House
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["runs", "is cancelled"])
-def test_what_a_place_had_that_is_configured_no_more_goes_on_elsewhere_or_ends(house: House, cancelled: bool) -> None:
+def test_a_launch_of_an_executor_that_was_removed_continues_elsewhere_or_ends(house: House, cancelled: bool) -> None:
     id = house.submit()
     place, launch = house.launch(id)
     house.play(launch, 10)

@@ -51,7 +51,7 @@ def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_p
     assert prepare(SMALL, tmp_path, quiet) == site
 
 
-def test_two_that_want_the_same_make_it_once(tmp_path: Path) -> None:
+def test_two_processes_that_need_the_same_environment_make_it_once(tmp_path: Path) -> None:
     said: list[str] = []
     with ThreadPoolExecutor(4) as pool:
         sites = list(pool.map(lambda _: prepare(SMALL, tmp_path, lambda what, part: said.append(what)), range(4)))
@@ -60,7 +60,7 @@ def test_two_that_want_the_same_make_it_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("paths", [0, 1, 5])
-def test_killed_at_any_moment_it_leaves_nothing_that_counts(paths: int, tmp_path: Path) -> None:
+def test_a_killed_preparation_leaves_no_usable_environment(paths: int, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("downloading")
@@ -73,7 +73,7 @@ def test_killed_at_any_moment_it_leaves_nothing_that_counts(paths: int, tmp_path
     assert not list(tmp_path.glob("*.draft"))
 
 
-def test_what_is_not_what_the_lock_says_is_not_installed(tmp_path: Path) -> None:
+def test_a_package_with_another_hash_than_the_locks_is_not_installed(tmp_path: Path) -> None:
     wrong = Environment("wrong", re.sub(r"sha256:[0-9a-f]{4}", "sha256:0000", LOCK))
     with pytest.raises(CannotPrepare, match="Hash mismatch"):
         prepare(wrong, tmp_path, quiet)

@@ -123,7 +123,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return Bench(agent.executor, launch_of(runner_api.url), runner_api.cancel)
 
 
-def test_a_launch_is_seen_until_it_has_ended(bench: Bench) -> None:
+def test_a_launch_is_observed_until_it_has_ended(bench: Bench) -> None:
     assert bench.phase() is None
     bench.executor.submit(bench.launch)
     until(lambda: bench.phase() is Phase.RUNNING)
@@ -132,7 +132,7 @@ def test_a_launch_is_seen_until_it_has_ended(bench: Bench) -> None:
     assert bench.executor.observe([bench.launch.id])[bench.launch.id].exit == 0
 
 
-def test_submitting_twice_is_harmless(bench: Bench) -> None:
+def test_submission_is_idempotent(bench: Bench) -> None:
     bench.executor.submit(bench.launch)
     free = bench.executor.capacity()["cpu"]
     bench.executor.submit(bench.launch)
@@ -143,13 +143,13 @@ def test_submitting_twice_is_harmless(bench: Bench) -> None:
     assert bench.phase() is Phase.ENDED  # an id is never used again
 
 
-def test_what_was_never_submitted_is_not_seen(bench: Bench) -> None:
+def test_a_launch_that_was_never_submitted_is_not_observed(bench: Bench) -> None:
     bench.executor.submit(bench.launch)
     assert set(bench.executor.observe([bench.launch.id, "another"])) == {bench.launch.id}
     assert bench.executor.observe([]) == {}
 
 
-def test_cancelling_forgets_and_twice_is_harmless(bench: Bench) -> None:
+def test_cancelling_removes_a_launch_and_is_idempotent(bench: Bench) -> None:
     bench.executor.submit(bench.launch)
     bench.executor.cancel(bench.launch.id)
     assert bench.phase() is None
@@ -157,7 +157,7 @@ def test_cancelling_forgets_and_twice_is_harmless(bench: Bench) -> None:
     bench.executor.cancel("another")
 
 
-def test_a_launch_holds_its_cores_until_it_ends(bench: Bench) -> None:
+def test_a_launch_uses_its_workers_until_it_ends(bench: Bench) -> None:
     assert bench.executor.capacity()["cpu"] == 2
     bench.executor.submit(bench.launch)
     assert bench.executor.capacity()["cpu"] == 0
@@ -166,7 +166,7 @@ def test_a_launch_holds_its_cores_until_it_ends(bench: Bench) -> None:
     assert bench.executor.capacity()["memory"] > 0
 
 
-def test_launches_that_nobody_knows_are_strays(bench: Bench) -> None:
+def test_launches_unknown_to_the_platform_are_orphans(bench: Bench) -> None:
     bench.executor.submit(bench.launch)
     assert list(bench.executor.orphans([])) == [bench.launch.id]
     assert list(bench.executor.orphans([bench.launch.id])) == []
@@ -184,13 +184,15 @@ def test_logs_end_with_the_launch(bench: Bench) -> None:
 # -- what only the local one has
 
 
-def test_an_agent_that_is_away_raises_oserror(tmp_path: Path) -> None:
+def test_an_unreachable_agent_raises_oserror(tmp_path: Path) -> None:
     executor = LocalExecutor(tmp_path / "nobody.sock")
     with pytest.raises(OSError):
         executor.observe(["x"])
 
 
-def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, runner_api: RunnerApi) -> None:
+def test_a_restarted_agent_observes_the_launches_of_a_killed_agent_as_ended(
+    agent: Agent, runner_api: RunnerApi
+) -> None:
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: "report" in runner_api.asked)
     runners = agent.runners()
@@ -201,7 +203,7 @@ def test_a_launch_of_a_killed_agent_is_seen_as_ended_by_the_next(agent: Agent, r
     assert seen.phase is Phase.ENDED and seen.reason == "the node agent that supervised it ended"
 
 
-def test_a_killed_runner_is_seen_as_ended_with_its_reason(agent: Agent, runner_api: RunnerApi) -> None:
+def test_a_killed_runner_is_observed_as_ended_with_its_reason(agent: Agent, runner_api: RunnerApi) -> None:
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: "report" in runner_api.asked)
     lock = agent.home / "launches" / LAUNCH / "lock"
@@ -215,7 +217,7 @@ def descriptors(pid: int) -> list[str]:
     return [str(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.exists()]
 
 
-def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, runner_api: RunnerApi) -> None:
+def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) -> None:
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: "report" in runner_api.asked)
     runners = agent.runners()
@@ -224,7 +226,7 @@ def test_an_agent_that_is_told_to_stop_leaves_no_process(agent: Agent, runner_ap
     assert not (agent.home / "run/agent.sock").exists()
 
 
-def test_a_warm_runner_is_warm_again_after_one_was_taken(agent: Agent, runner_api: RunnerApi) -> None:
+def test_a_warm_runner_that_was_taken_is_replaced(agent: Agent, runner_api: RunnerApi) -> None:
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: len(agent.runners()) == 2)  # the launch's, and a warm one for the next of its kind
     agent.executor.cancel(LAUNCH)
@@ -246,11 +248,11 @@ def test_a_model_with_another_digest_is_refused(agent: Agent, runner_api: Runner
         agent.executor.submit(launch_of(runner_api.url, model_digest=digest_of(b"other")))
 
 
-def test_the_socket_is_for_this_user_alone(agent: Agent) -> None:
+def test_only_the_agents_user_may_use_its_socket(agent: Agent) -> None:
     assert (agent.home / "run").stat().st_mode & 0o777 == 0o700
 
 
-def test_where_the_sandbox_is_too_weak_nothing_runs(tmp_path: Path) -> None:
+def test_no_launch_starts_where_the_sandbox_is_too_weak(tmp_path: Path) -> None:
     import asyncio
 
     from workers.node_agent import Agent as Inside

@@ -86,14 +86,14 @@ def jobset(id: str, *, ready: int, **spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"replicatedJobs": [{"name": "w", "replicas": 1}], **spec}, "status": status}
 
 
-def test_launches_that_run_cost_one_list_however_many(cluster: Cluster) -> None:
+def test_running_launches_cost_one_list_request_in_total(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset(f"a{number}", ready=1) for number in range(200)]
     seen = cluster.executor.observe([f"a{number}" for number in range(200)])
     assert {one.phase for one in seen.values()} == {Phase.RUNNING} and len(seen) == 200
     assert cluster.asked() == ["jobsets"]
 
 
-def test_launches_that_start_cost_one_question_about_pods_and_one_about_warnings(cluster: Cluster) -> None:
+def test_starting_launches_cost_one_list_of_pods_and_one_of_warnings(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset(f"a{number}", ready=0) for number in range(200)]
     cluster.executor.observe([f"a{number}" for number in range(200)])
     asked = [path for _, path, _, _ in cluster.server.asked if "/pods?" in path]
@@ -103,7 +103,7 @@ def test_launches_that_start_cost_one_question_about_pods_and_one_about_warnings
     assert set(cluster.asked()) <= {"jobsets"}, "at once, nobody looks at pods again"
 
 
-def test_every_list_is_of_this_installations_objects_alone(cluster: Cluster) -> None:
+def test_every_list_selects_the_objects_of_this_installation(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset("a", ready=0)]
     cluster.executor.observe(["a"])
     cluster.executor.orphans([])
@@ -113,7 +113,7 @@ def test_every_list_is_of_this_installations_objects_alone(cluster: Cluster) -> 
     assert [path for path in asked if "windtunnel/installation%3Dwindtunnel" not in path] == []
 
 
-def test_all_pods_of_an_mpijob_that_failed_are_looked_at(cluster: Cluster) -> None:
+def test_all_pods_of_a_failed_mpijob_are_read(cluster: Cluster) -> None:
     """Else one of many would be missed, and what it ended of taken for the cluster's doing."""
 
     def page(asked: BaseHTTPRequestHandler) -> None:
@@ -135,12 +135,12 @@ def test_all_pods_of_an_mpijob_that_failed_are_looked_at(cluster: Cluster) -> No
     assert cluster.executor.observe(["a"])["a"].exit == 3
 
 
-def test_a_launch_that_is_not_there_is_looked_for_among_the_others_and_has_vanished(cluster: Cluster) -> None:
+def test_a_missing_launch_is_searched_among_the_other_kinds_and_reported_as_vanished(cluster: Cluster) -> None:
     assert cluster.executor.observe(["gone"]) == {}
     assert cluster.asked() == ["jobsets", "jobs", "trainjobs", "mpijobs"]
 
 
-def test_what_an_owner_makes_is_no_launch_of_its_own(cluster: Cluster) -> None:
+def test_an_object_made_by_its_owner_is_not_a_launch(cluster: Cluster) -> None:
     child = jobset("a", ready=1)
     child["metadata"]["ownerReferences"] = [{"kind": "TrainJob", "name": "wt-a"}]
     cluster.lists["jobsets"] = [child]
@@ -150,7 +150,7 @@ def test_what_an_owner_makes_is_no_launch_of_its_own(cluster: Cluster) -> None:
     assert cluster.executor.observe(["a"])["a"].phase is Phase.ENDED
 
 
-def test_one_that_waits_in_the_clusters_queue_says_what_for(cluster: Cluster) -> None:
+def test_a_launch_queued_by_kueue_names_what_it_waits_for(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset("a", ready=0, suspend=True)]
     reference = {"kind": "JobSet", "name": "wt-a"}
     condition = {"type": "QuotaReserved", "status": "False", "message": "no room in queue gold"}
@@ -160,14 +160,14 @@ def test_one_that_waits_in_the_clusters_queue_says_what_for(cluster: Cluster) ->
     assert seen.phase is Phase.SUSPENDED and "no room in queue gold" in seen.notes[0].words
 
 
-def test_what_may_not_be_listed_is_an_oserror_that_says_so(cluster: Cluster) -> None:
+def test_a_forbidden_list_is_an_oserror_that_says_so(cluster: Cluster) -> None:
     cluster.refused["jobsets"] = 403
     with pytest.raises(PermissionError, match="may not list jobsets"):
         cluster.executor.observe(["a"])
 
 
 @pytest.mark.parametrize("status", [302, 403, 404])
-def test_a_cluster_that_does_not_say_what_it_serves_is_an_oserror_that_says_so(cluster: Cluster, status: int) -> None:
+def test_a_failed_api_discovery_is_an_oserror_that_says_so(cluster: Cluster, status: int) -> None:
     cluster.server.answers = [says(status, {"message": 'forbidden: cannot get path "/apis"', "reason": "Forbidden"})]
     asked = (
         lambda: cluster.executor.observe(["a"]),
@@ -180,7 +180,7 @@ def test_a_cluster_that_does_not_say_what_it_serves_is_an_oserror_that_says_so(c
             ask()
 
 
-def test_a_watch_that_begins_while_the_cluster_is_away_rings_once_it_is_back(cluster: Cluster) -> None:
+def test_a_watch_started_during_an_outage_wakes_the_dispatcher_after_it(cluster: Cluster) -> None:
     cluster.server.answers = [hangs_up]
     rung, stop = threading.Event(), threading.Event()
     options = cluster.executor.options
@@ -200,7 +200,7 @@ def changed(type: str, version: str) -> bytes:
     return json.dumps({"type": type, "object": {"metadata": {"resourceVersion": version}}}).encode() + b"\n"
 
 
-def test_a_watch_continues_where_the_last_one_ended_until_that_has_expired(cluster: Cluster) -> None:
+def test_a_watch_resumes_at_the_last_resource_version_until_that_has_expired(cluster: Cluster) -> None:
     """Else each watch would begin with an event, and the dispatcher with a pass, for every object there is."""
     stop, again = threading.Event(), threading.Event()
     expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
@@ -229,7 +229,7 @@ def test_a_watch_continues_where_the_last_one_ended_until_that_has_expired(clust
     assert woken[:2] == [1, 3], "a bookmark and an expiry wake nobody"
 
 
-def test_a_quota_that_others_change_at_the_same_moment_is_no_refusal_of_the_launch(cluster: Cluster) -> None:
+def test_a_conflict_on_a_resource_quota_does_not_refuse_the_launch(cluster: Cluster) -> None:
     said = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please try again'
     conflict = says(409, {"message": said, "reason": "Conflict"})
     cluster.server.answers = [cluster.answer, cluster.answer, conflict, cluster.answer]  # the secret's
@@ -241,7 +241,7 @@ def test_a_quota_that_others_change_at_the_same_moment_is_no_refusal_of_the_laun
     assert [path.rpartition("/")[2] for verb, path, _, _ in cluster.server.asked if verb == "POST"][-1] == "jobsets"
 
 
-def test_a_launch_is_made_shield_first_and_all_of_it_hangs_on_that(cluster: Cluster) -> None:
+def test_the_network_policy_of_a_launch_is_created_first_and_owns_its_objects(cluster: Cluster) -> None:
     cluster.executor.submit(launch_of("http://10.0.0.1:1"))
     made = [json.loads(body) for verb, _, _, body in cluster.server.asked if verb == "POST"]
     assert [one["kind"] for one in made] == ["NetworkPolicy", "Secret", "JobSet"]
@@ -255,7 +255,7 @@ def test_a_launch_is_made_shield_first_and_all_of_it_hangs_on_that(cluster: Clus
     assert [one.phase for one in seen.values()] == [Phase.STARTING], "the server's cache may be behind"
 
 
-def test_a_launch_that_is_refused_leaves_nothing_it_can_delete(cluster: Cluster) -> None:
+def test_a_refused_launch_leaves_no_object_that_can_be_deleted(cluster: Cluster) -> None:
     cluster.refused["jobsets"] = 422
     with pytest.raises(PlatformError):
         cluster.executor.submit(launch_of("http://10.0.0.1:1"))
@@ -264,7 +264,7 @@ def test_a_launch_that_is_refused_leaves_nothing_it_can_delete(cluster: Cluster)
 
 
 @pytest.mark.parametrize("status", [404, 405])  # 405: while they are being taken away
-def test_what_jobset_was_taken_away_from_is_asked_again_and_makes_a_job(cluster: Cluster, status: int) -> None:
+def test_a_cluster_without_jobset_any_more_is_discovered_again_and_gets_a_job(cluster: Cluster, status: int) -> None:
     cluster.executor.observe([])  # it is believed for a while that JobSets are served
     cluster.refused["jobsets"] = status
     cluster.groups = [one for one in GROUPS if one["name"] != "jobset.x-k8s.io"]

@@ -67,7 +67,9 @@ def given(executor: KubernetesExecutor) -> Launch:
     return replace(launch, id=found.id, token="", workers=1)
 
 
-def test_three_calls_make_one_and_giving_it_out_asks_nobody(cluster: Cluster, executor: KubernetesExecutor) -> None:
+def test_three_requests_create_a_warm_pod_and_taking_it_needs_none(
+    cluster: Cluster, executor: KubernetesExecutor
+) -> None:
     assert executor.maintain_warm_pool({}) is False
     calls = asked(cluster)
     assert [name for verb, name, _ in calls if verb == "POST"] == ["networkpolicies", "secrets", "jobsets"]
@@ -82,7 +84,7 @@ def test_three_calls_make_one_and_giving_it_out_asks_nobody(cluster: Cluster, ex
     assert asked(cluster) == []
 
 
-def test_taking_it_is_one_call_that_says_whose_it_is(cluster: Cluster, executor: KubernetesExecutor) -> None:
+def test_taking_a_warm_pod_is_one_request_that_names_its_launch(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
     executor.maintain_warm_pool({})
     launch = given(executor)
@@ -94,7 +96,7 @@ def test_taking_it_is_one_call_that_says_whose_it_is(cluster: Cluster, executor:
     assert body == {"metadata": {"labels": labels, "annotations": {"windtunnel/token-hash": None}}}
 
 
-def test_what_is_gone_is_missed(cluster: Cluster, executor: KubernetesExecutor) -> None:
+def test_a_deleted_warm_pod_is_missed(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
     executor.maintain_warm_pool({})
     launch = given(executor)
@@ -103,7 +105,7 @@ def test_what_is_gone_is_missed(cluster: Cluster, executor: KubernetesExecutor) 
         executor.submit(launch)
 
 
-def test_an_api_server_that_is_away_costs_the_mark_which_is_made_later(
+def test_labels_of_a_taken_warm_pod_are_written_later_when_the_api_server_is_unavailable(
     cluster: Cluster, executor: KubernetesExecutor
 ) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
@@ -117,7 +119,7 @@ def test_an_api_server_that_is_away_costs_the_mark_which_is_made_later(
     assert [name for verb, name, _ in asked(cluster) if verb == "PATCH"] == ["wt-warm1"]
 
 
-def test_what_was_given_out_in_vain_is_taken_away(cluster: Cluster, executor: KubernetesExecutor) -> None:
+def test_a_warm_pod_that_was_taken_but_not_used_is_deleted(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
     executor.maintain_warm_pool({})
     given(executor)
@@ -126,19 +128,23 @@ def test_what_was_given_out_in_vain_is_taken_away(cluster: Cluster, executor: Ku
     assert ("DELETE", "wt-warm1") in [each[:2] for each in asked(cluster)]
 
 
-def test_what_waits_is_no_stray_and_half_of_it_is(cluster: Cluster, executor: KubernetesExecutor) -> None:
+def test_a_complete_warm_pod_is_not_an_orphan_and_an_incomplete_one_is(
+    cluster: Cluster, executor: KubernetesExecutor
+) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1")
     cluster.lists["networkpolicies"] = [jobset("warm1", ready=0), jobset("warm2", ready=0)]
     assert executor.orphans([]) == ["warm2"]
 
 
-def test_many_are_made_a_few_at_a_time(cluster: Cluster, tmp_path: Path) -> None:
+def test_warm_pods_are_created_a_few_at_a_time(cluster: Cluster, tmp_path: Path) -> None:
     executor = opened(cluster, options(pods=20))
     assert executor.maintain_warm_pool({}) is False
     assert [name for verb, name, _ in asked(cluster) if verb == "POST"].count("jobsets") == 5
 
 
-def test_a_cluster_that_takes_none_is_asked_once_and_what_was_made_of_it_goes(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_cluster_that_refuses_a_warm_pod_is_asked_once_and_its_objects_are_deleted(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     executor = opened(cluster, options(pods=3))
     executor.served()
     cluster.refused["secrets"] = 403
@@ -148,7 +154,7 @@ def test_a_cluster_that_takes_none_is_asked_once_and_what_was_made_of_it_goes(cl
     assert verbs.count(("POST", "secrets")) == 1 and [verb for verb, _ in verbs].count("DELETE") >= 1
 
 
-def test_where_nothing_is_wanted_any_more_all_of_it_goes(cluster: Cluster, executor: KubernetesExecutor) -> None:
+def test_all_warm_pods_are_deleted_when_none_is_configured(cluster: Cluster, executor: KubernetesExecutor) -> None:
     cluster.lists["jobsets"] = there(executor, "warm1", "warm2", ready=0)
     asked(cluster)
     idle = opened(cluster, parse({"cores": 8, "namespace": "ns"}))

@@ -22,7 +22,7 @@ from tests.databases import postgres_url
 TOGETHER = 4
 
 
-def test_whoever_comes_first_makes_the_tables_and_the_others_find_them(
+def test_the_first_of_several_processes_migrates_and_the_others_find_the_tables(
     postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
@@ -61,32 +61,34 @@ def refused(url: str, home: Path) -> str:
     return words
 
 
-def test_a_database_that_is_not_there_is_named_in_one_line_without_its_password(tmp_path: Path) -> None:
+def test_a_missing_database_is_named_in_one_line_without_its_password(tmp_path: Path) -> None:
     said = refused("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
     assert said.startswith("The database wind at nowhere.invalid:5432 cannot be used: failed to resolve host")
 
 
-def test_one_where_nobody_listens_is_named(tmp_path: Path) -> None:
+def test_a_refused_connection_to_the_database_is_named(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
     said = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{port}/wind", tmp_path)
     assert f"The database wind at 127.0.0.1:{port} cannot be used: " in said and "refused" in said
 
 
-def test_one_that_never_answers_is_waited_for_so_long_and_no_longer(tmp_path: Path, silent: int) -> None:
+def test_a_database_that_never_answers_is_given_up_after_the_timeout(tmp_path: Path, silent: int) -> None:
     began = time.monotonic()
     said = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind", tmp_path)
     assert f"The database wind at 127.0.0.1:{silent} cannot be used: " in said and "timeout" in said
     assert time.monotonic() - began > CONNECTING - 1
 
 
-def test_a_url_may_say_otherwise(tmp_path: Path, silent: int) -> None:
+def test_a_url_may_set_another_connect_timeout(tmp_path: Path, silent: int) -> None:
     began = time.monotonic()
     refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind?connect_timeout=2", tmp_path)
     assert time.monotonic() - began < CONNECTING
 
 
-def test_one_that_does_not_know_us_is_named(postgres: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_refused_login_at_the_database_is_named(
+    postgres: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
     said = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
     assert "cannot be used" in said and 'database "nothing" does not exist' in said

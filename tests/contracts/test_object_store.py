@@ -24,7 +24,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     return open_store(server.url(fresh_bucket(), "under/this"), (server.access_key, server.secret_key))
 
 
-def test_what_was_put_is_there_whole_and_in_part(store: ObjectStore) -> None:
+def test_a_stored_object_is_read_completely_and_by_range(store: ObjectStore) -> None:
     assert store.put("a/b/c.bin", [b"hello ", b"", b"world"]) == 11
     assert b"".join(store.get("a/b/c.bin")) == b"hello world"
     assert b"".join(store.get("a/b/c.bin", 6)) == b"world"
@@ -32,7 +32,7 @@ def test_what_was_put_is_there_whole_and_in_part(store: ObjectStore) -> None:
     assert store.size("a/b/c.bin") == 11
 
 
-def test_a_range_ends_with_the_object_and_none_lies_behind_it(store: ObjectStore) -> None:
+def test_a_range_ends_with_the_object_and_a_range_behind_it_is_refused(store: ObjectStore) -> None:
     store.put("a", [b"0123456789"])
     assert b"".join(store.get("a", 8, 100)) == b"89"
     assert b"".join(store.get("a", 10)) == b""
@@ -42,20 +42,20 @@ def test_a_range_ends_with_the_object_and_none_lies_behind_it(store: ObjectStore
     assert b"".join(store.get("a", 0, 1)) == b"0"
 
 
-def test_an_empty_object_is_one(store: ObjectStore) -> None:
+def test_an_empty_object_exists(store: ObjectStore) -> None:
     assert store.put("a/empty", []) == 0
     assert b"".join(store.get("a/empty")) == b""
     assert store.size("a/empty") == 0
     assert list(store.list("a/")) == ["a/empty"]
 
 
-def test_putting_the_same_again_is_harmless(store: ObjectStore) -> None:
+def test_putting_the_same_object_again_is_harmless(store: ObjectStore) -> None:
     assert [store.put("a", [b"same"]) for _ in "123"] == [4, 4, 4]
     assert b"".join(store.get("a")) == b"same"
 
 
 @pytest.mark.parametrize("size", [16 << 20, (16 << 20) + 1, 40_000_000])
-def test_objects_of_many_parts_come_back_to_the_byte(store: ObjectStore, size: int) -> None:
+def test_objects_of_many_parts_are_read_back_unchanged(store: ObjectStore, size: int) -> None:
     block = os.urandom(1_000_003)
     whole = (block * (size // len(block) + 1))[:size]
     cuts = range(0, size, 700_001)
@@ -72,7 +72,7 @@ def test_a_missing_object_is_known_before_its_first_chunk(store: ObjectStore) ->
         store.size("nothing/here")
 
 
-def test_half_an_object_is_never_seen(store: ObjectStore) -> None:
+def test_a_partial_object_is_never_visible(store: ObjectStore) -> None:
     def broken() -> Iterator[bytes]:
         yield b"half"
         raise ConnectionError("the line broke")
@@ -82,7 +82,7 @@ def test_half_an_object_is_never_seen(store: ObjectStore) -> None:
     assert list(store.list("")) == []
 
 
-def test_half_a_large_object_is_never_seen_either(store: ObjectStore) -> None:
+def test_a_partial_large_object_is_never_visible(store: ObjectStore) -> None:
     def broken() -> Iterator[bytes]:
         for _ in range(40):
             yield b"x" * 1_000_000
@@ -109,7 +109,7 @@ def test_keys_are_listed_by_prefix_in_order(store: ObjectStore) -> None:
     assert list(store.list("r/")) == ["r/1/a", "r/10/c", "r/2/b"]
 
 
-def test_keys_are_listed_in_the_order_of_their_bytes_whatever_folders_they_seem_to_make(store: ObjectStore) -> None:
+def test_keys_are_listed_in_byte_order_regardless_of_slashes(store: ObjectStore) -> None:
     keys = ["a-b/x", "a.b", "a/x", "a/x-y/z", "a/x.y", "a0", "aB/c", "b", "a_", "Z/z", "a/1", "a/10", "a/2"]
     for key in keys:
         store.put(key, [b"x"])
@@ -119,7 +119,7 @@ def test_keys_are_listed_in_the_order_of_their_bytes_whatever_folders_they_seem_
     assert list(store.list("nothing/")) == []
 
 
-def test_what_is_listed_may_be_deleted_meanwhile(store: ObjectStore) -> None:
+def test_listed_objects_may_be_deleted_during_the_listing(store: ObjectStore) -> None:
     for number in range(30):
         store.put(f"d/{number}", [b"x"])
     for key in store.list("d/"):
@@ -142,7 +142,7 @@ def test_many_threads_put_and_get_at_once(store: ObjectStore) -> None:
     assert found == {number: str(number).encode() * 10_000 for number in range(24)}
 
 
-def test_a_link_gives_and_takes_one_object_or_there_is_none(store: ObjectStore) -> None:
+def test_a_presigned_link_reads_and_writes_one_object_or_does_not_exist(store: ObjectStore) -> None:
     store.put("a/b", [b"0123456789"])
     link = store.link("a/b", seconds=60, filename="naïve name.txt")
     upward = store.link("a/new", seconds=60, verb="PUT")

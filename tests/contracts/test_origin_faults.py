@@ -76,7 +76,7 @@ def origin(minio: S3Server, tmp_path: Path) -> Iterator[Origin]:
 
 @pytest.mark.parametrize("size", [7_000, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("name", PASSING)
-def test_what_passes_is_borne(name: str, size: int, origin: Origin) -> None:
+def test_transient_faults_are_retried(name: str, size: int, origin: Origin) -> None:
     content = random.Random(name).randbytes(size)
     entry = origin.put("a/file.bin", content)
     origin.proxy.next.append(PASSING[name])
@@ -85,7 +85,7 @@ def test_what_passes_is_borne(name: str, size: int, origin: Origin) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in (*PASSING, *FINAL) if name not in HARMLESS])
-def test_what_does_not_pass_is_a_clear_error(name: str, origin: Origin, caplog: pytest.LogCaptureFixture) -> None:
+def test_permanent_faults_are_a_clear_error(name: str, origin: Origin, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     entry = origin.put("a/file.bin", b"content" * 1000)
     caplog.clear()
@@ -101,7 +101,7 @@ def test_what_does_not_pass_is_a_clear_error(name: str, origin: Origin, caplog: 
     assert len(origin.proxy.requests) == (1 if name in FINAL else 2)
 
 
-def test_a_download_that_broke_goes_on_where_it_was(origin: Origin) -> None:
+def test_an_interrupted_download_resumes(origin: Origin) -> None:
     content = random.Random(1).randbytes(LARGE)
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([truncated, truncated])
@@ -110,7 +110,7 @@ def test_a_download_that_broke_goes_on_where_it_was(origin: Origin) -> None:
     assert starts[0] == 0 < starts[1] < starts[2]
 
 
-def test_a_line_that_breaks_often_but_brings_much_is_not_given_up(origin: Origin) -> None:
+def test_a_connection_that_breaks_often_but_makes_progress_is_not_given_up(origin: Origin) -> None:
     content = random.Random(2).randbytes(5 * LARGE)
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([truncated] * 3)
@@ -118,7 +118,7 @@ def test_a_line_that_breaks_often_but_brings_much_is_not_given_up(origin: Origin
     assert (origin.stage([entry], retry_limits) / "file.bin").read_bytes() == content
 
 
-def test_of_one_large_file_the_progress_is_told_too(origin: Origin) -> None:
+def test_progress_is_reported_within_a_large_file(origin: Origin) -> None:
     content = random.Random(3).randbytes(LARGE)
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([stalled, flips_a_bit])
@@ -129,7 +129,7 @@ def test_of_one_large_file_the_progress_is_told_too(origin: Origin) -> None:
     assert (said[-1].bytes, said[-1].files) == (LARGE, 1), "what had to come twice counts once"
 
 
-def test_an_object_that_was_changed_is_noticed_before_a_byte_of_it_is_used(origin: Origin) -> None:
+def test_a_changed_object_is_detected_before_any_byte_of_it_is_used(origin: Origin) -> None:
     entries = [origin.put("a", b"as registered"), origin.put("b", b"as it was")]
     origin.store.put("b", [b"as it is!"])
     with pytest.raises(OriginChanged, match=f"s3://{origin.bucket}/b"):
@@ -137,7 +137,7 @@ def test_an_object_that_was_changed_is_noticed_before_a_byte_of_it_is_used(origi
     assert origin.nothing_is_visible()
 
 
-def test_an_object_that_is_shorter_now_is_noticed_without_an_etag(origin: Origin) -> None:
+def test_a_truncated_object_is_detected_without_an_etag(origin: Origin) -> None:
     entry = origin.put("a", b"as registered")
     unmarked = ManifestEntry(entry.path, entry.size, entry.digest, entry.source)
     origin.store.put("a", [b"short"])
@@ -146,7 +146,7 @@ def test_an_object_that_is_shorter_now_is_noticed_without_an_etag(origin: Origin
     assert origin.nothing_is_visible()
 
 
-def test_keys_of_any_name_are_asked_for_as_they_are(origin: Origin) -> None:
+def test_keys_with_any_characters_are_requested_unchanged(origin: Origin) -> None:
     keys = ["a b+c&d=e?f#g.bin", "ünï/çödé.bin", "x..y/.z", "100%25/$@!*'(),;:~_-.bin"]
     origin.put("first", b"makes the bucket")
     entries = []
@@ -159,7 +159,7 @@ def test_keys_of_any_name_are_asked_for_as_they_are(origin: Origin) -> None:
     assert {key: (tree / key).read_bytes() for key in keys} == {key: key.encode() * 10 for key in keys}
 
 
-def test_who_has_to_hurry_is_not_made_to_wait_for_those_who_hang(origin: Origin) -> None:
+def test_a_hanging_download_does_not_delay_other_downloads(origin: Origin) -> None:
     entries = [origin.put(f"{number}", b"x" * 5000) for number in range(12)]
     origin.proxy.next.extend([stalled, redirects])
     began = time.monotonic()
@@ -169,7 +169,7 @@ def test_who_has_to_hurry_is_not_made_to_wait_for_those_who_hang(origin: Origin)
     assert origin.nothing_is_visible()
 
 
-def test_a_certificate_is_believed_if_this_machine_trusts_it(
+def test_a_certificate_is_accepted_if_this_machine_trusts_it(
     minio: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate = tmp_path / "certificate.pem"
@@ -187,14 +187,14 @@ def test_a_certificate_is_believed_if_this_machine_trusts_it(
         origin.proxy.close()
 
 
-def test_where_clouds_keep_secrets_nobody_is_asked(origin: Origin) -> None:
+def test_metadata_addresses_are_not_requested(origin: Origin) -> None:
     entry = origin.put("a", b"a" * 1000)
     origin.connection = Connection(name="flaky", endpoint="http://169.254.169.254")
     with pytest.raises(OriginFailed, match=f"s3://{origin.bucket}/a: no connection"):
         origin.stage([entry])
 
 
-def test_a_bucket_that_a_connection_does_not_lead_to_any_more_is_not_asked(origin: Origin) -> None:
+def test_a_bucket_that_its_connection_no_longer_names_is_not_requested(origin: Origin) -> None:
     entry = origin.put("a", b"a" * 1000)
     allowed = origin.connection
     origin.connection = replace(allowed, buckets=("another",))
@@ -205,7 +205,7 @@ def test_a_bucket_that_a_connection_does_not_lead_to_any_more_is_not_asked(origi
     assert (origin.stage([entry]) / "a").read_bytes() == b"a" * 1000
 
 
-def test_what_the_platform_keeps_is_not_read_through_a_connection(origin: Origin) -> None:
+def test_objects_of_the_platforms_store_are_not_read_through_a_connection(origin: Origin) -> None:
     entry = origin.put("a", b"a" * 1000)
     cache = NodeCache(origin.folder, origin.store, {"flaky": replace(origin.store.connection, name="flaky")})
     with pytest.raises(OriginFailed, match="the platform's own"):
@@ -214,7 +214,7 @@ def test_what_the_platform_keeps_is_not_read_through_a_connection(origin: Origin
     assert (cache.tree(digest_of([own]), lambda: iter([own]), holder="sim") / "a").read_bytes() == b"a" * 1000
 
 
-def test_many_small_files_come_over_a_bad_line(origin: Origin) -> None:
+def test_many_small_files_are_staged_over_a_faulty_connection(origin: Origin) -> None:
     files = {f"{number:03d}": random.Random(number).randbytes(3000) for number in range(150)}
     entries = [origin.put(key, content) for key, content in files.items()]
     quick = [PASSING[name] for name in ("500", "truncated", "reset in mid-body", "hangs up", "flips a bit")]
@@ -225,7 +225,7 @@ def test_many_small_files_come_over_a_bad_line(origin: Origin) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_on_the_worst_of_days_it_is_right_or_it_is_not_there(seed: int, origin: Origin) -> None:
+def test_under_any_faults_a_dataset_is_correct_or_absent(seed: int, origin: Origin) -> None:
     lot = random.Random(seed)
     files = {f"d{number % 3}/{number:03d}": lot.randbytes(lot.choice([0, 10, 9_000, 400_000])) for number in range(30)}
     entries = sorted((origin.put(key, content) for key, content in files.items()), key=lambda one: one.path.encode())

@@ -49,7 +49,7 @@ def store(minio: S3Server, bucket: str, proxy: Proxy) -> Iterator[S3Store]:
 
 
 @pytest.mark.parametrize("name", ["truncated", "reset in mid-body", "stalled in mid-body"])
-def test_a_body_that_breaks_off_is_taken_up_where_it_was(name: str, store: S3Store, proxy: Proxy) -> None:
+def test_an_interrupted_body_is_resumed(name: str, store: S3Store, proxy: Proxy) -> None:
     proxy.next.extend([PASSING[name], PASSING[name]])
     assert b"".join(store.get("a")) == CONTENT
     starts = [int(asked.removeprefix("bytes=").partition("-")[0]) for _, asked in proxy.requests]
@@ -59,7 +59,7 @@ def test_a_body_that_breaks_off_is_taken_up_where_it_was(name: str, store: S3Sto
 @pytest.mark.parametrize(
     "name", ["500", "503 with Retry-After", "silent", "announces less", "announces more", "gives more", "babbles"]
 )
-def test_what_happens_once_costs_no_byte(name: str, store: S3Store, proxy: Proxy) -> None:
+def test_a_single_fault_loses_no_byte(name: str, store: S3Store, proxy: Proxy) -> None:
     proxy.next.append(PASSING[name])
     try:
         assert b"".join(store.get("a", 1, 2_000_000)) == CONTENT[1:2_000_001]
@@ -68,7 +68,7 @@ def test_what_happens_once_costs_no_byte(name: str, store: S3Store, proxy: Proxy
 
 
 @pytest.mark.parametrize("name", ["500", "truncated", "announces less", "babbles", "403", "redirects"])
-def test_what_goes_on_happening_is_an_error_that_keeps_secrets(
+def test_a_lasting_fault_is_an_error_without_secrets(
     name: str, store: S3Store, proxy: Proxy, minio: S3Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -83,7 +83,7 @@ def test_what_goes_on_happening_is_an_error_that_keeps_secrets(
         assert proxy.endpoint not in str(caught.value)
 
 
-def test_an_object_that_is_gone_is_told_from_a_store_that_is(store: S3Store, proxy: Proxy) -> None:
+def test_a_missing_object_differs_from_an_unavailable_store(store: S3Store, proxy: Proxy) -> None:
     with pytest.raises(NotFound):
         store.get("b")
     proxy.always = hangs_up
@@ -97,7 +97,7 @@ def test_an_object_that_is_gone_is_told_from_a_store_that_is(store: S3Store, pro
             attempt()
 
 
-def test_an_object_that_is_replaced_in_mid_body_is_not_mixed(store: S3Store, proxy: Proxy, minio: S3Server) -> None:
+def test_an_object_replaced_during_a_download_is_not_mixed(store: S3Store, proxy: Proxy, minio: S3Server) -> None:
     proxy.next.append(truncated)
     reading = store.get("a")
     first = next(reading)
@@ -107,7 +107,7 @@ def test_an_object_that_is_replaced_in_mid_body_is_not_mixed(store: S3Store, pro
         list(reading)
 
 
-def test_a_server_that_freezes_is_given_up_and_found_again(own_minio: S3Server) -> None:
+def test_a_server_that_freezes_is_given_up_and_used_again_when_it_resumes(own_minio: S3Server) -> None:
     store = S3Store(connection(own_minio, own_minio.endpoint), fresh_bucket(), limits=HASTY)
     store.put("a", [b"before"])
     own_minio.freeze()
@@ -120,7 +120,7 @@ def test_a_server_that_freezes_is_given_up_and_found_again(own_minio: S3Server) 
     assert b"".join(store.get("a")) == b"before"
 
 
-def test_a_server_that_is_killed_in_mid_body_and_comes_back_costs_nothing(own_minio: S3Server) -> None:
+def test_a_server_killed_and_restarted_during_a_download_loses_nothing(own_minio: S3Server) -> None:
     store = open_store(own_minio.url(fresh_bucket()), (own_minio.access_key, own_minio.secret_key))
     content = CONTENT * 12
     store.put("a", [content])
@@ -137,7 +137,7 @@ def test_a_server_that_is_killed_in_mid_body_and_comes_back_costs_nothing(own_mi
     assert b"".join(got) == content
 
 
-def test_uploads_in_parts_that_nobody_finished_are_given_up(minio: S3Server) -> None:
+def test_unfinished_multipart_uploads_are_aborted(minio: S3Server) -> None:
     from datetime import UTC, datetime, timedelta
 
     store = S3Store(connection(minio, minio.endpoint), fresh_bucket())

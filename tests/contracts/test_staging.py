@@ -108,7 +108,9 @@ def staged(cache: NodeCache, entries: list[ManifestEntry], holder: str = "sim") 
     return cache.tree(digest_of(entries), lambda: iter(entries), holder=holder)
 
 
-def test_a_version_becomes_a_read_only_folder_of_what_its_digests_name(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_version_is_staged_as_a_read_only_folder_of_the_files_that_its_digests_name(
+    store: ObjectStore, tmp_path: Path
+) -> None:
     files = some_files(60)
     entries = packed(store, files)
     cache = NodeCache(tmp_path / "cache", store)
@@ -154,7 +156,7 @@ def together(count: int, ask: Callable[[], Path]) -> list[Path]:
     return found
 
 
-def test_small_files_that_lie_together_are_fetched_together(local: FilesystemStore, tmp_path: Path) -> None:
+def test_adjacent_small_files_are_fetched_in_one_request(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number:04d}": b"x" * 1000 for number in range(2000)})
     counting = Counting(local)
     staged(NodeCache(tmp_path / "cache", counting), entries)
@@ -166,7 +168,7 @@ def pins(folder: Path) -> int:
     return len(list((folder / "pins").glob("*/*")))
 
 
-def test_a_hundred_that_want_one_dataset_download_it_once(local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_hundred_requests_for_one_dataset_download_it_once(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 100, "b": b"b" * 3000})
     counting = Counting(local, first=lambda: until(lambda: pins(tmp_path / "cache") == 100))
     caches = [NodeCache(tmp_path / "cache", counting) for _ in range(4)]
@@ -181,7 +183,7 @@ def test_a_hundred_that_want_one_dataset_download_it_once(local: FilesystemStore
     assert len(counting.reads) == 1
 
 
-def test_who_waited_for_a_download_that_failed_fails_alike(local: FilesystemStore, tmp_path: Path) -> None:
+def test_waiters_for_a_failed_download_fail_with_the_same_error(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 100})
     local.delete(entries[0].source.removeprefix("store:"))
     counting = Counting(local, pause=0.5, first=lambda: all_ask())
@@ -206,7 +208,7 @@ def test_who_waited_for_a_download_that_failed_fails_alike(local: FilesystemStor
     assert all(entries[0].source.removeprefix("store:") in str(failure) for failure in failures)
 
 
-def test_those_who_wait_hear_of_the_progress_too(local: FilesystemStore, tmp_path: Path) -> None:
+def test_waiters_for_a_download_are_told_its_progress(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number}": b"a" * 1000 for number in range(16)}, target=1000)
     cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3), threads=2)
     heard: list[list[DownloadProgress]] = [[], []]
@@ -222,7 +224,7 @@ def test_those_who_wait_hear_of_the_progress_too(local: FilesystemStore, tmp_pat
     assert all(any(0 < one.files < 16 and one.total_files == 16 for one in said) for said in heard)
 
 
-def test_a_manifest_that_is_not_the_versions_own_fetches_nothing(local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_manifest_with_another_digest_fetches_nothing(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"1", "b": b"2"})
     cache = NodeCache(tmp_path / "cache", local)
     with pytest.raises(Corrupt, match="manifest"):
@@ -248,7 +250,7 @@ def test_a_manifest_that_is_not_the_versions_own_fetches_nothing(local: Filesyst
     ],
     ids=ascii,
 )
-def test_no_name_leads_out_of_the_tree(names: list[str], local: FilesystemStore, tmp_path: Path) -> None:
+def test_no_file_name_leads_out_of_the_folder(names: list[str], local: FilesystemStore, tmp_path: Path) -> None:
     local.put("packs/x", [b"content"])
     entries = [ManifestEntry(name, 7, digest(b"content"), "store:packs/x") for name in names]
     before = sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts)
@@ -293,7 +295,7 @@ def tick(folder: Path) -> None:
     until(moved)
 
 
-def test_what_nobody_holds_makes_room_longest_unused_first(local: FilesystemStore, tmp_path: Path) -> None:
+def test_unpinned_entries_are_evicted_least_recently_used_first(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local, capacity=3000)
     old, held, fresh, more = (version(local, name, 1000) for name in "abcd")
     for entries, holder in ((old, "one"), (held, "two"), (fresh, "three")):
@@ -313,7 +315,9 @@ def test_what_nobody_holds_makes_room_longest_unused_first(local: FilesystemStor
     ]
 
 
-def test_what_is_held_never_goes_and_the_error_names_the_setting(local: FilesystemStore, tmp_path: Path) -> None:
+def test_pinned_entries_are_never_evicted_and_the_error_names_the_setting(
+    local: FilesystemStore, tmp_path: Path
+) -> None:
     cache = NodeCache(tmp_path / "cache", local, capacity=2500)
     first, second, third = (version(local, name, 1000) for name in "abc")
     staged(cache, first, "one")
@@ -328,7 +332,7 @@ def test_what_is_held_never_goes_and_the_error_names_the_setting(local: Filesyst
     assert cache.ready(digest_of(first)) is None
 
 
-def test_models_count_and_give_way_too(local: FilesystemStore, tmp_path: Path) -> None:
+def test_models_are_counted_and_evicted_too(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local, capacity=2500)
     local.put("models/m", [b"m" * 1000])
     model = cache.object("models/m", digest(b"m" * 1000), holder="one")
@@ -342,7 +346,7 @@ def test_models_count_and_give_way_too(local: FilesystemStore, tmp_path: Path) -
     assert not model.exists() and cache.ready(digest_of(first)) is not None
 
 
-def test_the_dead_hold_nothing_after_a_sweep(local: FilesystemStore, tmp_path: Path) -> None:
+def test_pins_of_dead_processes_are_removed_by_a_sweep(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local, capacity=1500)
     first, second = version(local, "a", 1000), version(local, "b", 1000)
     staged(cache, first, "sim/1 of:us")
@@ -360,7 +364,7 @@ def test_the_dead_hold_nothing_after_a_sweep(local: FilesystemStore, tmp_path: P
     assert cache.ready(digest_of(first)) is None
 
 
-def test_two_downloads_at_once_do_not_take_the_same_room(local: FilesystemStore, tmp_path: Path) -> None:
+def test_concurrent_downloads_do_not_reserve_the_same_room(local: FilesystemStore, tmp_path: Path) -> None:
     refused = threading.Event()
     slow = Counting(local, first=lambda: refused.wait(TIMEOUT))
     first, second = version(local, "a", 1000), version(local, "b", 1000)
@@ -375,7 +379,7 @@ def test_two_downloads_at_once_do_not_take_the_same_room(local: FilesystemStore,
     assert cache.ready(digest_of(first)) is not None
 
 
-def test_a_full_disk_is_a_clear_error_and_shows_nothing(local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_full_disk_is_a_clear_error_and_leaves_nothing_visible(local: FilesystemStore, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "tmpfs", disk], check=True)
@@ -401,7 +405,7 @@ def test_a_full_disk_is_a_clear_error_and_shows_nothing(local: FilesystemStore, 
 # -- damage
 
 
-def test_a_flipped_bit_is_found_reported_and_mended(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected_reported_and_repaired(store: ObjectStore, tmp_path: Path) -> None:
     files = some_files(30)
     entries = packed(store, files)
     cache = NodeCache(tmp_path / "cache", store)
@@ -420,7 +424,7 @@ def test_a_flipped_bit_is_found_reported_and_mended(store: ObjectStore, tmp_path
     assert cache.ready(digest_of(entries)) == tree
 
 
-def test_damage_that_cannot_be_mended_is_not_used(local: FilesystemStore, tmp_path: Path) -> None:
+def test_damage_that_cannot_be_repaired_is_not_used(local: FilesystemStore, tmp_path: Path) -> None:
     entries = version(local, "a", 1000)
     cache = NodeCache(tmp_path / "cache", local)
     tree = staged(cache, entries)
@@ -444,7 +448,7 @@ def test_a_damaged_model_is_fetched_again(local: FilesystemStore, tmp_path: Path
     assert cache.object("models/m", digest(b"m" * 1000)).read_bytes() == b"m" * 1000
 
 
-def test_what_was_not_read_for_long_is_read_again_one_at_a_time(local: FilesystemStore, tmp_path: Path) -> None:
+def test_entries_unread_for_long_are_verified_again_one_at_a_time(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local)
     local.put("models/m", [b"m" * 1000])
     model = cache.object("models/m", digest(b"m" * 1000))
@@ -460,7 +464,7 @@ def test_what_was_not_read_for_long_is_read_again_one_at_a_time(local: Filesyste
     assert cache.scrub(0.0) == []
 
 
-def test_a_tree_of_an_earlier_boot_is_read_before_it_is_believed(local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_dataset_staged_before_the_last_boot_is_verified_before_use(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {"a": b"a" * 1000, "b": b"b" * 1000}, target=500)
     counting = Counting(local)
     cache = NodeCache(tmp_path / "cache", counting)
@@ -481,7 +485,7 @@ def test_a_tree_of_an_earlier_boot_is_read_before_it_is_believed(local: Filesyst
 # -- a cache nearer than the origin
 
 
-def test_what_one_node_fetched_the_next_has_from_the_cache(
+def test_a_second_node_reads_from_the_cache_what_the_first_fetched(
     servers: list[Server], cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(60, seed=int.from_bytes(tmp_path.name.encode()))
@@ -499,7 +503,7 @@ def test_what_one_node_fetched_the_next_has_from_the_cache(
     assert said[-1].cached == said[-1].bytes == sum(map(len, files.values()))
 
 
-def test_without_the_cache_it_comes_from_the_origin(
+def test_without_the_cache_a_dataset_is_read_from_the_origin(
     cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(20)
@@ -524,7 +528,7 @@ class Lying:
         self.brought.append(digest)
 
 
-def test_wrong_bytes_of_a_cache_are_not_used_and_right_ones_brought(local: FilesystemStore, tmp_path: Path) -> None:
+def test_wrong_bytes_from_the_cache_are_replaced_from_the_origin(local: FilesystemStore, tmp_path: Path) -> None:
     files = {name: name.encode() * 1000 for name in "abc"}
     entries = packed(local, files, target=1)
     lying = Lying()
@@ -532,7 +536,7 @@ def test_wrong_bytes_of_a_cache_are_not_used_and_right_ones_brought(local: Files
     assert sorted(lying.brought) == sorted(entry.digest for entry in entries)
 
 
-def test_a_cache_is_not_asked_for_many_small_files_that_lie_in_one_pack(local: FilesystemStore, tmp_path: Path) -> None:
+def test_the_cache_is_not_asked_for_many_small_files_of_one_pack(local: FilesystemStore, tmp_path: Path) -> None:
     files = {f"{number:03}": b"%d" % number for number in range(500)}
     lying = Lying()
     assert contents(staged(NodeCache(tmp_path / "cache", local, cache_client=lying), packed(local, files))) == files
@@ -566,7 +570,9 @@ def reach(process: "subprocess.Popen[str]", folder: Path, goal: int) -> None:
     until(lambda: landed(folder) >= goal or process.poll() is not None, every=0.001)
 
 
-def test_killed_at_any_moment_it_leaves_nothing_that_is_taken_for_whole(local: FilesystemStore, tmp_path: Path) -> None:
+def test_staging_killed_at_any_moment_leaves_nothing_that_passes_for_complete(
+    local: FilesystemStore, tmp_path: Path
+) -> None:
     files = some_files(700)
     entries = packed(local, files)
     (tmp_path / "manifest").write_bytes(b"".join(map(encode, entries)))
@@ -591,7 +597,7 @@ def test_killed_at_any_moment_it_leaves_nothing_that_is_taken_for_whole(local: F
     assert not list((tmp_path / "cache" / "partial").iterdir())
 
 
-def test_one_who_died_does_not_hold_up_those_who_wait(local: FilesystemStore, tmp_path: Path) -> None:
+def test_a_process_that_died_does_not_block_waiters(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, some_files(300))
     (tmp_path / "manifest").write_bytes(b"".join(map(encode, entries)))
     command = [sys.executable, "-c", PROGRAM, str(local.root), str(tmp_path)]
@@ -609,7 +615,7 @@ def test_one_who_died_does_not_hold_up_those_who_wait(local: FilesystemStore, tm
     assert NodeCache(tmp_path / "cache", local).ready(digest_of(entries)) is not None
 
 
-def test_whoever_is_killed_what_another_holds_stays_whole(local: FilesystemStore, tmp_path: Path) -> None:
+def test_datasets_pinned_by_another_process_stay_complete_after_a_kill(local: FilesystemStore, tmp_path: Path) -> None:
     for number in range(staging_process.VERSIONS):
         for file in range(staging_process.FILES):
             local.put(f"p/{number}-{file}", [staging_process.content(number, file)])

@@ -44,7 +44,7 @@ def origin(tmp_path: Path) -> Origin:
     return Origin(tmp_path)
 
 
-def test_what_one_node_has_fetched_the_next_one_gets_from_the_cache(
+def test_a_second_node_reads_from_the_cache_service_what_the_first_fetched(
     servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
     urls = [one.url for one in servers]
@@ -55,7 +55,7 @@ def test_what_one_node_has_fetched_the_next_one_gets_from_the_cache(
     assert second.counts == {"hits": sum(map(bool, FILES.values()))}  # nobody is asked for what is empty
 
 
-def test_a_cache_node_that_is_killed_costs_a_way_to_the_origin_and_nothing_else(
+def test_a_killed_cache_node_costs_requests_to_the_origin_only(
     servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
     urls = [one.url for one in servers]
@@ -68,7 +68,7 @@ def test_a_cache_node_that_is_killed_costs_a_way_to_the_origin_and_nothing_else(
     assert origin.staged(again, "third") == FILES, "the others were filled with what was missing"
 
 
-def test_flipped_bits_in_the_cache_are_found_and_mended_from_the_origin(
+def test_flipped_bits_in_the_cache_are_detected_and_repaired_from_the_origin(
     servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
     one = servers[0]
@@ -86,7 +86,7 @@ def test_flipped_bits_in_the_cache_are_found_and_mended_from_the_origin(
     assert origin.staged(cache_of(one.url), "third") == FILES, "the cache has the right ones now"
 
 
-def test_without_origin_and_cache_the_error_is_the_origins(
+def test_without_origin_and_cache_the_error_is_that_of_the_origin(
     server: Server, cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
     origin.lose()

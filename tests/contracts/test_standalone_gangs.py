@@ -23,7 +23,7 @@ def result(house: House, id: str) -> dict[str, Any]:
     return found
 
 
-def test_a_program_that_ends_well_is_one_result(house: House) -> None:
+def test_a_successful_program_is_one_result(house: House) -> None:
     id = submit(house)
     place, launch = house.launch(id)
     house.until(lambda: house.state(id) is State.RUNNING)  # nobody leases, and it runs all the same
@@ -34,7 +34,7 @@ def test_a_program_that_ends_well_is_one_result(house: House) -> None:
     house.until(lambda: not place.launches)
 
 
-def test_a_program_that_fails_is_a_task_that_failed_and_says_how(house: House) -> None:
+def test_a_failed_program_is_a_crashed_task_with_its_reason(house: House) -> None:
     id = submit(house)
     place, launch = house.launch(id)
     place.end(launch.id, exit=3, reason="the program ended with exit code 3")
@@ -45,7 +45,7 @@ def test_a_program_that_fails_is_a_task_that_failed_and_says_how(house: House) -
     )
 
 
-def test_one_that_was_lost_begins_again(house: House) -> None:
+def test_a_lost_program_starts_again(house: House) -> None:
     id = submit(house)
     place, launch = house.launch(id)
     place.see(LaunchStatus(id=launch.id, phase=Phase.ENDED, reason="its node is gone"))
@@ -56,7 +56,7 @@ def test_one_that_was_lost_begins_again(house: House) -> None:
     assert (result(house, id)["status"], house.platform.simulations.get(id).attempt) == ("ok", 2)
 
 
-def test_a_dispatcher_that_dies_between_lease_and_report_costs_a_lease_s_time(house: House) -> None:
+def test_a_dispatcher_that_dies_between_lease_and_report_costs_one_lease_ttl(house: House) -> None:
     id = submit(house)
     place, launch = house.launch(id)
     leases = house.platform.leases
@@ -69,6 +69,6 @@ def test_a_dispatcher_that_dies_between_lease_and_report_costs_a_lease_s_time(ho
 
 
 @pytest.mark.parametrize("alone", [TRAINED, {"size": 2, "command": ["train"], "image": "site/train:1"}])
-def test_more_than_one_task_is_refused_for_its_command_runs_once(house: House, alone: dict[str, Any]) -> None:
+def test_more_than_one_task_is_refused_because_the_command_runs_once(house: House, alone: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match="runs its command once"):
         submit(house, gang=alone, scenarios={"range": [0, 2]})

@@ -34,7 +34,7 @@ def keys(store: ObjectStore) -> list[str]:
     return list(store.list("uploads/"))
 
 
-def test_every_part_is_durable_before_the_next_one_comes(database: Database, store: ObjectStore) -> None:
+def test_every_part_is_durable_before_the_next_is_read(database: Database, store: ObjectStore) -> None:
     uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(part=4))
     made = uploads.create(10)
     seen: list[int] = []
@@ -52,7 +52,7 @@ def test_every_part_is_durable_before_the_next_one_comes(database: Database, sto
             assert uploads.read(made.id, start, length) == b"0123456789"[start : start + length]
 
 
-def test_whoever_comes_later_takes_over_and_the_one_before_moves_nothing_more(
+def test_a_later_writer_takes_over_and_the_earlier_writer_advances_nothing(
     uploads: Uploads, store: ObjectStore
 ) -> None:
     made = uploads.create(10)
@@ -69,7 +69,7 @@ def test_whoever_comes_later_takes_over_and_the_one_before_moves_nothing_more(
     assert len(keys(store)) == 2  # what the late one stored is gone
 
 
-def test_two_processes_at_one_offset_have_one_winner(database: Database, store: ObjectStore) -> None:
+def test_one_of_two_processes_at_the_same_offset_succeeds(database: Database, store: ObjectStore) -> None:
     first, second = (Uploads(database, store) for _ in range(2))
     made = first.create(4000)
     both = threading.Barrier(2)
@@ -98,7 +98,7 @@ def test_two_processes_at_one_offset_have_one_winner(database: Database, store: 
     assert all(len(set(whole[at : at + 100])) == 1 for at in range(0, 4000, 100)), "bytes of the two are mixed"
 
 
-def test_a_writer_that_stands_still_is_fenced_off(database: Database, store: ObjectStore) -> None:
+def test_a_stalled_writer_is_fenced(database: Database, store: ObjectStore) -> None:
     uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(stalled=0.05))
     made = uploads.create(10)
     hanging, woken = threading.Event(), threading.Event()
@@ -148,7 +148,7 @@ class Dying:
         raise Killed
 
 
-def test_a_dead_process_s_upload_goes_on_where_it_stood(database: Database, store: ObjectStore) -> None:
+def test_an_upload_of_a_dead_process_resumes_at_its_offset(database: Database, store: ObjectStore) -> None:
     killed = threading.Event()
     reached: Any = Dying(database, killed)
     stored: Any = Dying(store, killed)
@@ -165,7 +165,7 @@ def test_a_dead_process_s_upload_goes_on_where_it_stood(database: Database, stor
     assert b"".join(other.content(made.id)) == b"0123456789"
 
 
-def test_combing_lets_be_what_may_be_about_to_get_its_row(uploads: Uploads, store: ObjectStore) -> None:
+def test_the_search_for_unreferenced_objects_skips_recent_objects(uploads: Uploads, store: ObjectStore) -> None:
     made = uploads.create(10)
 
     def body() -> Iterator[bytes]:
@@ -183,7 +183,7 @@ def test_combing_lets_be_what_may_be_about_to_get_its_row(uploads: Uploads, stor
     assert b"".join(uploads.content(made.id)) == b"0123456789" and len(keys(store)) == 2
 
 
-def test_shared_bytes_stay_until_the_last_one_goes(uploads: Uploads, store: ObjectStore) -> None:
+def test_shared_bytes_stay_until_their_last_upload_is_deleted(uploads: Uploads, store: ObjectStore) -> None:
     parts = [finished(uploads, data, partial=True).id for data in (b"ab", b"cd")]
     first = uploads.concatenate(parts, "", "").id
     second = uploads.concatenate([parts[1], parts[0], parts[1]], "", "").id
@@ -203,7 +203,7 @@ def test_an_unfinished_upload_has_no_content(uploads: Uploads) -> None:
             use()
 
 
-def test_what_is_left_alone_expires_and_each_byte_gives_it_more_time(uploads: Uploads, clock: Clock) -> None:
+def test_an_idle_upload_expires_and_each_append_extends_its_time(uploads: Uploads, clock: Clock) -> None:
     made = uploads.create(10)
     clock.now += 99.0
     uploads.append(made.id, 0, [b"01234"])
@@ -217,7 +217,7 @@ def test_what_is_left_alone_expires_and_each_byte_gives_it_more_time(uploads: Up
         uploads.get(made.id)
 
 
-def test_what_is_held_is_neither_swept_nor_deleted(uploads: Uploads, store: ObjectStore, clock: Clock) -> None:
+def test_a_pinned_upload_neither_expires_nor_is_deleted(uploads: Uploads, store: ObjectStore, clock: Clock) -> None:
     made = finished(uploads, b"x")
     uploads.hold(made.id, 500.0)
     clock.now += 200.0
@@ -229,7 +229,7 @@ def test_what_is_held_is_neither_swept_nor_deleted(uploads: Uploads, store: Obje
     assert keys(store) == []
 
 
-def test_an_upload_that_is_deleted_while_bytes_come_keeps_none(uploads: Uploads, store: ObjectStore) -> None:
+def test_an_upload_deleted_during_an_append_keeps_no_bytes(uploads: Uploads, store: ObjectStore) -> None:
     made = uploads.create(10)
 
     def body() -> Iterator[bytes]:

@@ -70,7 +70,7 @@ def _blank(id: str) -> dict[str, object]:
     return {"id": id, "attempt": 1, "workers": 1, "token": TOKEN, **words}
 
 
-def test_what_waits_is_taken_and_looked_after_soon(house: House, warmed: Warmed) -> None:
+def test_a_warm_launch_is_taken_and_the_pool_is_refilled_soon(house: House, warmed: Warmed) -> None:
     house.until(lambda: warmed.looks)
     warmed.reserve = ["warm1"]
     first, second = submit(house), submit(house)
@@ -86,7 +86,7 @@ def test_what_waits_is_taken_and_looked_after_soon(house: House, warmed: Warmed)
     assert "warm1" not in warmed.launches
 
 
-def test_instead_of_what_is_gone_another_is_made_at_once(house: House, warmed: Warmed) -> None:
+def test_a_missed_warm_launch_is_replaced_by_a_new_launch_at_once(house: House, warmed: Warmed) -> None:
     warmed.gone, warmed.reserve = True, ["warm1", "warm2"]
     id = submit(house)
     house.until(lambda: any(one.simulation_id == id for one in warmed.launches.values()))
@@ -96,7 +96,7 @@ def test_instead_of_what_is_gone_another_is_made_at_once(house: House, warmed: W
     house.end(id)
 
 
-def test_a_dispatcher_that_dies_before_it_could_mark_it_loses_nothing(house: House, warmed: Warmed) -> None:
+def test_a_dispatcher_that_dies_before_it_labels_a_warm_launch_loses_nothing(house: House, warmed: Warmed) -> None:
     id = submit(house)
     dispatch = house.dispatch
     (busy,) = dispatch.snapshot().busy
@@ -109,7 +109,7 @@ def test_a_dispatcher_that_dies_before_it_could_mark_it_loses_nothing(house: Hou
     play(house, "warm1")
 
 
-def test_what_is_offered_again_after_its_end_is_not_used_again(house: House, warmed: Warmed) -> None:
+def test_a_warm_launch_offered_again_after_its_end_is_not_used(house: House, warmed: Warmed) -> None:
     warmed.reserve = ["warm1"]
     submit(house)
     house.until(lambda: "warm1" in warmed.launches)
@@ -122,7 +122,7 @@ def test_what_is_offered_again_after_its_end_is_not_used_again(house: House, war
     house.end(again)
 
 
-def test_while_something_lacks_it_is_looked_after_often_and_in_the_end_rarely(
+def test_an_incomplete_warm_pool_is_refilled_with_exponential_back_off(
     house: House, warmed: Warmed, clock: Clock
 ) -> None:
     at = ManagedExecutor(house.sites["east"].config, warmed, clock=clock)
