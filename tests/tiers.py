@@ -23,7 +23,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/system/test_schemathesis.py": {"[all-15]": "a short run of one phase is in every run"},
     "tests/system/test_hostile_models.py": {
-        "test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same": (
+        "test_in_a_shared_process_the_tasks_after_a_failure_are_run": (
             "the same models on a street are in every run, and in a shared process in contracts/test_evaluator.py"
         ),
     },
@@ -31,10 +31,10 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "[2]": "another order of deaths",
         "[3]": "another order of deaths",
         "[car_street]": "the same with another simulator",
-        "test_everything_dies_at_once_and_the_next_start_picks_it_up": "longer chaos",
-        "test_roles_that_die_at_the_same_instant_are_all_started_again": "longer chaos",
-        "test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed": "longer chaos",
-        "test_who_dies_while_summing_up_is_succeeded_within_seconds": "longer chaos",
+        "test_after_a_kill_of_every_process_the_next_start_continues": "longer chaos",
+        "test_roles_that_die_at_the_same_instant_are_all_restarted": "longer chaos",
+        "test_evaluators_killed_repeatedly_never_make_a_scenario_crashed": "longer chaos",
+        "test_a_process_killed_during_finalization_is_replaced_within_seconds": "longer chaos",
     },
     "tests/system/test_determinism.py": {
         "[idm]": "the same with another model; onnx is in every run",

@@ -22,12 +22,12 @@ from tests.contracts.test_executor import (
     MODEL,
     Bench,
     launch_of,
-    test_a_launch_uses_its_workers_until_it_ends,
     test_a_launch_is_observed_until_it_has_ended,
+    test_a_launch_that_was_never_submitted_is_not_observed,
+    test_a_launch_uses_its_workers_until_it_ends,
     test_cancelling_removes_a_launch_and_is_idempotent,
     test_logs_end_with_the_launch,
     test_submission_is_idempotent,
-    test_a_launch_that_was_never_submitted_is_not_observed,
 )
 from tests.system.runner_api import LAUNCH, RunnerApi
 from tests.waiting import until

@@ -61,7 +61,7 @@ def refused(url: str, home: Path) -> str:
     return words
 
 
-def test_a_missing_database_is_named_in_one_line_without_its_password(tmp_path: Path) -> None:
+def test_an_unknown_host_of_a_database_is_named_in_one_line_without_the_password(tmp_path: Path) -> None:
     said = refused("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
     assert said.startswith("The database wind at nowhere.invalid:5432 cannot be used: failed to resolve host")
 
@@ -86,7 +86,7 @@ def test_a_url_may_set_another_connect_timeout(tmp_path: Path, silent: int) -> N
     assert time.monotonic() - began < CONNECTING
 
 
-def test_a_refused_login_at_the_database_is_named(
+def test_a_postgresql_without_that_database_is_named(
     postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = postgres_url(postgres, request.node.nodeid, migrated=False)

@@ -79,7 +79,7 @@ def documented(user: str, level: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("theatre", USERS, indirect=True)
 @pytest.mark.parametrize("level", [3, 2])
-def test_the_documented_table_is_what_the_attacks_find(theatre: Theatre, level: int, best: dict[str, int]) -> None:
+def test_the_documented_table_is_the_outcome_of_the_attacks(theatre: Theatre, level: int, best: dict[str, int]) -> None:
     if level > best[theatre.user]:
         refused = theatre.ground.run(theatre.user, f"confine(Confinement(level={level})); print('confined')")
         assert b"confined" not in refused.stdout and refused.returncode != 0
@@ -91,6 +91,6 @@ def test_the_documented_table_is_what_the_attacks_find(theatre: Theatre, level: 
 
 
 @pytest.mark.parametrize("theatre", ["user"], indirect=True)
-def test_the_attacks_succeed_where_nothing_confines_them(theatre: Theatre) -> None:
+def test_the_attacks_succeed_against_an_unconfined_process(theatre: Theatre) -> None:
     outcomes = theatre.play(None, BITING)
     assert {name: outcome.how for name, outcome in outcomes.items() if outcome.result != "escaped"} == {}

@@ -59,11 +59,11 @@ def everybody_has_left(pipe: IO[bytes]) -> bool:
 # --- life and death
 
 
-def test_it_ends_with_the_code_of_what_runs_inside(confined: Confined) -> None:
+def test_the_exit_code_is_that_of_the_confined_process(confined: Confined) -> None:
     assert confined("sys.exit(7)").returncode == 7
 
 
-def test_a_signal_inside_is_seen_outside(confined: Confined, case: tuple[str, int]) -> None:
+def test_a_signal_that_ends_the_confined_process_is_reported_outside(confined: Confined, case: tuple[str, int]) -> None:
     died = confined("os.kill(os.getpid(), 11); os.abort()")
     # Level 2 has nobody in between; at level 3 the process that waits says it as a shell does.
     assert died.returncode == (128 + signal.SIGSEGV if case[1] == 3 else -signal.SIGSEGV)
@@ -89,7 +89,7 @@ def test_killing_the_outer_process_kills_a_daemonised_grandchild(ground: Ground,
             assert everybody_has_left(outer.stdout)
 
 
-def test_the_end_of_a_zygote_is_the_end_of_its_daemons(ground: Ground, best: dict[str, int]) -> None:
+def test_the_end_of_a_zygote_ends_its_daemons(ground: Ground, best: dict[str, int]) -> None:
     for user in [user for user in USERS if best[user] == 3]:
         left = ground.run(user, f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}")
         assert left.stdout == b"I live on"  # and communicate returned, long before the minute was over
@@ -108,7 +108,7 @@ import time; time.sleep(120)"""
         assert everybody_has_left(zygote.stdout)
 
 
-def test_it_dies_with_the_process_that_started_it(case: tuple[str, int], ground: Ground) -> None:
+def test_a_confined_process_dies_with_its_parent(case: tuple[str, int], ground: Ground) -> None:
     user, level = case
     code = f"""
 if os.fork() == 0:
@@ -137,12 +137,12 @@ def fork():
 """
 
 
-def test_execve_works_until_it_is_sealed(confined: Confined) -> None:
+def test_execve_works_until_the_seal(confined: Confined) -> None:
     assert said(confined(TRY_EXECVE + "execve()")) == "executed"
     assert said(confined(TRY_EXECVE + "seal(); print(execve())")) == "1"
 
 
-def test_a_child_of_a_zygote_loses_its_forks_and_the_zygote_keeps_them(confined: Confined) -> None:
+def test_a_child_of_a_zygote_cannot_fork_and_the_zygote_still_can(confined: Confined) -> None:
     code = """
 seal(may_fork=True)
 for _ in range(2):
@@ -156,7 +156,7 @@ print("zygote", execve(), fork())
     assert said(confined(TRY_EXECVE + code, may_fork=True)).split("\n") == ["child 1 1"] * 2 + ["zygote 1 0"]
 
 
-def test_a_sealed_child_takes_no_further_filter(confined: Confined) -> None:
+def test_a_sealed_child_cannot_install_another_filter(confined: Confined) -> None:
     code = """
 seal(may_fork=True)
 if (child := os.fork()) == 0:
@@ -167,11 +167,11 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
     assert said(confined(code, may_fork=True)) == "5"
 
 
-def test_a_host_that_may_not_fork_does_not_before_it_is_sealed_either(confined: Confined) -> None:
+def test_a_model_server_without_forks_cannot_fork_before_the_seal_either(confined: Confined) -> None:
     assert said(confined(TRY_EXECVE + "print(fork())")) == "1"
 
 
-def test_a_fork_bomb_in_a_zygote_meets_the_limit(confined: Confined, case: tuple[str, int]) -> None:
+def test_a_fork_bomb_in_a_zygote_reaches_the_limit(confined: Confined, case: tuple[str, int]) -> None:
     code = """
 children = []
 try:
@@ -201,12 +201,12 @@ os.waitpid(child, 0)"""
     assert said(confined(code, may_fork=True)) == ""
 
 
-def test_threads_can_still_be_made(confined: Confined) -> None:
+def test_threads_can_still_be_started(confined: Confined) -> None:
     code = "seal(); import threading; t = threading.Thread(target=lambda: print('ran')); t.start(); t.join()"
     assert said(confined(code)) == "ran"
 
 
-def test_a_thread_that_was_there_before_is_sealed_too(confined: Confined) -> None:
+def test_a_thread_started_before_the_seal_is_sealed_too(confined: Confined) -> None:
     code = """
 import threading
 go = threading.Event()
@@ -228,7 +228,7 @@ except MemoryError: print("MemoryError")"""
     assert said(confined(code, memory=512 << 20)) == "MemoryError"
 
 
-def test_standard_input_is_empty_and_only_kept_descriptors_are_open(confined: Confined) -> None:
+def test_standard_input_is_empty_and_only_the_named_descriptors_are_open(confined: Confined) -> None:
     before = "kept = os.open('/dev/zero', os.O_RDONLY); other = os.open('/dev/zero', os.O_RDONLY); assert kept == 3"
     code = """
 def is_open(n):
@@ -239,18 +239,18 @@ print(os.read(0, 1), [n for n in range(100) if is_open(n)])"""
     assert said(confined(code, before=before, keep=(3,))) == "b'' [0, 1, 2, 3]"
 
 
-def test_the_environment_is_what_was_asked_for(confined: Confined) -> None:
+def test_the_environment_is_the_requested_one(confined: Confined) -> None:
     before = "os.environ['TOKEN'] = 'secret'"
     words = said(confined("print(dict(os.environ))", before=before, environ={"MODEL": "x", "OMP_NUM_THREADS": "2"}))
     assert "TOKEN" not in words and "'MODEL': 'x'" in words and "'OMP_NUM_THREADS': '2'" in words
 
 
-def test_it_is_the_first_to_be_killed_and_the_last_to_run(confined: Confined) -> None:
+def test_a_confined_process_is_killed_first_and_scheduled_last(confined: Confined) -> None:
     read = "print(open('/proc/self/oom_score_adj').read().strip(), os.getpriority(os.PRIO_PROCESS, 0))"
     assert said(confined(read)) == "1000 5"
 
 
-def test_a_bound_path_is_seen_through_the_link_it_was_named_by(confined: Confined, open_folder: Path) -> None:
+def test_a_bound_path_is_visible_through_its_symbolic_link(confined: Confined, open_folder: Path) -> None:
     (open_folder / "v1").mkdir()
     (open_folder / "v1" / "data").write_text("42")
     (open_folder / "latest").symlink_to("v1")
@@ -258,7 +258,7 @@ def test_a_bound_path_is_seen_through_the_link_it_was_named_by(confined: Confine
     assert said(confined(f"print(open({path!r} + '/data').read())", readonly=(path,))) == "42"
 
 
-def test_what_is_not_named_is_not_there(confined: Confined, open_folder: Path) -> None:
+def test_paths_that_are_not_named_do_not_exist(confined: Confined, open_folder: Path) -> None:
     (open_folder / "named").mkdir()
     (open_folder / "other").write_text("secret")
     code = f"""
@@ -272,7 +272,9 @@ def test_a_path_that_does_not_exist_is_an_error_that_names_it(confined: Confined
     assert failed.returncode != 0 and b"/nonexistent/model" in failed.stderr and not failed.stdout
 
 
-def test_a_path_that_it_may_not_read_is_named(confined: Confined, open_folder: Path, case: tuple[str, int]) -> None:
+def test_a_path_that_may_not_be_read_is_named_in_the_error(
+    confined: Confined, open_folder: Path, case: tuple[str, int]
+) -> None:
     closed = open_folder / "closed"
     closed.mkdir(mode=0)
     failed = confined("print('confined')", readonly=(str(closed),))
@@ -281,7 +283,7 @@ def test_a_path_that_it_may_not_read_is_named(confined: Confined, open_folder: P
     assert str(closed).encode() in failed.stderr and b"chmod" in failed.stderr
 
 
-def test_as_root_every_process_gets_a_user_of_its_own(confined: Confined, case: tuple[str, int]) -> None:
+def test_as_root_every_process_gets_its_own_user(confined: Confined, case: tuple[str, int]) -> None:
     code = "print(report.uid, os.getuid(), os.geteuid())"
     first, second = (said(confined(code)).split() for _ in range(2))
     assert len({*first}) == 1 and len({*second}) == 1
@@ -291,7 +293,7 @@ def test_as_root_every_process_gets_a_user_of_its_own(confined: Confined, case: 
         assert first == second == [str(USERS["user"])] * 3
 
 
-def test_without_scratch_nothing_is_writable_and_tmp_has_a_name(ground: Ground, best: dict[str, int]) -> None:
+def test_without_scratch_no_path_is_writable_and_tmp_exists(ground: Ground, best: dict[str, int]) -> None:
     code = """confine(Confinement(level=3, writable_tmp_mb=0))
 import tempfile
 try: open("/tmp/note", "w")
@@ -300,7 +302,7 @@ except OSError as error: print(tempfile.gettempdir(), error.errno)"""
         assert said(ground.run(user, code)) in ("/tmp 13", "/tmp 30")
 
 
-def test_scratch_is_the_process_own(ground: Ground, best: dict[str, int]) -> None:
+def test_scratch_belongs_to_one_process(ground: Ground, best: dict[str, int]) -> None:
     code = "confine(Confinement(level=3)); print(os.path.exists('/tmp/note')); open('/tmp/note', 'w').write('x')"
     for user in [user for user in USERS if best[user] == 3]:
         assert [said(ground.run(user, code)) for _ in range(2)] == ["False", "False"]

@@ -127,7 +127,7 @@ def place(theatre: Theatre) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("theatre", ["user"], indirect=True)
-def test_what_a_post_starts_is_held_as_the_table_says(place: Place, best: dict[str, int]) -> None:
+def test_a_process_of_a_container_init_is_confined_as_documented(place: Place, best: dict[str, int]) -> None:
     assert best["user"] > 1, "This machine cannot confine at all; see docs/sandbox.md for what it needs."
     level = 2 if os.geteuid() == 0 else best["user"]
     seen: dict[str, Outcome] = {}

@@ -51,7 +51,7 @@ def asks_sealed(here: Architecture, name: str, *arguments: int, may_fork: bool =
 
 
 @MACHINES
-def test_every_number_gets_what_its_table_says(here: Architecture) -> None:
+def test_every_system_call_gets_the_verdict_of_its_table(here: Architecture) -> None:
     program = seccomp.confining(here, may_fork=False)
     wanted = seccomp.call_blocks(here, may_fork=False)
     for number in range(syscalls.NEWEST + 1):
@@ -70,7 +70,7 @@ def test_another_architecture_is_killed(here: Architecture) -> None:
 
 
 @MACHINES
-def test_the_x32_numbers_are_killed(here: Architecture) -> None:
+def test_system_calls_of_x32_are_killed(here: Architecture) -> None:
     program = seccomp.confining(here, may_fork=False)
     assert verdict(program, 0x40000000 + here.numbers["read"], word=here.word) == KILLED
 
@@ -80,14 +80,14 @@ THREAD, FORK = 0x3D0F00, 0x1200011  # what the C library passes to clone
 
 @MACHINES
 @pytest.mark.parametrize("namespace", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
-def test_no_clone_makes_a_namespace(here: Architecture, namespace: int) -> None:
+def test_clone_never_creates_a_namespace(here: Architecture, namespace: int) -> None:
     for may_fork in (False, True):
         for flags in (THREAD, FORK):
             assert asks(here, "clone", flags | namespace, may_fork=may_fork) == REFUSED
 
 
 @MACHINES
-def test_clone_makes_threads_and_children_only_where_asked(here: Architecture) -> None:
+def test_clone_creates_threads_and_children_only_where_permitted(here: Architecture) -> None:
     assert asks(here, "clone", THREAD) == ALLOWED
     assert asks(here, "clone", FORK) == REFUSED
     assert asks(here, "clone", FORK, may_fork=True) == ALLOWED
@@ -134,12 +134,14 @@ CHECKED: Sequence[tuple[str, tuple[int, ...], int]] = (
 
 @MACHINES
 @pytest.mark.parametrize(("name", "arguments", "expected"), CHECKED)
-def test_arguments_are_looked_at(here: Architecture, name: str, arguments: tuple[int, ...], expected: int) -> None:
+def test_arguments_of_system_calls_are_checked(
+    here: Architecture, name: str, arguments: tuple[int, ...], expected: int
+) -> None:
     assert asks(here, name, *arguments) == expected
 
 
 @MACHINES
-def test_the_seal_takes_execve_and_then_forks_and_filters(here: Architecture) -> None:
+def test_the_seal_removes_execve_and_then_forks_and_filters(here: Architecture) -> None:
     for name in ("execve", "execveat"):
         assert asks_sealed(here, name, may_fork=True) == REFUSED
         assert asks_sealed(here, name) == REFUSED
@@ -149,7 +151,7 @@ def test_the_seal_takes_execve_and_then_forks_and_filters(here: Architecture) ->
 
 
 @MACHINES
-def test_no_two_calls_have_one_number(here: Architecture) -> None:
+def test_no_two_system_calls_have_the_same_number(here: Architecture) -> None:
     assert len(set(here.numbers.values())) == len(here.numbers)
 
 
@@ -162,7 +164,7 @@ def test_nested_paths_are_bound_once(tmp_path: Path) -> None:
     assert (found.real, found.links) == ((str(tmp_path / "a"),), ())
 
 
-def test_a_linked_path_is_bound_where_it_is_and_linked_where_it_was_named(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_bound_at_its_target_and_linked_at_its_name(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     found = layout([str(tmp_path / "link" / "deep")])
@@ -170,7 +172,7 @@ def test_a_linked_path_is_bound_where_it_is_and_linked_where_it_was_named(tmp_pa
     assert found.links == ((str(tmp_path / "link"), str(tmp_path / "real")),)
 
 
-def test_a_name_that_begins_like_another_is_not_beneath_it(tmp_path: Path) -> None:
+def test_a_path_with_the_same_prefix_is_not_a_subfolder(tmp_path: Path) -> None:
     for name in ("data", "database"):
         (tmp_path / name).mkdir()
     assert len(layout([str(tmp_path / "data"), str(tmp_path / "database")]).real) == 2

@@ -22,17 +22,17 @@ def forbid(*names):
 """
 
 
-def test_a_machine_where_the_recipe_works_is_at_level_3() -> None:
+def test_a_machine_with_namespaces_is_at_level_3() -> None:
     found = level_from(Trial(layers=WORDS), Trial())
     assert (found.number, found.missing, found.refusal) == (3, (), None)
 
 
-def test_without_namespaces_it_is_at_level_2_and_says_why() -> None:
+def test_without_namespaces_a_machine_is_at_level_2_with_the_reason() -> None:
     found = level_from(Trial(error="unshare: no"), Trial(layers=WORDS))
     assert found.number == 2 and found.refusal is None and "unshare: no" in found.missing[0]
 
 
-def test_with_neither_untrusted_models_are_refused_in_words() -> None:
+def test_without_namespaces_and_landlock_models_are_refused_with_the_reason() -> None:
     found = level_from(Trial(error="unshare: no"), Trial(error="Landlock ABI 4"))
     assert found.number == 1 and found.refusal is not None
     assert (
@@ -41,7 +41,7 @@ def test_with_neither_untrusted_models_are_refused_in_words() -> None:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_finding_the_level_changes_nothing_for_who_asks(user: str, ground: Ground) -> None:
+def test_finding_the_level_does_not_change_the_calling_process(user: str, ground: Ground) -> None:
     code = """
 def state():
     return (os.getuid(), os.getcwd(), os.environ.copy(), os.listdir("/"), os.getsid(0), os.nice(0),
@@ -62,14 +62,14 @@ def test_every_layer_of_level_3_is_reported(user: str, ground: Ground, best: dic
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_where_namespaces_are_forbidden_it_confines_at_level_2(user: str, ground: Ground) -> None:
+def test_without_namespaces_a_process_is_confined_at_level_2(user: str, ground: Ground) -> None:
     code = FORBID + "forbid('unshare'); f = level(); print(f.number, confine(Confinement()).level, *f.missing)"
     words = ground.run(user, code).stdout.decode()
     assert words.startswith("2 2 namespaces and a private root") and "unshare" in words
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_where_landlock_is_forbidden_too_it_refuses(user: str, ground: Ground) -> None:
+def test_without_namespaces_and_landlock_confinement_is_refused(user: str, ground: Ground) -> None:
     code = """
 forbid("unshare", "landlock_create_ruleset")
 print(level().number, flush=True)

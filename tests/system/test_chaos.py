@@ -94,7 +94,7 @@ def at_work(platform: PlatformProcess, id: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
+def test_killing_every_role_under_load_does_not_change_the_results(
     start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed], seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -122,7 +122,7 @@ def test_every_role_is_killed_under_load_and_all_ends_as_it_would_have(
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other(
+def test_a_killed_model_server_costs_only_its_current_scenario(
     start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed], load: str
 ) -> None:
     chance = random.Random(5)
@@ -146,7 +146,7 @@ def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other
     ]
 
 
-def test_everything_dies_at_once_and_the_next_start_picks_it_up(
+def test_after_a_kill_of_every_process_the_next_start_continues(
     start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
     platform = start_platform(**HASTE)
@@ -161,7 +161,7 @@ def test_everything_dies_at_once_and_the_next_start_picks_it_up(
         assert differing(platform, id, undisturbed(load)) == []
 
 
-def test_ctrl_c_in_the_middle_leaves_no_process_and_a_second_start_goes_on(
+def test_ctrl_c_leaves_no_process_and_a_second_start_continues(
     start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
     platform = start_platform(**HASTE)
@@ -177,7 +177,7 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_a_second_start_goes_on(
     assert differing(platform, id, undisturbed("noop")) == []
 
 
-def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(start_platform: StartPlatform) -> None:
+def test_a_second_supervisor_in_the_same_home_is_refused(start_platform: StartPlatform) -> None:
     platform = start_platform()
     second = platform.supervise()
     try:
@@ -190,7 +190,7 @@ def test_a_second_supervisor_in_the_same_home_says_that_there_is_one(start_platf
     assert platform.ready()  # the first is none the worse
 
 
-def test_roles_that_die_at_the_same_instant_are_all_started_again(start_platform: StartPlatform) -> None:
+def test_roles_that_die_at_the_same_instant_are_all_restarted(start_platform: StartPlatform) -> None:
     platform = start_platform()
     roles = ("api", "runner-api", "dispatch", "jobs", "agent")
     for _ in range(3):
@@ -203,7 +203,7 @@ def test_roles_that_die_at_the_same_instant_are_all_started_again(start_platform
     assert "Traceback" not in platform.said()
 
 
-def test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed(
+def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
     start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
     """Only three deaths of one task played by itself are that task's fault; hurried murders are nobody's."""
@@ -219,7 +219,7 @@ def test_killing_a_evaluator_again_and_again_never_makes_a_scenario_crashed(
     assert digest(platform, id) == undisturbed("noop")[1]
 
 
-def test_who_dies_while_summing_up_is_succeeded_within_seconds(start_platform: StartPlatform) -> None:
+def test_a_process_killed_during_finalization_is_replaced_within_seconds(start_platform: StartPlatform) -> None:
     platform = start_platform(**HASTE)
     asked = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 200_000]}, "params": {"batch": 256}}
     id = platform.submit(**asked)["id"]
@@ -231,7 +231,7 @@ def test_who_dies_while_summing_up_is_succeeded_within_seconds(start_platform: S
     assert platform.ended(id, 60.0)["state"] == "succeeded"
 
 
-def test_a_world_that_kills_its_process_costs_one_scenario(platform: PlatformProcess) -> None:
+def test_a_simulator_that_kills_its_process_costs_one_scenario(platform: PlatformProcess) -> None:
     ended = platform.run(
         model=MODELS / "echo.py", dataset="noop", scenarios={"range": [0, 200]}, params={"crash_at": 77}
     )

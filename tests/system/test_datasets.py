@@ -60,7 +60,7 @@ def described(extends: str, **more: Any) -> bytes:
     return json.dumps({"extends": extends, "scenarios": "lines.ndjson", **more}).encode()
 
 
-def test_scenarios_of_ones_own_are_simulated(platform: PlatformProcess) -> None:
+def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
     made = register(
         platform,
         "poles",
@@ -81,7 +81,7 @@ def test_scenarios_of_ones_own_are_simulated(platform: PlatformProcess) -> None:
     assert platform.results(ended["id"]) == results
 
 
-def test_streets_of_ones_own_are_driven_on_the_built_in_nets(platform: PlatformProcess) -> None:
+def test_user_streets_are_simulated_on_the_built_in_road_networks(platform: PlatformProcess) -> None:
     shipped = list(datasets()["car_street"].scenarios(0, 288))[::100]
     own = [{name: value for name, value in one.items() if name != "index"} | {"time_limit": 5.0} for one in shipped]
     lines = b"".join(json.dumps(one).encode() + b"\n" for one in own)
@@ -100,7 +100,7 @@ def bodies(count: int) -> Iterator[tuple[str, bytes]]:
         yield f"part-{at % 10}/{at:05}.bin", chance.randbytes(16 << 10)
 
 
-def test_a_registration_outlives_the_process_that_did_it(start_platform: StartPlatform) -> None:
+def test_a_registration_survives_a_kill_of_its_process(start_platform: StartPlatform) -> None:
     platform = start_platform()
     files = dict(bodies(2000))
     sent = upload(platform, tar(files))

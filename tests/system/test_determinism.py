@@ -31,7 +31,7 @@ def played(platform: PlatformProcess, **asked: Any) -> tuple[list[bytes], str]:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_results_are_the_same_to_the_byte_whoever_plays_them_and_how_often(
+def test_results_are_identical_for_any_number_of_workers_and_repetitions(
     platform: PlatformProcess, driver: str
 ) -> None:
     first, digest = played(platform, **DRIVERS[driver], workers=1)
@@ -41,12 +41,12 @@ def test_results_are_the_same_to_the_byte_whoever_plays_them_and_how_often(
         assert same == digest
 
 
-def test_another_seed_is_another_run(platform: PlatformProcess) -> None:
+def test_another_seed_gives_other_results(platform: PlatformProcess) -> None:
     asked = {**DRIVERS["remembers"], "scenarios": {"range": [0, 6]}}
     assert played(platform, **asked)[0] != played(platform, **asked, seed=1)[0]
 
 
-def test_the_same_scenario_in_another_selection_is_played_the_same(platform: PlatformProcess) -> None:
+def test_a_scenario_gives_the_same_result_in_any_selection(platform: PlatformProcess) -> None:
     """What is played before it, and in which place, changes nothing of what a scenario comes to."""
 
     def by_scenario(tasks: list[int]) -> dict[int, Any]:
@@ -57,14 +57,14 @@ def test_the_same_scenario_in_another_selection_is_played_the_same(platform: Pla
     assert forwards == {index: backwards[index] for index in forwards}
 
 
-def test_batches_of_a_world_do_not_depend_on_who_is_lent_what(platform: PlatformProcess) -> None:
+def test_results_of_batched_scenarios_do_not_depend_on_the_leases(platform: PlatformProcess) -> None:
     asked = {"dataset": "noop", "model": MODELS / "echo.py", "scenarios": {"range": [0, 3001]}, "params": {"batch": 16}}
     first, digest = played(platform, **asked, workers=1)
     again, same = played(platform, **asked, workers=2)
     assert (again, same) == (first, digest)
 
 
-def test_the_archive_holds_what_it_takes_to_do_it_again(platform: PlatformProcess) -> None:
+def test_the_archive_suffices_to_repeat_the_simulation(platform: PlatformProcess) -> None:
     ended = platform.run(
         model=MODELS / "remembers.py",
         dataset="car_street",

@@ -104,7 +104,7 @@ def led(gang: Gang, *commands: Sequence[str]) -> Iterator[Leader]:
         yield leader
 
 
-def test_a_gang_runs_its_program_once_and_the_first_replica_has_the_result(tmp_path):
+def test_a_gang_runs_its_program_once_and_its_first_replica_reports_the_result(tmp_path):
     code, said, others = Gang(tmp_path, 3, SUM).play(WINDTUNNEL_SCENARIO=json.dumps({"number": 39}))
     assert (code, json.loads(said), others) == (0, {"sum": 42}, [0, 0, 0])
 
@@ -114,7 +114,7 @@ def test_a_replica_that_is_killed_fails_the_gang_and_ends_the_others(tmp_path):
     assert (code, others) == (137, [0, 0, 0])
 
 
-def test_what_the_leader_itself_runs_counts_as_a_replica_does(tmp_path):
+def test_a_process_of_the_leader_counts_as_a_replica(tmp_path):
     code, _, _ = Gang(tmp_path, 2, SUM, own=[sys.executable, "-c", "raise SystemExit(7)"]).play(
         WINDTUNNEL_SCENARIO='{"number": 1}'
     )
@@ -132,13 +132,13 @@ def test_a_command_that_cannot_be_started_fails_its_task_and_not_the_gang(tmp_pa
         assert [leader.run({"task": task}, (), tmp_path, PATIENCE) for task in range(2)] == [(exit, None)] * 2
 
 
-def test_neither_does_one_of_the_leaders_own(tmp_path):
+def test_a_command_of_the_leader_that_cannot_be_started_fails_its_task_only(tmp_path):
     with led(Gang(tmp_path, 1, ""), [sys.executable, "-c", SUM]) as leader:
         assert leader.run(None, [str(tmp_path / "wrong")], tmp_path, PATIENCE) == (127, None)
         assert leader.run({"number": 42}, (), tmp_path, PATIENCE) == (0, '{"sum": 42}')
 
 
-def test_a_models_programs_can_be_run_and_nobody_else_may_change_them(tmp_path):
+def test_programs_of_a_model_are_executable_and_not_writable_by_others(tmp_path):
     modes = {"run.sh": 0o106775, "notes.txt": 0o100666, "bin/tool": 0o100700}
     with zipfile.ZipFile(tmp_path / "packed", "w") as archive:
         for name, mode in modes.items():
@@ -154,7 +154,7 @@ def test_a_models_programs_can_be_run_and_nobody_else_may_change_them(tmp_path):
 
 
 @pytest.mark.parametrize("victim", ["leader", "replica"])
-def test_who_is_lost_takes_the_whole_gang_along(tmp_path, victim):
+def test_a_lost_replica_ends_the_whole_gang(tmp_path, victim):
     gang = Gang(tmp_path, 2, "import time; time.sleep(600)")
     replicas = [gang.start("follow", index, [sys.executable, "-c", gang.program]) for index in range(2)]
     leader = gang.start("lead", 0, ())
@@ -169,7 +169,7 @@ def test_who_is_lost_takes_the_whole_gang_along(tmp_path, victim):
             one.communicate()
 
 
-def test_who_does_not_know_the_key_has_no_place_in_the_gang(tmp_path):
+def test_a_replica_without_the_key_is_refused(tmp_path):
     gang = Gang(tmp_path, 1, "pass")
     leader = gang.start("lead", 0, ())
     stranger = gang.start("follow", 0, [sys.executable, "-c", "pass"], WINDTUNNEL_GANG_KEY="guessed")
@@ -186,7 +186,7 @@ def test_who_does_not_know_the_key_has_no_place_in_the_gang(tmp_path):
             one.communicate()
 
 
-def test_who_looks_for_the_leader_does_not_take_itself_for_it(monkeypatch):
+def test_a_replica_that_searches_the_leader_does_not_connect_to_itself(monkeypatch):
     [port] = free_ports(1)
     address, tried = ("127.0.0.1", port), []
     create = socket.create_connection
@@ -203,7 +203,7 @@ def test_who_looks_for_the_leader_does_not_take_itself_for_it(monkeypatch):
     assert itself.fileno() == -1, "or the leader could never listen there"
 
 
-def test_nothing_new_begins_before_all_have_ended_what_failed(tmp_path):
+def test_no_task_starts_before_every_replica_has_ended_the_failed_one(tmp_path):
     [port] = free_ports(1)
     slow, asked, may_stop = [], threading.Event(), threading.Event()
 

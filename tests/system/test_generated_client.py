@@ -66,7 +66,7 @@ def model(name: str) -> Any:
     return getattr(importlib.import_module("windtunnel_client.models"), name)
 
 
-def test_a_generated_client_sees_a_simulation_to_its_end(client: Any) -> None:
+def test_a_generated_client_follows_a_simulation_to_its_end(client: Any) -> None:
     scenarios = model("Scenarios")(range_=[0, 50])
     submission = model("Submission")(dataset="noop", runtime="python", scenarios=scenarios, seed=3)
     created = operation("simulations.create_simulation").sync(
@@ -87,7 +87,7 @@ def test_a_generated_client_sees_a_simulation_to_its_end(client: Any) -> None:
     assert [item.id for item in listed.items] == [created.id], "the newest simulation comes first"
 
 
-def test_a_generated_client_sends_a_model_along_and_waits(client: Any) -> None:
+def test_a_generated_client_uploads_a_model_with_its_submission_and_waits(client: Any) -> None:
     file = importlib.import_module("windtunnel_client.types").File(
         payload=io.BytesIO(b"class Model:\n    def act(self, observation):\n        return [0.5]\n"),
         file_name="half.py",
@@ -105,7 +105,7 @@ def test_a_generated_client_sends_a_model_along_and_waits(client: Any) -> None:
     assert table.status_code == 200 and table.content.count(b"\r\n") == 5
 
 
-def test_a_generated_client_is_told_what_is_wrong(client: Any) -> None:
+def test_a_generated_client_parses_a_problem(client: Any) -> None:
     submission = model("Submission")(dataset="nop", runtime="python")
     refused = operation("simulations.create_simulation").sync(client=client, body=submission)
     assert refused.status == 422 and refused.type_ == "/problems/unknown-dataset" and "noop" in refused.detail

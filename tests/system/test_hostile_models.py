@@ -49,7 +49,7 @@ NOT_OURS = re.compile(r"/(?!v1/)\w+/\w+|0x[0-9a-f]{6}|\bpid \d")
 
 
 @pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
-def test_on_a_street_it_is_named_where_it_happened_and_the_others_go_on(
+def test_a_failure_in_a_street_has_a_named_result_and_other_scenarios_continue(
     platform: PlatformProcess, name: str, status: str, words: str
 ) -> None:
     tasks = [*GRID, *RAMP]
@@ -71,7 +71,7 @@ def test_on_a_street_it_is_named_where_it_happened_and_the_others_go_on(
 
 
 @pytest.mark.parametrize(("name", "status", "words"), MISDEEDS, ids=[misdeed[0] for misdeed in MISDEEDS])
-def test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same(
+def test_in_a_shared_process_the_tasks_after_a_failure_are_run(
     platform: PlatformProcess, name: str, status: str, words: str
 ) -> None:
     if name == "babbles_later":
@@ -88,7 +88,7 @@ def test_in_a_shared_process_the_tasks_after_it_are_played_all_the_same(
     assert all(words in result["error"] for result in bad)
 
 
-def test_a_flood_of_words_is_cut_and_said_to_be_cut(platform: PlatformProcess) -> None:
+def test_excess_output_is_dropped_and_the_log_says_so(platform: PlatformProcess) -> None:
     ended = platform.run(model=MODELS / "floods.py", dataset="noop", scenarios={"range": [0, 6]})
     assert ended["state"] == "succeeded"
     assert whole(platform.results(ended["id"]), 6)
@@ -120,13 +120,13 @@ def test_a_model_that_does_not_load_fails_at_once_with_the_reason(
 
 
 @pytest.mark.parametrize("text", ["class Model:\n    def act(self) return 1\n", "class Model:\n\tpass\n    pass\n"])
-def test_a_model_that_is_no_python_fails_with_the_line(platform: PlatformProcess, text: str) -> None:
+def test_a_model_with_a_syntax_error_fails_with_its_line(platform: PlatformProcess, text: str) -> None:
     ended = platform.run(model=text.encode(), dataset="noop", scenarios={"range": [0, 5]})
     assert ended["state"] == "failed"
     assert re.search(r"not valid Python in line \d", ended["reason"])
 
 
-def test_a_model_that_is_never_done_loading_can_be_cancelled(platform: PlatformProcess) -> None:
+def test_a_model_that_never_finishes_loading_can_be_cancelled(platform: PlatformProcess) -> None:
     id = platform.submit(model=MODELS / "hangs_at_import.py", dataset="noop", scenarios={"range": [0, 5]})["id"]
     until(lambda: platform.get(id)["state"] == "launching", message="it is not launched")
     platform.http.post(f"/v1/simulations/{id}/cancel")
@@ -173,7 +173,7 @@ ZIPS: Mapping[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", ZIPS)
-def test_a_zip_with_a_trap_in_it_is_refused_with_the_reason(platform: PlatformProcess, kind: str) -> None:
+def test_a_hostile_zip_is_refused_with_the_reason(platform: PlatformProcess, kind: str) -> None:
     make, words = ZIPS[kind]
     answer = platform.post(
         model=make(), filename="model.zip", runtime="python", dataset="noop", scenarios={"range": [0, 3]}
@@ -192,7 +192,7 @@ def test_a_zip_with_a_trap_in_it_is_refused_with_the_reason(platform: PlatformPr
     assert not NOT_OURS.search(own.replace("/v1/", ""))
 
 
-def test_a_zip_that_is_what_it_should_be_drives(platform: PlatformProcess) -> None:
+def test_a_valid_zip_runs(platform: PlatformProcess) -> None:
     data = zipped(
         ("model.py", b"from parts.brake import Model\n"), ("parts/__init__.py", b""), ("parts/brake.py", ECHO)
     )

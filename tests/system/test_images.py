@@ -91,12 +91,12 @@ def test_the_same_inputs_are_the_same_image_bit_for_bit(tmp_path: Path) -> None:
     assert not build.build(names.images()["noop"], tmp_path / "one").fresh
 
 
-def test_every_image_is_tried() -> None:
+def test_every_image_has_a_test() -> None:
     assert set(IMPORTS) == set(names.images())
 
 
 @pytest.mark.parametrize("name", sorted(IMPORTS))
-def test_an_image_holds_what_it_runs_and_all_of_it_is_compiled(name: str, unpacked: Callable[[str], Container]) -> None:
+def test_an_image_contains_its_code_with_bytecode(name: str, unpacked: Callable[[str], Container]) -> None:
     told = json.loads(unpacked(name).python(f"import {IMPORTS[name]}\n{LOOK}"))
     assert told["uncompiled"] == []
     assert told["written"] == []
@@ -124,7 +124,7 @@ print(json.dumps({
 """
 
 
-def test_the_server_s_image_names_its_roles_and_is_each_of_them(unpacked: Callable[[str], Container]) -> None:
+def test_the_image_of_the_server_runs_each_of_its_roles(unpacked: Callable[[str], Container]) -> None:
     server = unpacked("server")
     done = server.run(*server.entrypoint)
     assert done.returncode == 2
@@ -133,13 +133,13 @@ def test_the_server_s_image_names_its_roles_and_is_each_of_them(unpacked: Callab
     assert done.returncode == 0, done.stderr
 
 
-def test_a_server_computes_the_names_of_the_images_that_go_with_it(unpacked: Callable[[str], Container]) -> None:
+def test_a_server_computes_the_names_of_its_other_images(unpacked: Callable[[str], Container]) -> None:
     code = "from runtimes.images.names import image_of, images; print(*(image_of(name) for name in list(images())[2:]))"
     said = unpacked("server").python(code).split()
     assert said == [names.image_of(name) for name in list(names.images())[2:]]
 
 
-def test_the_jobs_image_brings_the_simulators_ready(unpacked: Callable[[str], Container]) -> None:
+def test_the_image_of_jobs_contains_prepared_simulators(unpacked: Callable[[str], Container]) -> None:
     code = """
 from pathlib import Path
 from runtimes import catalogue, environments
@@ -150,7 +150,7 @@ print(*(environments.ready(one, Path("/var/lib/windtunnel")) for one in catalogu
     assert all(path.startswith("/opt/windtunnel/environments/") for path in said)
 
 
-def test_sumo_drives_in_its_image(unpacked: Callable[[str], Container]) -> None:
+def test_sumo_runs_in_its_image(unpacked: Callable[[str], Container]) -> None:
     code = """
 import libsumo
 libsumo.start(["sumo", "-n", "/opt/windtunnel/src/datasets/catalogue/car_street/nets/arterial.net.xml"])

@@ -92,7 +92,7 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
             processes.sweep("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
 
 
-def test_ranks_of_mpi_meet_for_every_task_and_one_that_dies_costs_only_its_own(runner: GangConnection) -> None:
+def test_a_killed_rank_of_mpi_costs_only_its_task(runner: GangConnection) -> None:
     said = []
     for task in range(5):
         runner.send(scenario={"index": task}, patience=PATIENCE / 2)

@@ -65,7 +65,7 @@ def work_off(one: Pod, runner_api: RunnerApi) -> None:
     runner_api.settle_until_exit(one.runner.process)
 
 
-def test_evaluator_and_model_server_of_a_pod_come_to_share_a_core(
+def test_evaluator_and_model_server_of_a_pod_are_pinned_to_the_same_core(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(20_000, sleep_ms=5)
@@ -84,7 +84,7 @@ def test_evaluator_and_model_server_of_a_pod_come_to_share_a_core(
         container.wait()
 
 
-def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
+def test_every_task_has_one_result_and_the_three_containers_end_in_order(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(3000)
@@ -98,9 +98,7 @@ def test_every_task_gets_one_result_and_the_three_end_in_a_chain(
     assert one.runner.said.count("its sandbox level is 2") == 2
 
 
-def test_an_evaluator_that_is_killed_costs_nothing(
-    runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
-) -> None:
+def test_a_killed_evaluator_costs_no_result(runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]) -> None:
     at = runner_api(400, sleep_ms=5)
     one = pod(at)
     until(lambda: at.held() == 2)  # so that the evaluator that is killed, whichever it is, works on a lease
@@ -112,7 +110,7 @@ def test_an_evaluator_that_is_killed_costs_nothing(
     assert "the simulator's process ended: killed by SIGKILL" in at.logs()
 
 
-def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other(
+def test_a_killed_model_server_costs_only_its_current_scenario(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(400, sleep_ms=5)
@@ -129,7 +127,7 @@ def test_a_model_server_that_is_killed_costs_the_scenario_it_played_and_no_other
 
 
 @pytest.mark.parametrize("name", ["evaluator", "model_server"])
-def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
+def test_a_killed_container_ends_the_pod_and_no_task_is_blamed(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod], name: str
 ) -> None:
     at = runner_api(400, sleep_ms=5)
@@ -148,7 +146,7 @@ def test_a_container_that_is_killed_ends_the_pod_and_is_held_against_nobody(
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
-def test_a_runner_that_is_killed_leaves_nothing_behind_and_another_goes_on(
+def test_a_killed_runner_leaves_no_process_and_another_continues(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(400, sleep_ms=5)
@@ -161,7 +159,7 @@ def test_a_runner_that_is_killed_leaves_nothing_behind_and_another_goes_on(
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
-def test_told_to_stop_all_at_once_it_reports_what_is_played_and_gives_the_rest_back(
+def test_a_pod_that_is_stopped_reports_finished_tasks_and_releases_the_rest(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(400, sleep_ms=20)
@@ -178,7 +176,7 @@ def test_told_to_stop_all_at_once_it_reports_what_is_played_and_gives_the_rest_b
     assert [(result["task"], result["status"]) for result in at.results()] == [(task, "ok") for task in range(400)]
 
 
-def test_whoever_comes_second_or_is_a_stranger_is_not_let_in(
+def test_a_second_container_init_and_a_stranger_are_refused(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(400, sleep_ms=5)
@@ -202,7 +200,7 @@ def turned_away(path: Path, user: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_posts_whose_runner_has_gone_before_they_came_do_not_wait(image: Image, tmp_path: Path) -> None:
+def test_container_inits_without_a_runner_end_at_once(image: Image, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
         gone.bind(str(tmp_path / "runner.sock"))
     (tmp_path / "runner.sock").chmod(0o666)
@@ -217,7 +215,7 @@ def test_posts_whose_runner_has_gone_before_they_came_do_not_wait(image: Image, 
     assert post.wait() == 0
 
 
-def test_a_runner_that_cannot_read_its_launch_takes_the_pod_with_it(
+def test_a_runner_that_cannot_read_its_launch_ends_its_pod(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     one = pod(runner_api(10), workers="many")
@@ -235,7 +233,7 @@ def waiting(one: Pod) -> None:
     until(lambda: len(one.evaluator.children()) >= 2 and len(one.model_server.children()) >= 2)
 
 
-def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_launch(
+def test_a_warm_pod_has_started_its_processes_and_begins_with_its_launch(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(300, launched=False)
@@ -251,7 +249,7 @@ def test_a_pod_that_waits_has_its_processes_at_hand_and_begins_once_there_is_a_l
     assert at.asked[0] == "wait" and "the warm runner waits for its launch" in one.runner.said and before
 
 
-def test_a_pod_that_waits_ends_at_once_when_told_to_and_all_of_it(
+def test_a_warm_pod_ends_completely_when_it_is_stopped(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     one = pod(runner_api(10, launched=False), warm=True, worker_spec=NOOP)
@@ -261,7 +259,7 @@ def test_a_pod_that_waits_ends_at_once_when_told_to_and_all_of_it(
     assert [container.wait() for container in one.containers] == [STOPPED, DONE, DONE]
 
 
-def test_a_pod_that_waits_outlives_those_it_waits_for(
+def test_a_warm_pod_survives_an_outage_of_the_runner_api(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(10, launched=False)
@@ -275,7 +273,7 @@ def test_a_pod_that_waits_outlives_those_it_waits_for(
     assert one.runner.wait() == DONE and len(at.results()) == 10
 
 
-def test_a_pod_whose_launch_is_anothers_ends_without_a_word(
+def test_a_warm_pod_whose_launch_another_pod_took_ends_silently(
     runner_api: Callable[..., RunnerApi], pod: Callable[..., Pod]
 ) -> None:
     at = runner_api(10, launched=False)

@@ -75,7 +75,7 @@ def store(server: S3Server, url: str) -> ObjectStore:
     return open_store(url, (server.access_key, server.secret_key))
 
 
-def test_all_that_a_simulation_leaves_lies_in_the_bucket_until_it_is_deleted(
+def test_all_objects_of_a_simulation_are_in_the_bucket_until_its_deletion(
     platform: PlatformProcess, store: ObjectStore
 ) -> None:
     asked = {"runtime": "python", "dataset": "car_street", "scenarios": {"range": [0, 3]}, "record": "all"}
@@ -101,7 +101,7 @@ def test_all_that_a_simulation_leaves_lies_in_the_bucket_until_it_is_deleted(
     until(lambda: not [key for key in store.list("") if id in key], message="objects remain")
 
 
-def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: PlatformProcess) -> None:
+def test_small_simulators_and_uploaded_models_run_from_the_bucket(platform: PlatformProcess) -> None:
     assert platform.run(runtime="python", dataset="cartpole", scenarios={"range": [0, 4]})["state"] == "succeeded"
     sent = platform.http.post("/v1/models", files={"file": ("echo.py", (MODELS / "echo.py").read_bytes())})
     assert sent.status_code == 201, sent.text
@@ -110,7 +110,7 @@ def test_small_worlds_and_uploaded_models_are_played_from_the_bucket(platform: P
     assert whole(platform.results(ended["id"]), 300)
 
 
-def test_a_model_goes_past_the_api_both_ways(platform: PlatformProcess, server: S3Server) -> None:
+def test_a_model_is_uploaded_and_downloaded_without_the_api(platform: PlatformProcess, server: S3Server) -> None:
     begun = platform.http.post("/v1/transfers").json()
     assert begun["url"].startswith(server.endpoint)
     with httpx.Client(trust_env=False, timeout=60) as plain:
@@ -124,7 +124,7 @@ def test_a_model_goes_past_the_api_both_ways(platform: PlatformProcess, server: 
         assert plain.get(moved.headers["location"]).content == (MODELS / "echo.py").read_bytes()
 
 
-def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(
+def test_an_outage_of_the_store_delays_a_simulation_and_loses_nothing(
     platform: PlatformProcess, server: S3Server
 ) -> None:
     calm = platform.run(**LOAD)
@@ -148,13 +148,13 @@ def test_a_store_that_goes_away_in_the_middle_costs_time_and_nothing_else(
     assert platform.summary(id)["results_digest"] == platform.summary(calm["id"])["results_digest"]
 
 
-def test_the_keys_of_the_store_are_in_nothing_that_anybody_reads(platform: PlatformProcess, server: S3Server) -> None:
+def test_the_keys_of_the_store_are_in_no_output(platform: PlatformProcess, server: S3Server) -> None:
     assert server.secret_key not in platform.said()
     for path in _files(platform.home):
         assert server.secret_key.encode() not in path.read_bytes(), path
 
 
-def test_one_command_runs_it_all_on_a_minio_of_its_own_and_ctrl_c_leaves_nothing(
+def test_one_command_runs_the_platform_with_its_own_minio_and_ctrl_c_leaves_no_process(
     prepared: None, tmp_path: Path
 ) -> None:
     port, runner_api_port, scs_port = free_ports(3)

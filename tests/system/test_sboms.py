@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.mark.parametrize("name", ["noop", "server"])
-def test_a_bill_lists_interpreter_libraries_and_packages_as_cyclonedx_wants_it(name: str) -> None:
+def test_a_bill_of_materials_is_valid_cyclonedx_and_lists_interpreter_and_packages(name: str) -> None:
     # Two seconds, in each process that collects this file.
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator

@@ -40,7 +40,7 @@ METHODS = frozenset({"get", "head", "put", "post", "patch", "delete", "options"}
 
 
 @pytest.mark.parametrize(("phases", "cases"), [("fuzzing", 3), ("all", 15)])
-def test_no_request_finds_an_error_of_ours_or_an_answer_that_is_not_documented(
+def test_no_request_gets_a_server_error_or_an_undocumented_response(
     start_platform: StartPlatform, tmp_path: Path, phases: str, cases: int
 ) -> None:
     platform = start_platform()

@@ -28,7 +28,7 @@ def objects_of(platform: PlatformProcess, id: str, kind: str = "") -> list[Path]
     return [path for path in (platform.home / "objects" / kind).rglob(f"*{id}*/**/*") if path.is_file()]
 
 
-def test_cancelling_ends_it_and_keeps_what_is_there(platform: PlatformProcess) -> None:
+def test_cancelling_ends_a_simulation_and_keeps_its_results(platform: PlatformProcess) -> None:
     id = running(platform, **SLOW)
     answer = platform.http.post(f"/v1/simulations/{id}/cancel")
     assert answer.status_code == 202
@@ -44,7 +44,7 @@ def test_cancelling_ends_it_and_keeps_what_is_there(platform: PlatformProcess) -
     until(lambda: platform.results(id) == kept, message="results still come")
 
 
-def test_cancelling_one_that_waits_ends_it_before_it_began(platform: PlatformProcess) -> None:
+def test_cancelling_a_queued_simulation_ends_it_before_it_starts(platform: PlatformProcess) -> None:
     first = running(platform, **SLOW)
     waiting = platform.submit(**SLOW)["id"]
     assert platform.http.post(f"/v1/simulations/{waiting}/cancel").status_code == 202
@@ -54,7 +54,7 @@ def test_cancelling_one_that_waits_ends_it_before_it_began(platform: PlatformPro
     platform.ended(first)
 
 
-def test_one_that_goes_on_is_neither_deleted_nor_retried_nor_archived(platform: PlatformProcess) -> None:
+def test_a_running_simulation_is_neither_deleted_nor_retried_nor_archived(platform: PlatformProcess) -> None:
     id = running(platform, **SLOW)
     for answer in (
         platform.http.delete(f"/v1/simulations/{id}"),
@@ -68,7 +68,7 @@ def test_one_that_goes_on_is_neither_deleted_nor_retried_nor_archived(platform: 
     platform.ended(id)
 
 
-def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platform: PlatformProcess) -> None:
+def test_a_retry_keeps_successful_results_unchanged_and_runs_the_others_again(platform: PlatformProcess) -> None:
     asked = {"dataset": "noop", "scenarios": {"range": [0, 60]}}
     first = platform.run(model=MODELS / "raises_sometimes.py", **asked)
     failed = first["tasks"]["failed"]
@@ -88,7 +88,7 @@ def test_a_retry_keeps_the_good_lines_to_the_byte_and_plays_the_rest_again(platf
     assert again != [(old, old) for old, _ in again]
 
 
-def test_a_retry_of_everything_plays_everything_again(platform: PlatformProcess) -> None:
+def test_a_retry_of_all_tasks_runs_all_tasks_again(platform: PlatformProcess) -> None:
     first = platform.run(**QUICK)
     answer = platform.http.post(f"/v1/simulations/{first['id']}/retry", json={"only_failed": False})
     second = platform.ended(answer.json()["id"])
@@ -98,7 +98,7 @@ def test_a_retry_of_everything_plays_everything_again(platform: PlatformProcess)
     assert [untimed(line) for line in before] == [untimed(line) for line in after]
 
 
-def test_a_retry_of_what_was_cancelled_finishes_it(platform: PlatformProcess) -> None:
+def test_a_retry_of_a_cancelled_simulation_finishes_it(platform: PlatformProcess) -> None:
     id = running(platform, dataset="noop", runtime="python", scenarios={"range": [0, 400]}, params={"sleep_ms": 10})
     platform.http.post(f"/v1/simulations/{id}/cancel")
     cancelled = platform.ended(id)
@@ -111,7 +111,7 @@ def test_a_retry_of_what_was_cancelled_finishes_it(platform: PlatformProcess) ->
     assert whole(platform.results(ended["id"]), 400)
 
 
-def test_a_retry_outlives_the_simulation_it_took_results_from(platform: PlatformProcess) -> None:
+def test_a_retry_survives_the_deletion_of_its_predecessor(platform: PlatformProcess) -> None:
     first = platform.run(model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 30]})
     second = platform.ended(platform.http.post(f"/v1/simulations/{first['id']}/retry").json()["id"])
     lines = platform.lines(second["id"])
@@ -126,7 +126,7 @@ def test_a_retry_outlives_the_simulation_it_took_results_from(platform: Platform
     assert platform.lines(second["id"]) == lines
 
 
-def test_deleting_removes_its_objects_from_the_disk(platform: PlatformProcess) -> None:
+def test_deletion_removes_the_objects_of_a_simulation(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, record="all")
     id = ended["id"]
     assert objects_of(platform, id)
@@ -185,7 +185,7 @@ def test_a_list_is_paged_and_filtered(platform: PlatformProcess) -> None:
     assert listed(model="zero") == [made[n] for n in (4, 3, 1, 0)]
 
 
-def test_a_sweep_times_its_repeats_gives_a_task_for_each(platform: PlatformProcess) -> None:
+def test_a_sweep_with_repetitions_has_a_task_for_each_combination(platform: PlatformProcess) -> None:
     ended = platform.run(
         runtime="python", dataset="car_street", scenarios={"range": [0, 2]}, sweep={"latency_steps": [0, 5]}, repeat=3
     )
@@ -218,7 +218,7 @@ def test_a_registered_model_is_found_by_name_version_and_digest(platform: Platfo
     assert platform.summary(by_version["id"])["results_digest"] == platform.summary(by_digest["id"])["results_digest"]
 
 
-def test_an_upload_that_is_cut_off_leaves_no_model(platform: PlatformProcess) -> None:
+def test_an_interrupted_upload_leaves_no_model(platform: PlatformProcess) -> None:
     with socket.create_connection(("127.0.0.1", platform.port), timeout=20.0) as end:
         end.sendall(
             b"PUT /v1/models/cut?filename=m.py HTTP/1.1\r\nHost: localhost\r\n"
@@ -229,7 +229,7 @@ def test_an_upload_that_is_cut_off_leaves_no_model(platform: PlatformProcess) ->
     assert platform.http.get("/v1/models/cut").status_code == 404
 
 
-def test_the_same_idempotency_key_gives_the_first_answer_again(platform: PlatformProcess) -> None:
+def test_the_same_idempotency_key_gives_the_first_response_again(platform: PlatformProcess) -> None:
     key = {"Idempotency-Key": "once-only"}
     first = platform.post(headers=key, **QUICK)
     again = platform.post(headers=key, **QUICK)
@@ -248,7 +248,7 @@ def test_the_same_idempotency_key_gives_the_first_answer_again(platform: Platfor
     platform.ended(first.json()["id"])
 
 
-def test_pandas_reads_the_results_by_their_address(platform: PlatformProcess) -> None:
+def test_pandas_reads_the_results_by_their_url(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 3]})
     url = f"{platform.url}/v1/simulations/{ended['id']}/results?format="
     parquet, csv = pandas.read_parquet(url + "parquet"), pandas.read_csv(url + "csv")
@@ -258,7 +258,7 @@ def test_pandas_reads_the_results_by_their_address(platform: PlatformProcess) ->
     assert list(parquet["metrics.score"]) == pytest.approx([line["metrics"]["score"] for line in lines])
 
 
-def test_every_range_of_an_archive_is_that_part_of_the_whole(platform: PlatformProcess) -> None:
+def test_every_range_of_an_archive_is_a_slice_of_it(platform: PlatformProcess) -> None:
     ended = platform.run(runtime="python", dataset="car_street", scenarios={"range": [0, 4]}, record="all")
     path = f"/v1/simulations/{ended['id']}/archive"
     whole = platform.http.get(path)
@@ -290,7 +290,7 @@ def test_two_simulations_are_compared_scenario_by_scenario(platform: PlatformPro
     assert "score" in answer.text
 
 
-def test_too_many_failures_fail_it_and_say_so(platform: PlatformProcess) -> None:
+def test_too_many_failures_fail_a_simulation_with_that_reason(platform: PlatformProcess) -> None:
     ended = platform.run(
         model=MODELS / "raises_sometimes.py", dataset="noop", scenarios={"range": [0, 100]}, max_failures=2
     )
@@ -299,7 +299,7 @@ def test_too_many_failures_fail_it_and_say_so(platform: PlatformProcess) -> None
     assert ended["state"] in FINAL
 
 
-def test_a_simulation_out_of_time_fails_and_says_so(platform: PlatformProcess) -> None:
+def test_a_simulation_past_its_deadline_fails_with_that_reason(platform: PlatformProcess) -> None:
     ended = platform.run(**SLOW, timeout=1.0)
     assert ended["state"] == "failed"
     assert "time" in ended["reason"]

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.system.conftest import StartPlatform
 from tests.system.platform_process import FINAL, MODELS, PlatformProcess
 from tests.waiting import until
 
@@ -241,8 +242,8 @@ def test_the_output_of_a_model_is_in_the_logs_with_escaped_control_characters(pl
     assert b"\x1b" not in escaped.content
 
 
-def test_a_follower_of_a_killed_api_process_resumes_without_loss(found: Any) -> None:
-    platform = found()
+def test_a_follower_of_a_killed_api_process_resumes_without_loss(start_platform: StartPlatform) -> None:
+    platform = start_platform()
     id = platform.submit(**(STEADY | {"scenarios": {"range": [0, 600]}}))["id"]
     received: list[int] = []
     cut = 0

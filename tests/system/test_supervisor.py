@@ -93,20 +93,20 @@ def started(tmp_path: Path, patience: float) -> Iterator[Started]:
     made.output.close()
 
 
-def test_what_is_killed_is_started_again(started: Started) -> None:
+def test_a_killed_role_is_restarted(started: Started) -> None:
     os.kill(started.pids("lives")[0], signal.SIGKILL)
     until(lambda: len(started.pids("lives")) == 2)
     until(lambda: "lives ended (killed by SIGKILL)" in started.said())
 
 
-def test_what_dies_again_and_again_is_started_ever_later(started: Started) -> None:
+def test_a_role_that_dies_repeatedly_is_restarted_with_exponential_back_off(started: Started) -> None:
     until(lambda: len(started.pids("dies")) >= 4)
     assert "it is restarted in 0.1 s" in started.said()
     assert "it is restarted in 0.4 s" in started.said()
     assert "see " in started.said()
 
 
-def test_what_runs_once_is_not_started_again(started: Started) -> None:
+def test_a_one_shot_role_is_not_restarted(started: Started) -> None:
     until(lambda: "once: warning: once is enough" in started.said())
     (pid,) = started.pids("once")
     until(lambda: not Path(f"/proc/{pid}").exists())  # its end is noticed
@@ -114,21 +114,21 @@ def test_what_runs_once_is_not_started_again(started: Started) -> None:
     assert len(started.pids("once")) == 1
 
 
-def test_it_says_once_that_it_is_ready(started: Started) -> None:
+def test_readiness_is_reported_once(started: Started) -> None:
     until(lambda: "ready" in started.said())
     started.restart()
     assert started.said().count("ready") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_everything_also_what_does_not_listen(started: Started, number: int) -> None:
+def test_a_signal_ends_every_role_also_roles_that_ignore_it(started: Started, number: int) -> None:
     started.process.send_signal(number)
     assert started.process.wait(30) == 0
     assert started.alive() == []
 
 
 @pytest.mark.parametrize("patience", [600.0])
-def test_a_second_signal_is_impatient(started: Started) -> None:
+def test_a_second_signal_kills_at_once(started: Started) -> None:
     started.process.send_signal(signal.SIGINT)
     until(lambda: "stubborn: warning: SIGTERM is ignored" in started.said())
     assert started.process.poll() is None  # the stubborn role is waited for
@@ -136,13 +136,13 @@ def test_a_second_signal_is_impatient(started: Started) -> None:
     assert started.process.wait(60) == 0
 
 
-def test_nothing_outlives_a_supervisor_that_is_killed(started: Started) -> None:
+def test_no_process_outlives_a_killed_supervisor(started: Started) -> None:
     started.process.kill()
     started.process.wait()
     until(lambda: started.alive() == [])
 
 
-def test_a_second_one_in_the_same_home_says_so_and_a_killed_one_s_lock_is_free(started: Started) -> None:
+def test_a_second_supervisor_is_refused_and_a_killed_ones_lock_is_free(started: Started) -> None:
     assert started.again().wait(20) == 1
     assert f"running in this home already (process {started.process.pid})" in started.said()
     started.process.kill()
@@ -153,7 +153,7 @@ def test_a_second_one_in_the_same_home_says_so_and_a_killed_one_s_lock_is_free(s
     again.wait()
 
 
-def test_a_full_disk_ends_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_ends_no_role(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     for name in ("lives", "dies", "stubborn", "once"):
         (tmp_path / "logs" / f"{name}.log").symlink_to("/dev/full")
@@ -172,7 +172,7 @@ def test_a_full_disk_ends_nobody(tmp_path: Path) -> None:
             supervisor.wait()
 
 
-def test_a_log_says_how_much_of_it_was_lost(tmp_path: Path) -> None:
+def test_a_log_says_how_many_lines_were_lost(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "role.log")
     log.write(b"zero\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -189,7 +189,7 @@ def test_a_log_says_how_much_of_it_was_lost(tmp_path: Path) -> None:
     assert terminal_text(lost) == "warning: 3 lines of this log were lost: No space left on device"
 
 
-def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
+def test_a_log_is_rotated_at_its_size_limit(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "role.log", size=100, kept=2)
     for number in range(10):
         log.write(f"line {number} {'x' * 40}\n".encode())
@@ -208,7 +208,7 @@ def test_a_log_is_set_aside_at_its_size(tmp_path: Path) -> None:
         (b"[1]", None),
     ],
 )
-def test_the_terminal_sees_warnings_and_worse(line: bytes, told: str | None) -> None:
+def test_the_terminal_shows_warnings_and_errors(line: bytes, told: str | None) -> None:
     assert terminal_text(line) == told
 
 
@@ -220,7 +220,7 @@ def test_the_terminal_sees_warnings_and_worse(line: bytes, told: str | None) -> 
         ("scs.json", '{"Bucket": []}', 0o600, "at least one bucket"),
     ],
 )
-def test_what_no_role_could_start_with_is_said_once(
+def test_an_error_that_prevents_every_role_is_printed_once(
     tmp_path: Path, name: str, text: str, mode: int, words: str
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -233,7 +233,7 @@ def test_what_no_role_could_start_with_is_said_once(
 
 
 @pytest.mark.parametrize("name", ["PORT", "RUNNER_API_PORT", "OBJECT_STORE_URL"])
-def test_a_setting_that_cannot_be_is_said_instead_of_dying_of_it_again_and_again(tmp_path: Path, name: str) -> None:
+def test_an_invalid_setting_is_an_error_instead_of_restarts(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         value, words = (

@@ -19,50 +19,50 @@ def places(queue: list[QueuedSimulation], *rooms: FreeCapacity) -> dict[str, str
     return {item.id: name for item, name in admit(queue, rooms, 100.0)}
 
 
-def test_first_come_first_served() -> None:
+def test_simulations_are_admitted_first_come_first_served() -> None:
     assert ids([QueuedSimulation("b", 2, 2.0), QueuedSimulation("a", 2, 1.0), QueuedSimulation("c", 2, 3.0)], 4) == [
         "a",
         "b",
     ]
 
 
-def test_a_wide_one_holds_the_line() -> None:
+def test_a_simulation_with_many_workers_holds_back_later_simulations() -> None:
     assert ids([QueuedSimulation("wide", 4, 1.0), QueuedSimulation("narrow", 1, 2.0)], 3) == []
 
 
-def test_one_that_wants_more_than_there_is_gets_all_of_it() -> None:
+def test_a_simulation_that_requests_more_workers_than_exist_gets_all() -> None:
     assert ids([QueuedSimulation("huge", 64, 1.0)], 4) == ["huge"]
 
 
-def test_a_check_of_a_model_passes() -> None:
+def test_a_model_check_is_admitted_ahead_of_the_queue() -> None:
     assert ids([QueuedSimulation("wide", 4, 1.0), QueuedSimulation("check", 1, 2.0, brief=True)], 0) == ["check"]
 
 
-def test_one_that_was_told_to_come_back_later_holds_nobody() -> None:
+def test_a_simulation_in_back_off_holds_back_no_other() -> None:
     assert ids([QueuedSimulation("later", 4, 1.0, not_before=200.0), QueuedSimulation("now", 1, 2.0)], 4) == ["now"]
 
 
-def test_a_check_of_a_model_waits_as_long_as_it_was_told_to() -> None:
+def test_a_model_check_in_back_off_waits() -> None:
     assert ids([QueuedSimulation("check", 1, 2.0, not_before=200.0, brief=True)], 0) == []
 
 
-def test_it_goes_to_where_most_is_free() -> None:
+def test_a_simulation_goes_to_the_executor_with_most_free_workers() -> None:
     assert places([QueuedSimulation("a", 2, 1.0), QueuedSimulation("b", 2, 2.0)], room("east", 2), room("west", 3)) == {
         "a": "west",
         "b": "east",
     }
 
 
-def test_it_goes_where_it_was_told_to() -> None:
+def test_a_simulation_goes_to_the_executor_of_its_placement() -> None:
     assert places([QueuedSimulation("a", 1, 1.0, executor="east")], room("east", 1), room("west", 4)) == {"a": "east"}
 
 
-def test_one_that_waits_for_a_place_that_is_away_holds_nobody() -> None:
+def test_a_simulation_for_an_unhealthy_executor_holds_back_no_other() -> None:
     queue = [QueuedSimulation("a", 1, 1.0, executor="east"), QueuedSimulation("b", 1, 2.0)]
     assert places(queue, room("east", 4, healthy=False), room("west", 4)) == {"b": "west"}
 
 
-def test_a_wide_one_holds_only_the_places_it_could_run_in() -> None:
+def test_a_large_simulation_holds_back_only_executors_that_could_run_it() -> None:
     queue = [
         QueuedSimulation("wide", 4, 1.0, executor="east"),
         QueuedSimulation("b", 1, 2.0),
@@ -71,7 +71,7 @@ def test_a_wide_one_holds_only_the_places_it_could_run_in() -> None:
     assert places(queue, room("east", 3), room("west", 1)) == {"b": "west"}
 
 
-def test_one_that_asks_for_all_goes_where_all_is_most() -> None:
+def test_a_request_for_all_workers_goes_to_the_largest_executor() -> None:
     assert places([QueuedSimulation("a", None, 1.0)], room("small", 2, 2), room("large", 64, 64)) == {"a": "large"}
     assert places([QueuedSimulation("a", None, 1.0)], room("capped", 64, 64, max_workers=1), room("small", 2, 2)) == {
         "a": "small"
@@ -104,7 +104,7 @@ rooms = st.tuples(
 
 
 @given(st.lists(waiting, max_size=12), rooms)
-def test_no_place_is_given_more_than_it_has_free(
+def test_no_executor_gets_more_than_its_free_workers(
     queue: list[QueuedSimulation], rooms: tuple[FreeCapacity, ...]
 ) -> None:
     free = {one.config.name: one.free for one in rooms}
@@ -117,7 +117,7 @@ def test_no_place_is_given_more_than_it_has_free(
 
 
 @given(st.lists(waiting, max_size=12), rooms)
-def test_nobody_is_passed_by_one_that_could_have_taken_its_room(
+def test_no_simulation_is_overtaken_by_one_that_takes_its_workers(
     queue: list[QueuedSimulation], rooms: tuple[FreeCapacity, ...]
 ) -> None:
     started = {item.id: name for item, name in admit(queue, rooms, 100.0)}
@@ -130,7 +130,7 @@ def test_nobody_is_passed_by_one_that_could_have_taken_its_room(
         assert not [other.id for other in later if not other.brief and started.get(other.id) in able]
 
 
-def test_who_waits_is_told_why() -> None:
+def test_a_queued_simulation_has_a_reason() -> None:
     assert why_waiting(3, 2, 0.0, None) == "waits its turn: 2 before it"
     assert why_waiting(1, 2, -5.0, "its processes vanished") == "waits for 2 free workers"
     assert why_waiting(1, 2, 4.0, "its processes vanished") == "tried again in 4 s; its processes vanished"

@@ -69,12 +69,12 @@ PACKED: list[Callable[[bytes], bytes]] = [lambda data: data, gzip.compress, bz2.
 
 @pytest.mark.parametrize("pack", PACKED)
 @pytest.mark.parametrize("piece", [7, 1000, 1 << 20])
-def test_a_tar_is_read_however_it_is_packed(pack: Callable[[bytes], bytes], piece: int) -> None:
+def test_a_tar_is_read_with_every_compression(pack: Callable[[bytes], bytes], piece: int) -> None:
     assert read(pack(plain()), piece) == FILES
 
 
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-def test_long_names_are_read_in_either_dialect(format: int) -> None:
+def test_long_names_are_read_in_gnu_and_pax_format(format: int) -> None:
     assert read(plain(format)) == FILES
 
 
@@ -83,13 +83,13 @@ def test_a_zip_is_read(how: int) -> None:
     assert read(zipped(FILES, how)) == FILES
 
 
-def test_a_zip_of_the_folder_one_stands_in_is_read() -> None:
+def test_a_zip_of_the_current_folder_is_read() -> None:
     assert read(zipped({"./": b"", "./deep/": b"", "./a.txt": b"alpha"})) == {"a.txt": b"alpha"}
     with pytest.raises(BadName):
         read(zipped({"../": b"", "a.txt": b"alpha"}))
 
 
-def test_small_members_of_a_zip_are_read_many_at_a_time() -> None:
+def test_small_members_of_a_zip_are_read_in_batches() -> None:
     files = {f"{number // 100}/{number}": b"%d" % number for number in range(2000)} | {"z": bytes(3 << 20)}
     whole, reads = blob(zipped(files, zipfile.ZIP_STORED), 1 << 20), []
 
@@ -101,12 +101,12 @@ def test_small_members_of_a_zip_are_read_many_at_a_time() -> None:
     assert len(reads) < 20
 
 
-def test_several_gzip_streams_in_a_row_are_one() -> None:
+def test_concatenated_gzip_streams_are_one_archive() -> None:
     data = plain()
     assert read(gzip.compress(data[:700]) + gzip.compress(data[700:]) + b"\0" * 512) == FILES
 
 
-def test_members_that_nobody_reads_are_passed_over() -> None:
+def test_unread_members_are_skipped() -> None:
     assert [file.path for file in files_of(blob(plain()))] == list(FILES)
 
 
@@ -123,7 +123,7 @@ def test_members_that_nobody_reads_are_passed_over() -> None:
         b"Z",
     ],
 )
-def test_what_is_no_file_is_refused(kind: bytes) -> None:
+def test_members_that_are_not_files_are_refused(kind: bytes) -> None:
     member = tarfile.TarInfo("x")
     member.type = kind
     member.linkname = "/etc/passwd"
@@ -150,7 +150,7 @@ def test_a_name_that_is_not_utf8_is_refused() -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd])
-def test_a_bomb_is_stopped_while_it_unpacks(pack: Callable[[bytes], bytes]) -> None:
+def test_a_decompression_bomb_is_stopped_during_unpacking(pack: Callable[[bytes], bytes]) -> None:
     data = pack(tar([(tarfile.TarInfo("zeros"), bytes(32 << 20))]))
     tracemalloc.start()
     with pytest.raises(BadArchive, match="times its size"):
@@ -162,7 +162,7 @@ def test_a_bomb_is_stopped_while_it_unpacks(pack: Callable[[bytes], bytes]) -> N
     assert peak < 16 << 20
 
 
-def test_a_zip_bomb_is_refused_before_it_unpacks() -> None:
+def test_a_zip_bomb_is_refused_before_unpacking() -> None:
     with pytest.raises(BadArchive, match="times its size"):
         read(zipped({"zeros": bytes(32 << 20)}), ratio_from=1 << 20)
 
@@ -197,7 +197,7 @@ def test_a_directory_of_too_many_entries_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("pack", PACKED)
-def test_what_was_cut_off_is_refused_wherever_that_was(pack: Callable[[bytes], bytes]) -> None:
+def test_a_truncated_archive_is_refused_wherever_it_ends(pack: Callable[[bytes], bytes]) -> None:
     data = pack(plain())
     last = len(data) - (10_000 if pack is PACKED[0] else 1)  # a plain tar ends in zeros, of which two blocks would do
     for part in (20, len(data) // 3, len(data) // 2, last):
@@ -206,7 +206,7 @@ def test_what_was_cut_off_is_refused_wherever_that_was(pack: Callable[[bytes], b
 
 
 @given(st.binary(max_size=3000))
-def test_noise_is_refused_and_never_worse(data: bytes) -> None:
+def test_random_bytes_are_refused_without_another_error(data: bytes) -> None:
     for head in (b"", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b\x08\x00", b"BZh9", b"\xfd7zXZ\x00"):
         with pytest.raises(BadArchive):
             read(head + data)

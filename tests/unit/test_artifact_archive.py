@@ -23,7 +23,7 @@ files = st.dictionaries(st.text("abcdé/.-", min_size=1, max_size=12), st.binary
 
 
 @given(files)
-def test_the_zip_is_as_long_as_was_said_and_python_reads_it(contents: dict[str, bytes]) -> None:
+def test_the_zip_has_the_announced_length_and_python_reads_it(contents: dict[str, bytes]) -> None:
     members = [member(name, content) for name, content in contents.items()]
     size = archive.measure(members)
     whole = b"".join(archive.read(lambda: members, 0, size))
@@ -34,7 +34,7 @@ def test_the_zip_is_as_long_as_was_said_and_python_reads_it(contents: dict[str, 
 
 
 @given(files, st.data())
-def test_any_range_is_a_slice_of_the_whole(contents: dict[str, bytes], data: st.DataObject) -> None:
+def test_every_range_of_a_zip_is_a_slice_of_it(contents: dict[str, bytes], data: st.DataObject) -> None:
     members = [member(name, content) for name, content in contents.items()]
     size = archive.measure(members)
     whole = b"".join(archive.read(lambda: members, 0, size))

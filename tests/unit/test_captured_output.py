@@ -18,7 +18,7 @@ def outputs(rate: int = 100, cap: int = 1000) -> tuple[CapturedOutput, Clock]:
     return CapturedOutput(rate=rate, cap=cap, clock=clock), clock
 
 
-def test_what_is_printed_comes_out_by_name_and_once() -> None:
+def test_output_is_returned_once_with_the_name_of_its_process() -> None:
     kept, _ = outputs()
     kept.add("model-server-0", b"one\n")
     kept.add("model-server-1", b"two\n")
@@ -27,7 +27,7 @@ def test_what_is_printed_comes_out_by_name_and_once() -> None:
     assert kept.take() == []
 
 
-def test_what_comes_too_fast_is_left_out_and_said() -> None:
+def test_output_above_the_rate_is_dropped_and_the_log_says_so() -> None:
     kept, _ = outputs(rate=100)
     kept.add("model-server-0", b"x" * 250)
     assert kept.take() == [
@@ -36,7 +36,7 @@ def test_what_comes_too_fast_is_left_out_and_said() -> None:
     ]
 
 
-def test_after_a_while_there_is_room_again() -> None:
+def test_output_is_accepted_again_after_a_pause() -> None:
     kept, clock = outputs(rate=100)
     kept.add("model-server-0", b"x" * 100)
     clock.now += 0.5
@@ -44,7 +44,7 @@ def test_after_a_while_there_is_room_again() -> None:
     assert kept.take()[0] == ("model-server-0", b"x" * 100 + b"y" * 50)
 
 
-def test_no_more_than_the_cap_is_ever_kept_and_that_is_said_once() -> None:
+def test_output_above_the_cap_is_dropped_and_the_log_says_so_once() -> None:
     kept, clock = outputs(rate=1000, cap=1500)
     for _ in range(4):
         clock.now += 10
@@ -57,7 +57,7 @@ def test_no_more_than_the_cap_is_ever_kept_and_that_is_said_once() -> None:
     assert kept.take() == []
 
 
-def test_an_ending_is_told_in_words() -> None:
+def test_the_end_of_a_process_is_described_in_words() -> None:
     assert ending(0) == "it exited with code 0"
     assert ending(70) == "it exited with code 70"
     assert ending(-11) == "killed by SIGSEGV"
@@ -65,7 +65,7 @@ def test_an_ending_is_told_in_words() -> None:
     assert ending(255) == "it exited with code 255"
 
 
-def test_a_rate_follows_what_is_seen() -> None:
+def test_a_rate_follows_the_measurements() -> None:
     assert blend(None, 100.0) == 100.0
     assert blend(100.0, 200.0) == 150.0
 

@@ -9,7 +9,7 @@ from core.domain.executor_config import ExecutorConfig, parsed
 WEST = {"name": "west", "kind": "kubernetes", "workers": 64, "max_workers": 8, "grace": 30, "options": {"context": "w"}}
 
 
-def test_places_are_read_in_their_order() -> None:
+def test_executors_are_read_in_their_order() -> None:
     west, hpc = parsed({"executors": [WEST, {"name": "hpc-1", "kind": "slurm", "workers": 128}]})
     assert west == ExecutorConfig(
         name="west", kind="kubernetes", workers=64, max_workers=8, grace=30.0, options={"context": "w"}
@@ -36,11 +36,11 @@ def test_places_are_read_in_their_order() -> None:
         ({"executors": [WEST | {"options": []}]}, "`options`"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(document: Any, words: str) -> None:
+def test_an_invalid_configuration_is_refused_with_the_reason(document: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parsed(document)
 
 
-def test_a_simulation_is_as_wide_as_it_asks_for_and_as_the_place_allows() -> None:
+def test_the_number_of_workers_is_bounded_by_request_and_executor() -> None:
     west, _ = parsed({"executors": [WEST, {"name": "x", "kind": "local", "workers": 2}]})
     assert [west.workers_for(requested) for requested in (None, 3, 100)] == [8, 3, 8]

@@ -29,7 +29,7 @@ def filled(value, place):
 
 
 @given(size=sizes, communication=st.sampled_from(sorted(gangs.TABLE)), slots=st.integers(1, 8))
-def test_what_is_written_once_for_all_becomes_what_each_is_told(size, communication, slots):
+def test_placeholders_are_filled_for_each_replica(size, communication, slots):
     about = gang(size, communication, slots=slots)
     written = gangs.environment(about, gangs.FROM_LABELS)
     for place in places(about):
@@ -41,7 +41,7 @@ def test_what_is_written_once_for_all_becomes_what_each_is_told(size, communicat
 
 
 @given(size=sizes)
-def test_every_rank_of_torch_sees_one_first_and_a_number_of_its_own(size):
+def test_every_rank_of_torch_has_the_same_master_and_its_own_rank(size):
     about = gang(size, "torch")
     seen = [gangs.environment(about, place) for place in places(about)]
     assert {one["MASTER_ADDR"] for one in seen} == {one["PET_MASTER_ADDR"] for one in seen} == {gangs.hosts(about)[0]}
@@ -50,7 +50,7 @@ def test_every_rank_of_torch_sees_one_first_and_a_number_of_its_own(size):
     assert all(one["NODE_RANK"] == one["PET_NODE_RANK"] for one in seen)
 
 
-def test_where_a_replica_is_several_processes_their_ranks_are_the_launchers_to_give():
+def test_ranks_of_several_processes_per_replica_are_left_to_the_launcher():
     told = gangs.environment(gang(2, "torch", slots=4), ReplicaPosition())
     assert told["PET_NPROC_PER_NODE"] == "4" and "RANK" not in told and "WORLD_SIZE" not in told
 
@@ -65,7 +65,7 @@ def test_every_worker_of_tensorflow_reads_the_same_cluster(size):
 
 
 @given(size=sizes)
-def test_every_process_of_jax_goes_to_the_first(size):
+def test_every_process_of_jax_connects_to_the_first(size):
     about = gang(size, "jax")
     seen = [gangs.environment(about, place) for place in places(about)]
     assert {one["JAX_COORDINATOR_ADDRESS"] for one in seen} == {f"{gangs.hosts(about)[0]}:{gangs.RENDEZVOUS}"}
@@ -74,7 +74,7 @@ def test_every_process_of_jax_goes_to_the_first(size):
 
 
 @given(size=sizes, slices=st.integers(1, 20))
-def test_a_worker_knows_its_own_slice_by_name_and_the_others_by_number(size, slices):
+def test_a_replica_knows_its_own_slice_by_name_and_the_others_by_number(size, slices):
     about = gang(size, "tpu", slices=slices)
     for place in places(about):
         told = gangs.environment(about, place)
@@ -86,7 +86,7 @@ def test_a_worker_knows_its_own_slice_by_name_and_the_others_by_number(size, sli
 
 
 @given(size=sizes, slots=st.integers(1, 8))
-def test_what_starts_mpi_waits_for_as_many_proxies_as_there_are_replicas(size, slots):
+def test_mpiexec_waits_for_one_proxy_per_replica(size, slots):
     about = gang(size, "mpi", slots=slots)
     command = gangs.mpiexec(about)
     hosts = command[command.index("-hosts") + 1].split(",")
@@ -98,49 +98,49 @@ def test_what_starts_mpi_waits_for_as_many_proxies_as_there_are_replicas(size, s
         assert int(proxy[-1]) == int(place.index)
 
 
-def test_ranks_of_mpi_use_a_fabric_only_where_they_were_given_one():
+def test_ranks_of_mpi_use_a_fabric_only_when_one_is_configured():
     assert gangs.environment(gang(2, "mpi"), ReplicaPosition())["UCX_TLS"] == "tcp,self"
     fabric = gang(2, "mpi", placement=Placement(resources={"rdma/hca": "1"}))
     assert gangs.environment(fabric, ReplicaPosition())["UCX_TLS"] == "rc,tcp,self"
 
 
 @given(st.text(max_size=80))
-def test_any_launch_has_a_name_with_room_for_what_is_hung_behind_it(id):
+def test_every_launch_name_leaves_room_for_suffixes(id):
     name = names.owner(id)
     assert DNS.fullmatch(name) and len(name) <= names.LONGEST
     assert DNS.fullmatch(f"{name}-w-9999-99999-abcde")
 
 
 @given(st.text(max_size=80))
-def test_the_name_of_a_gangs_leader_fits_into_the_label_that_jobset_notes_it_in(id):
+def test_the_name_of_a_gangs_leader_fits_into_the_label_of_jobset(id):
     assert len(f"{names.owner(id)}-{gangs.LEADER}-0-0.{names.network(id)}") <= 63
 
 
 @given(st.text(max_size=300))
-def test_anything_can_be_a_labels_value(value):
+def test_every_text_becomes_a_valid_label_value(value):
     assert VALUE.fullmatch(names.label(value)) and len(names.label(value)) <= 63
 
 
 @given(st.text(max_size=80), st.sampled_from(["windtunnel-{project}", "{project}", "x-{project}-of-" + "y" * 30]))
-def test_any_project_has_a_namespace(project, template):
+def test_every_project_has_a_valid_namespace(project, template):
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", names.namespace(template, project))
 
 
 @given(st.text(max_size=70), st.text(max_size=70))
-def test_two_never_have_the_same_name(one, other):
+def test_different_inputs_have_different_names(one, other):
     for name in (names.owner, names.label, names.device):
         assert (name(one) == name(other)) == (one == other)
     assert (names.namespace("wt-{project}", one) == names.namespace("wt-{project}", other)) == (one == other)
 
 
 @pytest.mark.parametrize("value", ["Straße 1", "straße 1", "a" * 64, "-a", "a-0123456789"])
-def test_a_name_that_was_made_up_cannot_be_given(value):
+def test_a_generated_name_cannot_be_chosen_by_a_user(value):
     """What looks made up is made up again, so that nobody can call a thing by another's name."""
     made = names.label(value)
     assert names.label(made) != made
 
 
-def test_a_plain_name_stays_as_it_is():
+def test_a_valid_name_is_unchanged():
     assert names.owner("s1x1x1") == "wt-s1x1x1" and names.label("car_street@1") != "car_street@1"
     assert (
         names.label("car_street") == "car_street" and names.namespace("windtunnel-{project}", "a-b") == "windtunnel-a-b"

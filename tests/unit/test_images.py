@@ -21,7 +21,7 @@ def test_every_environment_of_a_format_and_of_a_simulator_has_an_image() -> None
     assert set(names.images()) == {"server", "jobs"} | formats | set(catalogue.simulators())
 
 
-def test_a_pod_names_an_environment_s_image_by_what_is_in_it() -> None:
+def test_a_pod_names_the_image_of_an_environment_by_its_content() -> None:
     environment = catalogue.simulators()["noop"]
     assert re.fullmatch(r"windtunnel-noop:[0-9a-f]{12}", names.image_of(environment))
     assert names.image_of("noop", "registry.example/w-", "v1") == "registry.example/w-noop:v1"
@@ -32,19 +32,19 @@ def test_another_lock_is_another_tag() -> None:
     assert names.tag(image, "a") != names.tag(image, "b")
 
 
-def test_a_model_server_s_image_has_the_harness_and_nothing_else_of_ours() -> None:
+def test_the_image_of_a_model_server_has_only_the_harness_of_the_platform() -> None:
     files = list(names.files(names.images()["onnx"].sources))
     assert "runtimes/harness/model_server/model_server.py" in files
     assert all(name == "runtimes/__init__.py" or name.startswith("runtimes/harness/") for name in files)
 
 
-def test_a_simulator_s_image_has_its_own_datasets() -> None:
+def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
     files = set(names.files(names.images()["sumo"].sources))
     assert "datasets/catalogue/car_street/dataset.json" in files
     assert not any(name.startswith("datasets/catalogue/cartpole") for name in files)
 
 
-def test_sources_are_named_by_content_and_bytecode_does_not_count(tmp_path: Path) -> None:
+def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/one.py").write_text("1")
     before = names.digest(("a",), tmp_path)
@@ -67,7 +67,7 @@ def make_tree(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_an_equal_folder_is_an_equal_layer(tmp_path: Path, packed: bool) -> None:
+def test_equal_folders_give_equal_layers(tmp_path: Path, packed: bool) -> None:
     one, two = (
         layers.write(make_tree(tmp_path / name), tmp_path / f"{name}.tar", packed=packed) for name in ("one", "two")
     )
@@ -75,7 +75,7 @@ def test_an_equal_folder_is_an_equal_layer(tmp_path: Path, packed: bool) -> None
     assert one.path.read_bytes() == two.path.read_bytes()
 
 
-def test_a_layer_is_root_s_of_no_time_sorted_and_keeps_equal_files_once(tmp_path: Path) -> None:
+def test_a_layer_is_owned_by_root_sorted_without_times_and_without_duplicates(tmp_path: Path) -> None:
     layer = layers.write(make_tree(tmp_path / "tree"), tmp_path / "layer.tar", packed=False)
     with tarfile.open(layer.path) as tar:
         found = tar.getmembers()
@@ -105,14 +105,14 @@ def test_kubernetes_and_docker_find_an_archive_under_the_same_name(tmp_path: Pat
     assert docker[0]["RepoTags"] == ["thing:1"]
 
 
-def test_what_an_image_brought_along_is_ready(tmp_path: Path) -> None:
+def test_environments_of_an_image_are_ready(tmp_path: Path) -> None:
     environment, brought = Environment("thing", "thing==1\n"), tmp_path / "brought"
     assert ready(environment, tmp_path / "home", brought) is None
     (brought / environment.digest / "site").mkdir(parents=True)
     assert ready(environment, tmp_path / "home", brought) == brought / environment.digest / "site"
 
 
-def test_a_bill_is_the_same_for_the_same_parts() -> None:
+def test_equal_parts_give_equal_bills_of_materials() -> None:
     thing = Component("library", "thing", "1", "pkg:pypi/thing@1", "MIT")
     one = sbom.bill("w", "1", "words", [Facts((thing,)), Facts()])
     assert one == sbom.bill("w", "1", "words", [Facts(), Facts((thing,)), Facts((thing,))])
@@ -120,20 +120,20 @@ def test_a_bill_is_the_same_for_the_same_parts() -> None:
     assert one["serialNumber"] != sbom.bill("w", "2", "words", [])["serialNumber"]
 
 
-def test_facts_read_what_they_wrote(tmp_path: Path) -> None:
+def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
     facts = Facts((Component("library", "thing", "1", "pkg:pypi/thing@1"),), ("libthing.so.1",))
     facts.write(tmp_path / "facts.json")
     assert Facts.read(tmp_path / "facts.json") == facts
 
 
-def test_a_dockerfile_lays_the_same_parts_over_each_other() -> None:
+def test_a_dockerfile_copies_the_same_layers() -> None:
     installed = re.findall(r'^RUN scripts/install (?:server|"\$IMAGE") (\w+) /image$', DOCKERFILE, re.MULTILINE)
     copied = re.findall(r"^COPY --from=\w+ /image/(\w+)/ /$", DOCKERFILE, re.MULTILINE)
     assert tuple(installed) == tuple(copied) == parts.PARTS
     assert "RUN" not in DOCKERFILE.split("FROM scratch")[1]
 
 
-def test_a_dockerfile_says_how_to_run_what_the_other_build_says() -> None:
+def test_a_dockerfile_has_the_same_image_config() -> None:
     environment, server = (build.config(names.images()[name], "$TAG") for name in ("noop", "server"))
     told = re.findall(r"^(ENV|USER|WORKDIR|ENTRYPOINT|LABEL) (.*)$", DOCKERFILE.split("FROM scratch")[1], re.MULTILINE)
     values = [value for key, value in told if key == "ENV"]

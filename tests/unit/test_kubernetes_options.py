@@ -80,7 +80,7 @@ def test_options_of_earlier_releases_are_refused_by_their_new_names(given: dict[
         (400, 'admission webhook "a" denied the request: no sims on Sunday', LaunchRefused, "no sims on Sunday"),
     ],
 )
-def test_a_refusal_says_what_to_do(status: int, message: str, kind: type[PlatformError], words: str) -> None:
+def test_a_refusal_names_the_remedy(status: int, message: str, kind: type[PlatformError], words: str) -> None:
     error = error_of(ApiRefused(status, "", message), "ns")
     assert type(error) is kind and words in str(error)
 

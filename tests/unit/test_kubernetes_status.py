@@ -57,7 +57,7 @@ def seen(name: str, after: float = 5.0) -> LaunchStatus:
         ("quota", Phase.RUNNING, "The project's quota in the cluster is used up ("),
     ],
 )
-def test_what_holds_a_launch_up_is_one_sentence(name: str, phase: Phase, words: str) -> None:
+def test_the_reason_why_a_launch_waits_is_one_sentence(name: str, phase: Phase, words: str) -> None:
     found = seen(name)
     assert found.phase is phase
     assert found.notes[0].words.startswith(words)
@@ -77,18 +77,18 @@ def test_what_holds_a_launch_up_is_one_sentence(name: str, phase: Phase, words: 
         ("quota", False),
     ],
 )
-def test_only_what_lasts_is_hopeless_and_only_after_patience(name: str, hopeless: bool) -> None:
+def test_only_a_lasting_failure_is_hopeless_and_only_after_its_patience(name: str, hopeless: bool) -> None:
     found = seen(name, after=PATIENCE + 60)
     assert found.hopeless is hopeless
     assert not hopeless or found.reason == found.notes[0].words
 
 
-def test_a_launch_that_ended_well_has_no_reason() -> None:
+def test_a_successful_launch_has_no_reason() -> None:
     assert seen("good") == LaunchStatus(id="goodx1x1", phase=Phase.ENDED, exit=0)
     assert settled(scene("good")[0])
 
 
-def test_a_launch_that_failed_tells_its_runners_exit_and_last_words() -> None:
+def test_a_failed_launch_has_the_exit_code_and_last_output_of_its_runner() -> None:
     found = seen("exit")
     assert (found.phase, found.exit, found.hopeless) == (Phase.ENDED, 70, True)
     assert found.reason == "its runner ended with exit code 70: model [31mmissing"
@@ -130,13 +130,13 @@ def told(status: Mapping[str, Any]) -> str:
         ((), {}, Phase.STARTING),
     ],
 )
-def test_all_kinds_of_owners_tell_their_phase(
+def test_every_kind_of_owner_has_a_phase(
     conditions: tuple[tuple[str, str], ...], spec: dict[str, Any], phase: Phase
 ) -> None:
     assert phase_of(owner(*conditions, **spec)) is phase
 
 
-def test_a_jobset_runs_once_all_its_jobs_do() -> None:
+def test_a_jobset_runs_when_all_its_jobs_run() -> None:
     for ready, phase in ((0, Phase.STARTING), (1, Phase.STARTING), (2, Phase.RUNNING)):
         status = {"replicatedJobsStatus": [{"name": "w", "ready": ready, "active": 2}, {"name": "l", "succeeded": 0}]}
         spec = {"replicatedJobs": [{"name": "w", "replicas": 2}]}
@@ -168,7 +168,7 @@ def test_a_jobset_runs_once_all_its_jobs_do() -> None:
         ),
     ],
 )
-def test_a_pod_that_lost_its_place_says_so(status: dict[str, Any], words: str) -> None:
+def test_a_pod_that_lost_its_node_says_so(status: dict[str, Any], words: str) -> None:
     assert words in told(status)
 
 
@@ -185,12 +185,12 @@ def test_a_pod_that_lost_its_place_says_so(status: dict[str, Any], words: str) -
         ({"running": {}}, ""),
     ],
 )
-def test_a_container_that_does_not_run_says_why(state: dict[str, Any], words: str) -> None:
+def test_a_waiting_container_has_a_reason(state: dict[str, Any], words: str) -> None:
     status = {"phase": "Pending", "containerStatuses": [{"name": "runner", "image": "c:1", "state": state}]}
     assert words in told(status) and bool(words) is bool(told(status))
 
 
-def test_a_launch_with_one_pod_that_can_go_on_is_not_hopeless() -> None:
+def test_a_launch_with_one_healthy_pod_is_not_hopeless() -> None:
     bad = {"name": "runner", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
     stuck, fine = pod({"phase": "Pending", "containerStatuses": [bad]}, age=500), pod({"phase": "Pending"}, age=500)
     whole = owner(parallelism=2)
@@ -222,7 +222,7 @@ def left(phase: str = "Running", *, leaving: float | None = None, silent: float 
         ([], False),
     ],
 )
-def test_a_launch_whose_nodes_have_all_left_it_has_ended(pods: list[Pod], ended: bool) -> None:
+def test_a_launch_without_any_of_its_nodes_has_ended(pods: list[Pod], ended: bool) -> None:
     found = launch_status(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
     assert (found.phase is Phase.ENDED) is ended
     assert not found.hopeless
@@ -230,7 +230,7 @@ def test_a_launch_whose_nodes_have_all_left_it_has_ended(pods: list[Pod], ended:
         assert found.reason == "The node n1 does not answer any more. Its work is done again elsewhere."
 
 
-def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> None:
+def test_a_launch_whose_pods_were_deleted_and_not_replaced_has_ended() -> None:
     for pods, ended in (
         ([left("Failed", leaving=46)], True),
         ([left("Failed", leaving=20)], False),  # a follower may be on its way
@@ -241,14 +241,14 @@ def test_a_launch_whose_pods_were_deleted_and_have_no_followers_has_ended() -> N
         assert not ended or "cannot be replaced" in str(found.reason)
 
 
-def test_a_runner_that_was_killed_is_told_by_the_signals_name() -> None:
+def test_a_killed_runner_is_reported_with_the_name_of_the_signal() -> None:
     status = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})
     found = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (137, "its runner was ended by SIGKILL")
 
 
-def test_a_gang_that_failed_tells_its_programs_end() -> None:
+def test_a_failed_gang_reports_the_end_of_its_program() -> None:
     state = {"exitCode": 70, "message": "Segmentation fault"}
     failed = pod({"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": state}}]})
     found = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
@@ -278,30 +278,30 @@ def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any
         ([failed(reason="Evicted", message="low on memory")], "evicted from its node"),
     ],
 )
-def test_a_program_whose_pods_were_lost_has_not_ended_by_itself(pods: list[Pod], words: str) -> None:
+def test_a_program_whose_pods_were_lost_has_no_exit_code(pods: list[Pod], words: str) -> None:
     whole = owner(("Failed", "True"), reason="a job failed", parallelism=2)
     found = launch_status(whole, pods, now=NOW, patience=PATIENCE)
     assert (found.phase, found.exit) == (Phase.ENDED, None) and words in str(found.reason)
 
 
-def test_a_program_that_failed_has_its_exit_and_not_that_of_those_who_were_ended_for_it() -> None:
+def test_a_failed_program_has_its_own_exit_code_and_not_that_of_terminated_pods() -> None:
     found = launch_status(owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
 
 
-def test_a_program_that_failed_and_left_no_word_has_failed() -> None:
+def test_a_failed_program_without_a_message_has_failed() -> None:
     for pods in ([failed(143, leaving=True)], []):
         found = launch_status(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
         assert found.exit == 1 and "a job failed" in str(found.reason)
 
 
-def test_a_program_that_an_operator_starts_has_its_exit_by_whatever_name() -> None:
+def test_a_program_of_an_operator_has_its_exit_code_whatever_its_container_is_called() -> None:
     for pod in (failed(3, name="node"), failed(0, 3, name="node")):
         found = launch_status(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
         assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
 
 
-def test_a_launch_that_took_too_long_says_so() -> None:
+def test_a_launch_past_its_deadline_says_so() -> None:
     found = launch_status(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
     assert (found.exit, found.reason) == (1, "The launch exceeded its time limit, and the cluster ended it.")
 
@@ -335,9 +335,7 @@ LED = of("lead", 10, 3)
         ([of("replica", 12), of("replica", 12)], None),
     ],
 )
-def test_a_program_of_mpi_has_its_exit_only_while_its_workers_are_those_it_began_with(
-    pods: list[Pod], exit: int | None
-) -> None:
+def test_a_program_of_mpi_has_its_exit_code_only_with_its_first_workers(pods: list[Pod], exit: int | None) -> None:
     found = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert found.exit == exit
     assert exit or found.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
@@ -352,7 +350,7 @@ def test_a_program_of_mpi_has_its_exit_only_while_its_workers_are_those_it_began
         ([of("lead", 10), of("replica", 12)], None),
     ],
 )
-def test_a_program_of_mpi_that_lost_a_worker_has_not_done_well_though_mpirun_says_so(
+def test_a_program_of_mpi_that_lost_a_worker_has_not_succeeded_whatever_mpirun_returns(
     pods: list[Pod], exit: int | None
 ) -> None:
     done = mpijob(("Succeeded", "True"))
@@ -362,13 +360,13 @@ def test_a_program_of_mpi_that_lost_a_worker_has_not_done_well_though_mpirun_say
     assert found.reason == (None if exit == 0 else make_note("PodTaken").words)
 
 
-def test_a_program_of_mpi_that_took_too_long_was_ended_and_not_taken() -> None:
+def test_a_program_of_mpi_past_its_deadline_was_ended_and_not_evicted() -> None:
     workers = [of("replica", 12), of("replica", 12)]  # who led was deleted for it
     found = launch_status(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
     assert (found.exit, [one.key for one in found.notes]) == (1, ["DeadlineExceeded"])
 
 
-def test_workers_of_mpi_that_fail_before_anybody_leads_are_the_end() -> None:
+def test_workers_of_mpi_that_fail_before_the_launcher_starts_end_the_launch() -> None:
     failed = of("replica", 5, 128, ended={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'})
     found = launch_status(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
     assert (found.phase, found.exit) == (Phase.ENDED, 128) and "sshd" in str(found.reason)
@@ -389,20 +387,20 @@ def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
     return [one.words for one in found.notes]
 
 
-def test_the_clusters_own_queue_says_what_it_waits_for() -> None:
+def test_a_launch_queued_by_kueue_has_the_reason_of_kueue() -> None:
     lacks = ("QuotaReserved", "False", "Pending", "couldn't assign flavors to pod set w")
     assert waiting(True, lacks) == ["The launch waits in Kueue: couldn't assign flavors to pod set w."]
     [told] = waiting(True, ("QuotaReserved", "False", "Inadmissible", "LocalQueue q doesn't exist"))
     assert told.startswith("Kueue does not admit the launch: LocalQueue q doesn't exist.")
 
 
-def test_who_is_not_first_in_line_waits_for_its_turn_and_not_for_somebody_to_resume_it() -> None:
+def test_a_launch_behind_others_in_its_queue_waits_for_its_turn() -> None:
     assert waiting(True) == ["The launch waits in Kueue until its turn comes."]
     assert waiting(True, ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")) == [], "it is just let go"
     assert waiting(False) == ["The launch is suspended in the cluster. It goes on once a person resumes it."]
 
 
-def test_whose_place_the_queue_took_away_is_told_that_once_and_then_what_it_waits_for() -> None:
+def test_a_preempted_launch_reports_the_preemption_once_and_then_why_it_waits() -> None:
     taken = ("Evicted", "True", "Preempted", "Preempted to accommodate a workload")
     words = "Kueue evicted the launch (Preempted to accommodate a workload)."
     [told] = waiting(True, ("QuotaReserved", "False", "Pending", taken[3]), taken)
@@ -423,23 +421,23 @@ def test_whose_place_the_queue_took_away_is_told_that_once_and_then_what_it_wait
         ("something new", "FailedCreate"),
     ],
 )
-def test_why_a_pod_could_not_be_made_is_told_apart(message: str, fact: str) -> None:
+def test_reasons_why_a_pod_could_not_be_created_are_distinguished(message: str, fact: str) -> None:
     assert creation_failure(message) == fact
 
 
-def test_what_strangers_write_is_one_short_printable_line() -> None:
+def test_messages_of_others_become_one_short_printable_line() -> None:
     assert clean("a\x1b[31m\r\nb\u202e\tc") == "a [31m b c"
     assert len(clean("x" * 10_000)) == 300
     assert "\x1b" not in make_note("OOMKilled", "model-server", "\x1b[0m").words
 
 
-def test_every_saying_can_be_said_and_ends_as_a_sentence() -> None:
+def test_every_message_can_be_formatted_and_is_a_sentence() -> None:
     for fact in MESSAGES:
         words = make_note(fact, "model-server", "thing", "because.").words
         assert "{" not in words and words.endswith(".") and ".." not in words and len(words) < 300
 
 
-def test_the_schedulers_words_tell_what_is_lacking() -> None:
+def test_the_message_of_the_scheduler_names_the_missing_resource() -> None:
     said = "0/9 nodes are available: 3 Insufficient rdma/hca, 6 node(s) had untolerated taint {gpu: yes}. x"
     assert scheduling_problems(said) == "not enough rdma/hca, taints that are not tolerated on 9 nodes"
     assert scheduling_problems("no nodes available to schedule pods") == "no node at all"

@@ -94,13 +94,13 @@ def reaches(source, target, port, protocol="TCP", policies=POLICIES):
 
 @pytest.mark.parametrize("about", [ONE, GANG])
 @pytest.mark.parametrize("protocol", ["UDP", "TCP"])
-def test_every_pod_asks_the_clusters_own_names(about, protocol):
+def test_every_pod_reaches_the_dns_of_the_cluster(about, protocol):
     assert reaches(pod(about), DNS, 53, protocol)
     assert not reaches(pod(about), End("8.8.8.8"), 53, protocol)
     assert not reaches(pod(about), dataclasses.replace(DNS, namespace="elsewhere"), 53, protocol)
 
 
-def test_where_names_are_asked_of_something_else_a_site_says_what():
+def test_an_option_sets_another_dns_service():
     """A cache of names on each node has an address that is no pod's; some sites' servers listen on another port."""
     near = dataclasses.replace(OPTIONS, dns=({"ipBlock": {"cidr": "169.254.20.10/32"}},), dns_ports=(53, 5353))
     policies = [
@@ -115,7 +115,7 @@ def test_where_names_are_asked_of_something_else_a_site_says_what():
         assert not reaches(pod(about), DNS, 53, policies=policies)
 
 
-def test_a_seat_reaches_the_runner_api_service_and_the_cache():
+def test_a_runner_reaches_the_runner_api_and_the_cache_service():
     assert reaches(pod(ONE), service("runner-api"), 8001)
     assert reaches(pod(ONE), End("10.1.2.3"), 8002)
     assert not reaches(pod(ONE), End("10.1.2.3"), 22)
@@ -145,7 +145,7 @@ def test_launches_do_not_reach_each_other_even_of_one_project(one, other):
     assert not reaches(pod(one), pod(other, "10.244.0.10"), 29500)
 
 
-def test_the_pods_of_independent_work_do_not_reach_each_other():
+def test_pods_of_independent_workers_do_not_reach_each_other():
     assert not reaches(pod(ONE), pod(ONE, "10.244.0.10"), 8000)
 
 
@@ -154,16 +154,16 @@ def test_the_pods_of_a_gang_reach_each_other_at_any_port():
     assert reaches(pod(GANG, part="lead"), pod(GANG, "10.244.0.10"), 40001)
 
 
-def test_a_gangs_program_does_not_reach_the_runner_api_service():
+def test_the_program_of_a_gang_does_not_reach_the_runner_api():
     assert not reaches(pod(GANG), service("runner-api"), 8001)
 
 
-def test_a_gangs_runner_reaches_the_runner_api_service_and_so_does_who_leads_beside_it():
+def test_runner_and_leader_of_a_gang_reach_the_runner_api():
     assert reaches(pod(GANG, part="lead"), service("runner-api"), 8001)
     assert not reaches(pod(GANG, part="lead"), End("169.254.169.254"), 80)
 
 
-def test_nobody_from_outside_reaches_a_pod():
+def test_no_pod_is_reachable_from_outside():
     assert not reaches(End("203.0.113.7"), pod(ONE), 8000)
     assert not reaches(service("runner-api"), pod(ONE), 8000)
 
@@ -176,7 +176,7 @@ def test_nobody_from_outside_reaches_a_pod():
         ("http://[2001:db8::1]:8001", ("2001:db8::1", 8001), ("2001:db8::2", 8001)),
     ],
 )
-def test_the_runner_api_service_may_lie_outside_of_the_cluster(url, inside, outside):
+def test_the_runner_api_may_be_outside_the_cluster(url, inside, outside):
     options = dataclasses.replace(OPTIONS, runner_api_url=url)
     about = dataclasses.replace(ONE, id="s4x1x1")
     made = manifests.launch_objects(about, options, ALL)

@@ -30,7 +30,7 @@ def made(name: str):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_launch_becomes_what_was_agreed(name):
+def test_the_objects_of_a_launch_equal_the_golden_files(name):
     """To agree on something new, remove the file and run this again; then read the difference."""
     path = GOLDEN / f"{name}.yaml"
     text = yaml.dump_all(made(name), Dumper=Plain, sort_keys=False, width=120)
@@ -40,25 +40,25 @@ def test_a_launch_becomes_what_was_agreed(name):
     assert path.read_text() == text
 
 
-def test_no_golden_file_is_of_something_gone():
+def test_every_golden_file_belongs_to_a_sample_launch():
     assert {path.stem for path in GOLDEN.glob("*.yaml")} == set(SAMPLES)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_version_of_the_schemas_takes_it_with_no_field_unknown(name):
+def test_every_version_of_the_schemas_accepts_the_objects_without_unknown_fields(name):
     for one in made(name):
         assert complaints(one) == []
 
 
 @pytest.mark.parametrize("name", ["independent", "independent-without-jobset", "gang-trainer", "gang-mpi-operator"])
-def test_a_field_that_nobody_knows_is_seen(name):
+def test_an_unknown_field_is_detected(name):
     for one in made(name):
         broken = copy.deepcopy(one)
         broken.get("spec", broken)["bogus"] = 1
         assert any("bogus" in said for said in complaints(broken))
 
 
-def test_a_misspelt_field_deep_in_a_pod_is_seen():
+def test_a_misspelt_field_deep_in_a_pod_is_detected():
     owner = copy.deepcopy(made("independent")[0])
     pod = owner["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["containers"][0]["securityContext"]["readOnlyRootFileSystem"] = True
@@ -66,7 +66,7 @@ def test_a_misspelt_field_deep_in_a_pod_is_seen():
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_token_is_in_the_secret_of_the_runner_alone(name):
+def test_the_token_is_only_in_the_secret_of_the_runner(name):
     about, _ = SAMPLES[name]
     owner, _, *others = made(name)
     assert about.token not in json.dumps([owner, *others])
@@ -77,7 +77,7 @@ def test_the_token_is_in_the_secret_of_the_runner_alone(name):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_object_can_be_found_and_billed(name):
+def test_every_object_has_labels_to_find_and_bill_it(name):
     for one in made(name):
         labels = one["metadata"]["labels"]
         assert labels["windtunnel/installation"] == "acme" and labels["windtunnel/launch"] == "s1x1x1"
@@ -98,7 +98,7 @@ def pods(one):
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if "operator" not in name and "trainer" not in name])
-def test_pods_are_restricted_as_the_strictest_standard_asks(name):
+def test_pods_meet_the_restricted_pod_security_standard(name):
     found = list(pods(made(name)[0]))
     assert found
     for pod in found:
@@ -114,7 +114,7 @@ def test_pods_are_restricted_as_the_strictest_standard_asks(name):
         assert len(set(users)) == len(users)
 
 
-def test_devices_and_claims_are_the_model_servers_alone():
+def test_only_model_servers_have_devices_and_claims():
     [pod] = pods(made("independent-everything")[0])
     asked = {one["name"]: one["resources"]["limits"].keys() for one in pod["spec"]["containers"]}
     assert "nvidia.com/gpu" in asked["model-server"]
@@ -123,7 +123,7 @@ def test_devices_and_claims_are_the_model_servers_alone():
     assert claims == ["model-server"]
 
 
-def test_only_the_runner_writes_to_what_is_shared_and_sees_the_token():
+def test_only_the_runner_writes_to_shared_volumes_and_sees_the_token():
     [pod] = pods(made("independent")[0])
     for container in pod["spec"]["containers"]:
         shared = {
@@ -144,21 +144,21 @@ def test_there_are_as_many_pods_as_workers_need(workers, workers_per_pod, count)
     assert spec["parallelism"] == spec["completions"] == count
 
 
-def test_what_waits_in_a_queue_comes_suspended_with_its_label():
+def test_a_queued_launch_is_created_suspended_with_the_label_of_its_queue():
     for about in (launch(placement=EVERYTHING), gang(placement=EVERYTHING)):
         owner = manifests.launch_objects(about, OPTIONS, ALL)[0]
         assert owner["spec"]["suspend"] is True
         assert owner["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "simulations"
 
 
-def test_the_queues_that_the_documentation_shows_are_taken_by_kueue():
+def test_the_queues_in_the_documentation_are_valid_for_kueue():
     text = (Path(__file__).parents[2] / "docs" / "gangs.md").read_text()
     shown = [one for part in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(part.split("```")[0])]
     assert {one["kind"] for one in shown} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
     assert [complaint for one in shown for complaint in complaints(one)] == []
 
 
-def test_the_leader_begins_when_all_replicas_are_ready_and_its_success_is_that_of_all():
+def test_the_leader_starts_when_all_replicas_are_ready_and_its_success_is_the_gangs():
     spec = made("gang-torch")[0]["spec"]
     workers, leader = spec["replicatedJobs"]
     assert leader["dependsOn"] == [{"name": workers["name"], "status": "Ready"}]
@@ -166,7 +166,7 @@ def test_the_leader_begins_when_all_replicas_are_ready_and_its_success_is_that_o
     assert spec["failurePolicy"]["maxRestarts"] == 3
 
 
-def test_each_slice_has_a_domain_of_its_own_and_the_leader_takes_none():
+def test_each_slice_has_its_own_topology_domain_and_the_leader_has_none():
     about = gang(4, "tpu", slices=3, placement=EVERYTHING)
     workers, leader = manifests.launch_objects(about, OPTIONS, ALL)[0]["spec"]["replicatedJobs"]
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -191,6 +191,6 @@ def test_each_slice_has_a_domain_of_its_own_and_the_leader_takes_none():
         (launch(placement=EVERYTHING), ServedApis(dra="v1"), "Kueue"),
     ],
 )
-def test_what_a_cluster_can_never_run_is_refused_in_words(about, served, words):
+def test_a_launch_that_a_cluster_can_never_run_is_refused_with_the_reason(about, served, words):
     with pytest.raises(PlatformError, match=words):
         manifests.launch_objects(about, OPTIONS, served)

@@ -36,26 +36,26 @@ def test_a_node_is_an_address_with_or_without_a_zone(text: str, node: CacheNode)
         "http://scs?a=b",
     ],
 )
-def test_what_is_no_address_of_a_node_is_an_error(text: str) -> None:
+def test_an_invalid_address_of_a_node_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="cache node"):
         parse(text)
 
 
-def test_named_nodes_are_sorted_and_each_there_once() -> None:
+def test_configured_nodes_are_sorted_without_duplicates() -> None:
     assert StaticMembership([CacheNode("http://b:1"), CacheNode("http://a:1"), CacheNode("http://b:1")]).nodes() == (
         CacheNode("http://a:1"),
         CacheNode("http://b:1"),
     )
 
 
-def test_a_service_of_kubernetes_is_named_by_its_namespace() -> None:
+def test_a_kubernetes_service_is_named_with_its_namespace() -> None:
     assert isinstance(open_membership(["kubernetes://windtunnel/scs:http"]), EndpointSlices)
     assert isinstance(open_membership(["http://a:1", "zone=http://b:1"]), StaticMembership)
     assert open_membership([]).nodes() == ()
 
 
 @pytest.mark.parametrize("text", ["kubernetes://", "kubernetes://scs", "kubernetes:///scs", "kubernetes://a/b/c"])
-def test_half_a_name_of_a_service_is_an_error(text: str) -> None:
+def test_an_incomplete_name_of_a_service_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="namespace/service"):
         open_membership([text])
 
@@ -69,11 +69,11 @@ def test_half_a_name_of_a_service_is_an_error(text: str) -> None:
         {"addressType": "FQDN", "endpoints": [{"addresses": ["a.b"]}], "ports": [{"port": 80}]},
     ],
 )
-def test_endpoints_without_a_port_or_an_address_are_no_nodes(slice: dict[str, Any]) -> None:
+def test_endpoints_without_a_port_or_an_address_are_skipped(slice: dict[str, Any]) -> None:
     assert ready([slice]) == ()
 
 
-def test_a_condition_that_is_not_told_means_ready() -> None:
+def test_a_missing_condition_means_ready() -> None:
     endpoints: list[dict[str, Any]] = [
         {"addresses": ["10.0.0.1"]},
         {"addresses": ["10.0.0.2"], "conditions": {}},

@@ -7,7 +7,7 @@ from server.metrics_server import MergedCollector
 from workers.executors.kubernetes.metrics import ClusterMetrics
 
 
-def test_a_family_that_two_places_have_is_told_once_with_the_samples_of_both() -> None:
+def test_a_metric_family_of_two_executors_is_exposed_once_with_the_samples_of_both() -> None:
     east, west = ClusterMetrics("east"), ClusterMetrics("west")
     east.observe_call("GET", "200", 0.01)
     west.observe_call("GET", "500", 0.5)

@@ -18,11 +18,11 @@ def policy(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "one", "name": "p"}, "spec": {"podSelector": {}, **spec}}
 
 
-def test_without_policies_everything_passes() -> None:
+def test_without_policies_all_traffic_is_allowed() -> None:
     assert PolicyEvaluator(NAMESPACES, []).allows(A, C, 80) and PolicyEvaluator(NAMESPACES, []).allows(A, OUT, 80)
 
 
-def test_a_policy_without_rules_closes_its_directions_in_its_namespace_alone() -> None:
+def test_a_policy_without_rules_denies_its_directions_in_its_namespace_only() -> None:
     world = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"])])
     assert not world.allows(A, B, 80) and not world.allows(A, OUT, 80)
     assert world.allows(C, A, 80)
@@ -41,7 +41,7 @@ def test_rules_add_up_and_both_ends_must_agree() -> None:
     assert not both.allows(A, B, 81) and not both.allows(A, B, 80, "UDP") and not both.allows(B, A, 80)
 
 
-def test_a_pod_selector_alone_means_the_own_namespace() -> None:
+def test_a_pod_selector_alone_selects_in_the_same_namespace() -> None:
     here = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [{"podSelector": {}}]}])])
     assert here.allows(B, A, 80) and not here.allows(C, A, 80)
     there = PolicyEvaluator(
@@ -53,7 +53,7 @@ def test_a_pod_selector_alone_means_the_own_namespace() -> None:
     assert narrowed.allows(C, A, 80) and not narrowed.allows(B, A, 80)
 
 
-def test_blocks_of_addresses_have_exceptions() -> None:
+def test_ip_blocks_have_exceptions() -> None:
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
     world = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"], egress=[{"to": [block]}])])
     assert world.allows(A, OUT, 80) and not world.allows(A, METADATA, 80)

@@ -18,7 +18,7 @@ from errors import BadName
 
 
 @given(st.lists(st.binary(max_size=300), max_size=40), st.integers(1, 500))
-def test_every_file_lies_in_its_pack_where_its_entry_says(bodies: list[bytes], target: int) -> None:
+def test_every_file_is_at_the_offset_of_its_entry_in_its_pack(bodies: list[bytes], target: int) -> None:
     packs: dict[str, bytes] = {}
 
     def put(key: str, chunks: Iterable[bytes]) -> None:
@@ -34,7 +34,7 @@ def test_every_file_lies_in_its_pack_where_its_entry_says(bodies: list[bytes], t
     assert all(len(body) < target + 300 for body in packs.values())
 
 
-def test_a_pack_is_durable_before_its_files_are_told_of() -> None:
+def test_a_pack_is_durable_before_its_files_are_listed() -> None:
     told: list[str] = []
     put: list[str] = []
 
@@ -48,7 +48,7 @@ def test_a_pack_is_durable_before_its_files_are_told_of() -> None:
         assert told[-1] in put
 
 
-def test_more_records_than_are_held_come_out_sorted(tmp_path: Path) -> None:
+def test_more_records_than_fit_in_memory_are_sorted(tmp_path: Path) -> None:
     chance = random.Random(1)
     keys = [chance.randbytes(4).hex().encode() for _ in range(5000)]
     with Sorter(tmp_path, held=2000) as sorter:
@@ -78,18 +78,18 @@ def test_more_records_than_are_held_come_out_sorted(tmp_path: Path) -> None:
         "y/" * 600,
     ],
 )
-def test_a_name_that_cannot_be_kept_is_refused(name: str | bytes) -> None:
+def test_an_unsafe_file_name_is_refused(name: str | bytes) -> None:
     with pytest.raises(BadName):
         file_names.validated(name)
 
 
-def test_names_are_brought_into_one_form() -> None:
+def test_file_names_are_normalized() -> None:
     assert file_names.validated("./cafe\u0301/x") == "caf\u00e9/x"
     assert file_names.validated("a" * 255) == "a" * 255
 
 
 @given(st.lists(st.text("aAbB/-\u00e9\u00df", min_size=1, max_size=6), min_size=2, max_size=8))
-def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> None:
+def test_names_clash_exactly_if_a_file_system_cannot_hold_both(given: list[str]) -> None:
     paths = []
     for one in given:
         try:
@@ -108,7 +108,7 @@ def test_neighbours_clash_exactly_if_a_file_system_says_so(given: list[str]) -> 
     assert refused == clash
 
 
-def test_a_manifest_is_read_from_any_path_on(tmp_path: Path) -> None:
+def test_a_manifest_is_read_from_any_path_onwards(tmp_path: Path) -> None:
     store = FilesystemStore(tmp_path)
     entries = [ManifestEntry(f"d{at // 100:03}/f{at:05}", at, "sha256:" + "0" * 64, "store:p") for at in range(3500)]
     written = manifest_object.write(store, "manifests/v/1", entries)

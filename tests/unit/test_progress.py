@@ -13,7 +13,7 @@ def segment(start: int, stop: int, *, of: str = "new", failed: int = 0) -> Segme
     return Segment(start, stop, f"results/{of}/{start:012d}-0", 0, 1, 0, failed)
 
 
-def test_speed_is_what_was_played_in_the_time_there_was() -> None:
+def test_speed_is_the_number_of_tasks_per_elapsed_time() -> None:
     progress = Progress("new")
     progress.add([(1, segment(0, 10)), (2, segment(10, 30, failed=4))])
     told = progress.describe(120, 60.0)
@@ -22,7 +22,7 @@ def test_speed_is_what_was_played_in_the_time_there_was() -> None:
     assert progress.describe(120, 0.0)["rate"] is None
 
 
-def test_what_a_retry_took_over_is_done_and_tells_nothing_of_its_speed() -> None:
+def test_results_taken_over_by_a_retry_count_as_done_and_not_towards_its_speed() -> None:
     progress = Progress("new")
     progress.add([(1, segment(0, 980, of="old")), (2, segment(985, 990, of="older"))])
     assert progress.describe(1000, 5.0) | {"metrics": {}} == {
@@ -34,13 +34,13 @@ def test_what_a_retry_took_over_is_done_and_tells_nothing_of_its_speed() -> None
     assert told["rate"] == pytest.approx(3 / 60) and told["eta"] == pytest.approx(12 * 20)
 
 
-def test_a_simulation_goes_on_with_as_many_failures_as_may_be() -> None:
+def test_a_simulation_continues_with_as_many_failures_as_permitted() -> None:
     assert too_many({}, 1000) is None and too_many({"max_failures": None}, 1000) is None
     assert too_many({"max_failures": 3}, 3) is None
     assert too_many({"max_failures": 3}, 4) == "4 tasks failed; max_failures is 3"
 
 
-def test_a_metric_that_nobody_declared_is_penalised_in_whatever_order_results_come() -> None:
+def test_an_undeclared_metric_is_penalised_in_any_order_of_results() -> None:
     results = [("failed", {}), ("ok", {"x": 1.0}), ("ok", {"x": 3.0, "late": 5.0}), ("crashed", {})]
     summaries = []
     for order in permutations(results):
@@ -54,7 +54,7 @@ def test_a_metric_that_nobody_declared_is_penalised_in_whatever_order_results_co
         assert metrics["late"]["mean_penalised"] is None
 
 
-def test_a_metric_that_nobody_declared_has_its_own_mean_where_nothing_failed() -> None:
+def test_an_undeclared_metric_has_its_plain_mean_when_no_task_failed() -> None:
     tally = MetricTally([], ())
     for value in (1.0, 3.0):
         tally.add("ok", {}, {"x": value})

@@ -16,28 +16,28 @@ def entry(source: str, offset: int, size: int, etag: str | None = None) -> Manif
     return ManifestEntry(f"{source}/{offset}", size, "sha256:" + "0" * 64, source, offset, etag)
 
 
-def test_neighbours_are_one_request_whatever_order_their_names_have() -> None:
+def test_adjacent_files_are_one_request_in_any_order_of_their_names() -> None:
     pack = [entry("store:p", number * 1000, 1000) for number in range(100)]
     random.Random(1).shuffle(pack)
     [one] = coalesce(pack)
     assert (one.start, one.stop, len(one.entries)) == (0, 100_000, 100)
 
 
-def test_tiny_files_without_number_are_several_requests() -> None:
+def test_very_many_tiny_files_are_several_requests() -> None:
     found = list(coalesce(entry("store:p", number, 1) for number in range(2 * MOST + 1)))
     assert [len(one.entries) for one in found] == [MOST, MOST, 1]
 
 
-def test_a_large_file_is_one_request_and_so_is_each_object() -> None:
+def test_a_large_file_is_one_request_and_each_object_is_another() -> None:
     found = list(coalesce([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
     assert [len(one.entries) for one in found] == [1, 1, 1, 1]
 
 
-def test_what_was_read_under_another_etag_is_another_request() -> None:
+def test_files_with_different_etags_are_different_requests() -> None:
     assert len(list(coalesce([entry("s", 0, 10, "x"), entry("s", 10, 10, "y")]))) == 2
 
 
-def test_small_requests_are_handed_over_together_and_large_ones_alone() -> None:
+def test_small_requests_are_batched_and_large_requests_are_alone() -> None:
     small = [entry(f"s3:c/b/{number:02d}", 0, 1000) for number in range(20)]
     large = [entry(f"s3:c/b/x{number}", 0, SMALL) for number in range(3)]
     found = list(batches(coalesce([*small, *large]), 16))
@@ -46,7 +46,7 @@ def test_small_requests_are_handed_over_together_and_large_ones_alone() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30 << 20), st.integers(0, 12 << 20)), max_size=60))
-def test_every_file_is_in_one_request_that_is_neither_too_long_nor_full_of_gaps(
+def test_every_file_is_in_one_request_with_bounded_length_and_gaps(
     places: list[tuple[str, int, int]],
 ) -> None:
     entries = [entry(*place) for place in places]
@@ -60,7 +60,7 @@ def test_every_file_is_in_one_request_that_is_neither_too_long_nor_full_of_gaps(
             assert 0 <= following.offset - (one.offset + one.size) <= GAP
 
 
-def test_a_manifest_of_any_length_takes_the_same_memory() -> None:
+def test_memory_use_does_not_depend_on_the_length_of_the_manifest() -> None:
     def manifest(count: int) -> Iterator[ManifestEntry]:
         return (entry(f"store:packs/{number // 4096}", number % 4096 * 16_384, 16_384) for number in range(count))
 
@@ -76,7 +76,7 @@ def test_a_manifest_of_any_length_takes_the_same_memory() -> None:
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
-def test_pauses_grow_are_spread_and_have_an_end(failures: int, jitter: float) -> None:
+def test_pauses_grow_with_jitter_up_to_a_limit(failures: int, jitter: float) -> None:
     retry_limits = RetryLimits(first=0.2, longest=10.0)
     waited = pause(failures, retry_limits, jitter)
     assert 0.1 <= waited <= 10.0

@@ -20,7 +20,7 @@ def written(*results: Played, record: str = "none", definition: dict[str, object
     return lines.take()
 
 
-def test_a_line_has_its_members_in_order_and_timing_last() -> None:
+def test_a_result_has_its_members_in_order_and_timing_last() -> None:
     batch = written(Played("ok", {"x": 1.5}, seconds=0.25, latencies=[0.001]))
     line = bytes(batch["lines"])  # type: ignore[call-overload]
     assert line == (
@@ -31,24 +31,24 @@ def test_a_line_has_its_members_in_order_and_timing_last() -> None:
     assert (batch["from"], batch["to"], batch["failed"]) == (10, 11, 0)
 
 
-def test_what_is_no_number_is_null_and_never_good() -> None:
+def test_a_metric_that_is_not_finite_is_null_and_never_good() -> None:
     batch = written(Played("ok", {"a": math.nan, "b": math.inf, "c": None, "d": np.float32(0.5), "e": np.int64(3)}))
     metrics = json.loads(bytes(batch["lines"]))["metrics"]  # type: ignore[call-overload]
     assert metrics == {"a": None, "b": None, "c": None, "d": 0.5, "e": 3}
 
 
-def test_a_metric_that_is_no_number_text_or_nothing_is_an_error_of_the_world() -> None:
+def test_a_metric_of_another_type_is_an_error_of_the_simulator() -> None:
     with pytest.raises(TypeError, match="a metric is a number"):
         written(Played("ok", {"a": object()}))  # type: ignore[dict-item]
 
 
-def test_failed_tasks_count_and_stay_out_of_the_sketch() -> None:
+def test_failed_tasks_are_counted_and_left_out_of_the_sketch() -> None:
     batch = written(Played("ok", {"x": 2.0}), Played("crashed", {"x": 9.0}, "gone"), Played("ok", {"x": 4.0}))
     assert batch["failed"] == 1
     assert batch["sketch"] == {"x": [2, 6.0, 20.0, 2.0, 4.0]}
 
 
-def test_a_sketch_takes_truths_as_numbers_and_leaves_words_out() -> None:
+def test_a_sketch_counts_booleans_as_numbers_and_omits_texts() -> None:
     rows = [{"hit": True, "how": "rear", "gap": None}, {"hit": False, "how": "side", "gap": 3.0}]
     assert sketch(rows) == {"hit": [2, 1.0, 1.0, 0.0, 1.0], "gap": [1, 3.0, 9.0, 3.0, 3.0]}
 
@@ -68,7 +68,7 @@ def test_traces_are_kept_of_failures_as_the_dataset_defines_them() -> None:
     assert not written(*results, record="all")["artifacts"]  # a dataset without traces has none
 
 
-def test_quantiles_of_latency_are_values_that_were_seen() -> None:
+def test_quantiles_of_latency_are_measured_values() -> None:
     seen = inference([at / 1000 for at in range(1, 1001)], 0.99)
     assert seen is not None
     assert (seen.p50, seen.p99, seen.p999, seen.max, seen.misses) == (0.501, 0.991, 1.0, 1.0, 10)

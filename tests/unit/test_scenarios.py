@@ -34,7 +34,7 @@ def test_every_built_in_dataset_can_be_extended() -> None:
 
 
 @pytest.mark.parametrize("dataset", sorted(FIELDS))
-def test_what_the_shipped_scenarios_say_may_be_said(dataset: str) -> None:
+def test_user_scenarios_accept_what_built_in_scenarios_contain(dataset: str) -> None:
     shipped = own(dataset)
     assert list(validated(lines(*shipped), dataset)) == shipped
 
@@ -54,7 +54,7 @@ def test_what_the_shipped_scenarios_say_may_be_said(dataset: str) -> None:
         ({"configuration": "x.sumocfg"}, "configuration"),
     ],
 )
-def test_a_street_takes_parameters_and_nothing_else(change: dict[str, Any], words: str) -> None:
+def test_a_street_accepts_parameters_only(change: dict[str, Any], words: str) -> None:
     with pytest.raises(BadScenario, match=words):
         list(validated(lines(own("car_street")[0] | change), "car_street"))
 
@@ -71,7 +71,7 @@ def test_a_street_takes_parameters_and_nothing_else(change: dict[str, Any], word
         {"vehicles_density": "1"},
     ],
 )
-def test_a_highway_takes_numbers_and_no_classes(config: dict[str, Any]) -> None:
+def test_a_highway_accepts_numbers_and_no_classes(config: dict[str, Any]) -> None:
     with pytest.raises(BadScenario):
         list(validated(lines({"options": {"config": config}}), "highway"))
 
@@ -80,7 +80,7 @@ def test_a_highway_takes_numbers_and_no_classes(config: dict[str, Any]) -> None:
     "line",
     [b"[]", b"{", b"\xff", b'{"name": "\\ud800"}', b'{"a":' * 5000, b'{"name": NaN}', b'{"name":"' + b"x" * 20_000],
 )
-def test_a_line_that_is_none_is_refused_with_its_number(line: bytes) -> None:
+def test_an_invalid_line_is_refused_with_its_number(line: bytes) -> None:
     with pytest.raises(BadScenario, match="Line 2") as refused:
         list(validated([b"{}", line], "noop"))
     assert refused.value.members == {"line": 2}
@@ -98,6 +98,6 @@ def test_a_line_that_is_none_is_refused_with_its_number(line: bytes) -> None:
         b"[" * 20_000,
     ],
 )
-def test_a_description_says_what_it_may(raw: bytes) -> None:
+def test_a_description_accepts_only_its_fields(raw: bytes) -> None:
     with pytest.raises(BadScenario):
         parse_description(raw)

@@ -12,7 +12,7 @@ DECLARED = {
 }
 
 
-def test_what_is_not_given_is_the_default() -> None:
+def test_omitted_parameters_have_their_defaults() -> None:
     assert checked_params(DECLARED, {"delay": 3}, "d") == {"guard": False, "delay": 3, "kind": "a"}
 
 
@@ -25,12 +25,12 @@ def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(given: dict[str, 
 
 
 @pytest.mark.parametrize("sweep", [{"delay": []}, {"delay": 3}, {"delay": [1, 99]}, {"nothing": [1]}])
-def test_a_sweep_is_of_known_parameters_over_values_that_fit(sweep: dict[str, object]) -> None:
+def test_a_sweep_accepts_known_parameters_with_valid_values(sweep: dict[str, object]) -> None:
     with pytest.raises(Invalid):
         checked_sweep(DECLARED, sweep, "d")
 
 
-def test_no_selection_means_all() -> None:
+def test_no_selection_selects_all_scenarios() -> None:
     assert checked_selection(None, 288, 288, "d") == {"range": [0, 288]}
 
 
@@ -51,7 +51,7 @@ def test_no_selection_means_all() -> None:
         {"sample": 2**70},
     ],
 )
-def test_a_selection_outside_of_the_dataset_is_refused(scenarios: dict[str, object]) -> None:
+def test_a_selection_outside_the_dataset_is_refused(scenarios: dict[str, object]) -> None:
     with pytest.raises(PlatformError) as refused:
         checked_selection(scenarios, 288, 288, "d")
     assert isinstance(refused.value, Invalid | ScenarioOutOfRange)

@@ -16,7 +16,7 @@ def test_a_laptop_needs_no_settings() -> None:
     assert settings.database.startswith("sqlite:///") and settings.objects.startswith("file:///")
 
 
-def test_what_is_set_is_of_its_kind() -> None:
+def test_settings_are_parsed_to_their_types() -> None:
     settings = Settings.from_env(
         {
             "WINDTUNNEL_HOME": "/srv/w",
@@ -37,13 +37,13 @@ def test_a_misspelt_setting_is_an_error_that_names_it(env: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_a_setting_by_its_former_name_is_refused_with_the_present_one(old: str, new: str) -> None:
+def test_a_setting_by_its_old_name_is_refused_with_the_new_name(old: str, new: str) -> None:
     with pytest.raises(ValueError, match=f"WINDTUNNEL_{old} is called WINDTUNNEL_{new} now"):
         Settings.from_env({f"WINDTUNNEL_{old}": "1"})
     assert new.lower() in {one.name for one in fields(Settings)}
 
 
-def test_nobody_is_served_beyond_this_machine_without_a_token() -> None:
+def test_without_a_token_only_this_machine_is_served() -> None:
     with pytest.raises(ValueError, match="WINDTUNNEL_TOKEN"):
         Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0"})
     assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": "secret"}).token == "secret"
@@ -51,12 +51,12 @@ def test_nobody_is_served_beyond_this_machine_without_a_token() -> None:
         Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_ANONYMOUS": "no"})
 
 
-def test_a_trial_may_be_open_to_whoever_reaches_it_if_it_says_so() -> None:
+def test_an_explicit_setting_permits_service_without_a_token() -> None:
     assert Settings.from_env({"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_ANONYMOUS": "yes"}).anonymous
     with pytest.raises(ValueError, match="'yes' or 'no', not 'perhaps'"):
         Settings.from_env({"WINDTUNNEL_ANONYMOUS": "perhaps"})
 
 
-def test_every_setting_is_documented_as_it_is() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     assert all(page.descriptions().values()), "a setting has no description"
     assert page.PAGE.read_text() == page.page(), "run `python -m scripts.settings`"

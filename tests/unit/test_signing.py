@@ -23,13 +23,13 @@ def test_the_published_example_is_signed_as_published() -> None:
     assert "range: bytes=0-9" in sent and "x-amz-date: 20130524T000000Z" in sent
 
 
-def test_the_key_of_a_day_is_not_used_on_the_next() -> None:
+def test_the_signing_key_of_a_day_is_not_used_on_the_next() -> None:
     used = signer()
     used.headers("/test.txt", THEN - 86_400, {})
     assert used.headers("/test.txt", THEN, {}) == signer().headers("/test.txt", THEN, {})
 
 
-def test_the_secret_is_in_nothing_that_is_sent_or_shown() -> None:
+def test_the_secret_is_neither_sent_nor_shown() -> None:
     used = signer()
     assert SECRET not in repr(used) + str(used.headers("/a", THEN, {"range": "bytes=0-9"}))
 

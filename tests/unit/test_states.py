@@ -25,18 +25,18 @@ def test_every_state_is_reachable_from_queued() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_from_every_state_an_end_is_reachable(state: State) -> None:
+def test_from_every_state_a_final_state_is_reachable(state: State) -> None:
     assert reachable(state) & FINAL
 
 
-def test_final_stays_final() -> None:
+def test_final_states_have_no_transitions() -> None:
     assert FINAL == {State.SUCCEEDED, State.FAILED, State.ERRORED, State.CANCELLED}
     assert not any(may_follow(state, other) for state in FINAL for other in State)
 
 
-def test_whatever_has_not_ended_can_be_cancelled() -> None:
+def test_every_state_that_is_not_final_can_be_cancelled() -> None:
     assert CANCELLABLE == set(State) - FINAL - {State.CANCELLING} | {State.CANCELLING}
 
 
-def test_the_picture_in_the_docs_is_drawn_from_the_table() -> None:
+def test_the_diagram_in_the_docs_equals_the_table() -> None:
     assert mermaid() in Path("docs/states.md").read_text()

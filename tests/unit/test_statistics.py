@@ -9,12 +9,12 @@ import pytest
 from core.domain.statistics import Column, MetricTally, mcnemar, merged, paired, sketched, wilson
 
 
-def test_nothing_in_288_still_means_up_to_one_in_76() -> None:
+def test_no_failure_in_288_has_an_upper_bound_of_one_in_76() -> None:
     low, high = wilson(0, 288)
     assert low == 0.0 and high == pytest.approx(0.01316, abs=1e-4)
 
 
-def test_a_column_has_the_textbook_s_mean_and_deviation() -> None:
+def test_a_column_has_the_textbook_mean_and_deviation() -> None:
     column = Column(None)
     for value in (2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0):
         column.add(value)
@@ -24,7 +24,7 @@ def test_a_column_has_the_textbook_s_mean_and_deviation() -> None:
     assert summary["low"] <= 5.0 <= summary["high"]
 
 
-def test_dying_is_never_an_advantage() -> None:
+def test_a_failed_task_never_improves_a_mean() -> None:
     tally = MetricTally([{"name": "score", "worst": 0.0}], ())
     tally.add("ok", {}, {"score": 80.0})
     tally.add("crashed", {}, {})
@@ -39,14 +39,14 @@ def test_failures_are_shown_first() -> None:
     assert list(tally.summary()["statuses"]) == ["crashed", "timed_out", "ok"]
 
 
-def test_a_metric_without_a_worst_value_has_no_penalised_mean_once_something_failed() -> None:
+def test_a_metric_without_a_worst_value_has_no_penalised_mean_after_a_failure() -> None:
     tally = MetricTally([{"name": "ttc"}], ())
     tally.add("ok", {}, {"ttc": 2.0})
     tally.add("invalid", {}, {})
     assert tally.summary()["metrics"]["ttc"]["mean_penalised"] is None
 
 
-def test_groups_have_statistics_of_their_own() -> None:
+def test_each_group_has_its_own_statistics() -> None:
     tally = MetricTally([{"name": "score", "worst": 0.0}], ("street",))
     tally.add("ok", {"street": "ramp"}, {"score": 10.0})
     tally.add("ok", {"street": "grid"}, {"score": 30.0})
@@ -54,13 +54,13 @@ def test_groups_have_statistics_of_their_own() -> None:
     assert [groups[name]["metrics"]["score"]["mean"] for name in ("grid", "ramp")] == [30.0, 10.0]
 
 
-def test_differences_are_taken_scenario_by_scenario() -> None:
+def test_differences_are_paired_by_scenario() -> None:
     compared = paired({1: 3.0, 2: 30.0, 9: 0.0}, {1: 1.0, 2: 28.0})
     assert compared is not None
     assert compared["difference"] == compared["low"] == compared["high"] == 2.0
 
 
-def test_rates_are_compared_by_who_failed_alone() -> None:
+def test_rates_are_compared_by_discordant_pairs() -> None:
     compared = paired({n: float(n < 6) for n in range(20)}, {n: 0.0 for n in range(20)})
     assert compared is not None
     assert (compared["only_ours"], compared["only_theirs"], compared["p"]) == (6, 0, pytest.approx(2 / 64))
@@ -75,7 +75,7 @@ def test_sketches_of_batches_add_up() -> None:
     }  # fmt: skip
 
 
-def test_many_values_are_folded_as_exactly_as_few() -> None:
+def test_many_values_are_summed_as_exactly_as_few() -> None:
     chance = random.Random(1)
     values = [chance.gauss(1e6, 3.0) for _ in range(3 * Column.BLOCK + 17)]
     column = Column(None)
@@ -88,7 +88,7 @@ def test_many_values_are_folded_as_exactly_as_few() -> None:
     assert (summary["min"], summary["max"], summary["p50"]) == (min(values), max(values), statistics.median(values))
 
 
-def test_a_million_values_are_kept_in_part_and_counted_in_full() -> None:
+def test_a_million_values_are_sampled_and_counted_completely() -> None:
     column = Column(None, kept=10_000)
     for value in range(50_000):
         column.add(float(value))

@@ -21,7 +21,7 @@ def test_every_error_of_an_executor_has_an_action_at_every_attempt(kind: type[Ex
 
 
 @pytest.mark.parametrize("error", [StorageFull(), OriginFailed(), ClusterFull(), Missed("gone"), ConnectionError()])
-def test_what_may_pass_queues_the_simulation_again(error: Exception) -> None:
+def test_a_transient_failure_queues_the_simulation_again(error: Exception) -> None:
     assert failure_of(error, 1).requeue
 
 
@@ -30,7 +30,7 @@ def test_a_permanent_refusal_ends_the_simulation(error: Exception) -> None:
     assert not failure_of(error, 1).requeue
 
 
-def test_a_permission_that_was_lost_is_waited_for() -> None:
+def test_a_lost_permission_is_waited_for() -> None:
     assert failure_of(NotGranted(), 2).requeue
     assert failure_of(NotGranted(), 2).pause > 0
 

@@ -53,7 +53,7 @@ def ids(some: Collection[warm_pool.WarmOwner]) -> list[str]:
     return [each.id for each in some]
 
 
-def test_what_lacks_is_made_and_only_what_is_ready_is_given_out() -> None:
+def test_missing_pods_are_created_and_only_ready_pods_are_taken() -> None:
     wishes = wanted()
     (digest,) = wishes
     first = planned([], wishes)
@@ -64,7 +64,7 @@ def test_what_lacks_is_made_and_only_what_is_ready_is_given_out() -> None:
     assert ids(whole.ready) == ["b", "a"] and whole.complete, "the oldest goes first"
 
 
-def test_what_is_too_many_ended_unknown_or_made_otherwise_goes() -> None:
+def test_surplus_ended_unknown_and_outdated_pods_are_deleted() -> None:
     wishes = wanted()
     (digest,) = wishes
     there = [
@@ -80,19 +80,19 @@ def test_what_is_too_many_ended_unknown_or_made_otherwise_goes() -> None:
     assert sorted(ids(plan.surplus)) == ["ended", "otherwise", "starting", "tokenless"]
 
 
-def test_nothing_stays_where_nothing_is_asked_for() -> None:
+def test_all_pods_are_deleted_when_none_is_configured() -> None:
     plan = planned([one("a", "0" * 16)], {})
     assert ids(plan.surplus) == ["a"] and plan.complete
 
 
-def test_what_was_taken_is_marked_and_replaced_and_what_was_given_in_vain_goes() -> None:
+def test_a_taken_pod_is_labelled_and_replaced_and_an_unused_one_is_deleted() -> None:
     wishes = wanted()
     (digest,) = wishes
     plan = planned([one("taken", digest), one("vain", digest)], wishes, taken={"taken"}, given={"taken", "vain"})
     assert ids(plan.in_use) == ["taken"] and ids(plan.surplus) == ["vain"] and len(plan.missing) == 2
 
 
-def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
+def test_each_pod_is_taken_once_and_by_a_matching_launch() -> None:
     wishes = wanted()
     (digest,) = wishes
     there = [one("a", digest), one("b", digest)]
@@ -110,7 +110,7 @@ def test_each_is_given_once_and_to_a_launch_that_it_fits() -> None:
     assert not reserve.handed_out, "what is gone need not be remembered"
 
 
-def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_wants_more() -> None:
+def test_a_pod_admitted_by_kueue_is_not_taken_by_a_launch_with_more_workers() -> None:
     wishes = wanted()
     (digest,) = wishes
     there = [replace(one("a", digest), queued=True)]
@@ -129,18 +129,18 @@ def test_what_the_clusters_own_queue_knows_by_its_width_is_not_given_to_who_want
         {"node_selector": {"pool": "b"}},
     ],
 )
-def test_other_images_or_options_make_what_waits_of_no_use(others: dict[str, Any]) -> None:
+def test_other_images_or_options_make_warm_pods_outdated(others: dict[str, Any]) -> None:
     assert wanted().keys().isdisjoint(wanted(**others))
     assert wanted().keys() == wanted().keys() and wanted().keys() == wanted(ASKED | {"pods": 7}).keys()
 
 
-def test_the_same_asked_for_twice_is_asked_for_in_sum() -> None:
+def test_equal_entries_of_the_configuration_are_added() -> None:
     (wish,) = wanted(ASKED, ASKED | {"pods": 3, "format": "python"}).values()
     assert wish.pods == 5
 
 
 @pytest.mark.parametrize("served", [ALL, BARE])
-def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: manifests.ServedApis) -> None:
+def test_a_warm_pod_has_the_objects_of_a_launch_and_knows_its_worker_spec(served: manifests.ServedApis) -> None:
     (wish,) = warm_pool.warm_targets(options(), served, URL).values()
     made, token_hash = wish.new_launch()
     other, _ = wish.new_launch()
@@ -161,7 +161,7 @@ def test_what_waits_is_what_any_launch_is_made_of_and_knows_its_kit(served: mani
     assert "warm" not in json.loads(base64.b64decode(plain["data"]["launch.json"]))
 
 
-def test_only_what_carries_the_label_waits_and_what_leaves_does_not() -> None:
+def test_only_pods_with_the_label_that_are_not_being_deleted_are_warm() -> None:
     def owner(**changes: Any) -> Owner:
         labels = {"windtunnel/launch": "a", WARM: "d"}
         given = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
@@ -186,6 +186,6 @@ def test_only_what_carries_the_label_waits_and_what_leaves_does_not() -> None:
         ({"runtime": "python"}, "dataset"),
     ],
 )
-def test_what_could_never_be_used_is_not_kept_warm(given: dict[str, Any], words: str) -> None:
+def test_a_specification_that_no_launch_can_use_is_not_kept_warm(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         options(given)
