@@ -1,4 +1,4 @@
-"""Files as people send them: packed; and a dataset of scenarios of one's own."""
+"""Archives as users upload them, and the files of a user's dataset."""
 
 import io
 import json
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 Files = Mapping[str, bytes]
 
-#: What makes files a dataset to be played, and what is played.
+#: The description that makes files a dataset, and its scenarios.
 MINE = {"title": "Mine", "extends": "noop", "scenarios": "lines.ndjson"}
 LINES = b"".join(json.dumps({"name": f"case-{number}"}).encode() + b"\n" for number in range(5))
 
 
 def tar(files: Files, mode: str = "w:gz") -> bytes:
-    """Pack files as tar does."""
+    """Return a tar archive of files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
         for name, body in files.items():
@@ -25,7 +25,7 @@ def tar(files: Files, mode: str = "w:gz") -> bytes:
 
 
 def zipped(files: Files) -> bytes:
-    """Pack files as zip does."""
+    """Return a zip archive of files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in files.items():

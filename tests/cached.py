@@ -1,4 +1,4 @@
-"""What tests build once per machine and keep in the user's cache folder: programs, environments, layers of images.
+"""Build cache of tests, in the user's cache folder, filled once per machine: programs, environments, image layers.
 
 ``python -m tests.cached`` makes the images that a platform on a cluster needs.
 """
@@ -16,7 +16,7 @@ TOOLS = ROOT / "scripts" / "tools"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windtunnel"
 #: Environments of runtimes and simulators, by digest of their locks.
 ENVIRONMENTS = CACHE / "environments"
-#: Layers of images, by digest of what they were made from.
+#: Layers of images, by digest of their inputs.
 LAYERS = CACHE / "layers"
 #: Images of a platform on a cluster: its server, two simulators and two runtimes.
 PLATFORM_IMAGES = ("server", "noop", "python", "sumo", "litert")
@@ -26,7 +26,7 @@ BUILDING = 1700
 
 @cache
 def tool(name: str, *arguments: str) -> str:
-    """Return what a script of scripts/tools prints, a path or a command; it builds what the cache lacks."""
+    """Return the output of a script of scripts/tools, a path or a command; the script builds what the cache lacks."""
     built = subprocess.run([str(TOOLS / name), *arguments], stdout=subprocess.PIPE, text=True, timeout=BUILDING)
     assert built.returncode == 0, f"scripts/tools/{name} fails; run it by hand to see why"
     return built.stdout.strip()

@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and settings of all tests."""
 
 import os
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_this_laptop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests do not read the environment they happen to run in."""
+def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the platform's settings from the environment, so that tests do not depend on it."""
     for name in [name for name in os.environ if name.startswith("WINDTUNNEL_")]:
         monkeypatch.delenv(name)
 
 
 class Clock:
-    """Time that moves when told to."""
+    """Clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0

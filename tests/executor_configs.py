@@ -1,4 +1,4 @@
-"""Where simulations run in tests that have nothing running them."""
+"""Executor configurations of tests in which no executor runs."""
 
 from core.domain.executor_config import ExecutorConfig
 

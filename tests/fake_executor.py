@@ -7,7 +7,7 @@ from core.domain.launches import Launch, LaunchStatus, Phase
 
 
 class FakeExecutor:
-    """For tests of what stands above the port; the contract suite holds it to the port's promises."""
+    """Executor in memory, for tests of code that uses executors; the contract suite tests it too."""
 
     def __init__(self, *, workers: int = 4, memory: int = 8 << 30, name: str = "fake") -> None:
         self.name = name
@@ -17,17 +17,17 @@ class FakeExecutor:
         self._memory = memory
 
     def submit(self, launch: Launch) -> None:
-        """Take note of it."""
+        """Record the launch."""
         if launch.id not in self.launches:
             self.launches[launch.id] = launch
             self._statuses[launch.id] = LaunchStatus(id=launch.id, phase=Phase.RUNNING)
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
-        """Report what has been noted."""
+        """Return the recorded statuses."""
         return {id: self._statuses[id] for id in ids if id in self._statuses}
 
     def cancel(self, launch_id: str) -> None:
-        """Forget it."""
+        """Remove the launch."""
         self._statuses.pop(launch_id, None)
         self.launches.pop(launch_id, None)
 
@@ -37,24 +37,24 @@ class FakeExecutor:
             yield f"{launch_id} runs nothing\n".encode()
 
     def capacity(self) -> Mapping[str, int]:
-        """Return what no running launch holds."""
+        """Return the workers that no running launch uses."""
         running = [id for id, seen in self._statuses.items() if seen.phase is not Phase.ENDED]
         return {"cpu": self._cores - sum(self.launches[id].workers for id in running), "memory": self._memory}
 
     def resize(self, launch_id: str, workers: int) -> None:
-        """Note the new width."""
+        """Record the new number of workers."""
         if launch_id in self.launches:
             self.launches[launch_id] = replace(self.launches[launch_id], workers=workers)
 
     def orphans(self, known: Collection[str]) -> Sequence[str]:
-        """Return what was noted and is not known."""
+        """Return recorded launches that the platform does not know."""
         return [id for id in self.launches if id not in known]
 
     def see(self, status: LaunchStatus) -> None:
-        """Let a launch look like this from now on."""
+        """Set the status of a launch."""
         self._statuses[status.id] = status
 
     def end(self, launch_id: str, exit: int = 0, reason: str | None = None) -> None:
-        """Let a launch end, as its processes would."""
+        """End a launch, as the end of its processes does."""
         seen = self._statuses[launch_id]
         self._statuses[launch_id] = replace(seen, phase=Phase.ENDED, exit=exit, reason=reason)

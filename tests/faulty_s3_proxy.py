@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that answers as the worst days of object storage do: slow, broken, lying."""
+"""Proxy in front of an S3 server that injects faults: delays, broken connections, wrong lengths and wrong bytes."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ from tests.waiting import until
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server really said."""
+    """The answer of the real server."""
 
     head: bytes
     body: bytes
@@ -31,7 +31,7 @@ class Answer:
         return re.sub(rb"(?i)(content-length: *)\d+", rb"\g<1>%d" % length, self.head)
 
 
-#: What is done to the client instead of handing it the answer. The connection is closed after it.
+#: A fault: what the proxy does to the client instead of passing the answer on. The connection is closed after it.
 Fault = Callable[[socket.socket, Answer], None]
 
 
@@ -59,94 +59,94 @@ def _said(text: str) -> Fault:
 
 
 def unavailable(seconds: int) -> Fault:
-    """Answer 503 and ask for patience."""
+    """Answer 503 with Retry-After."""
     return _said(f"HTTP/1.1 503 Slow Down\nRetry-After: {seconds}\nContent-Length: 0\n")
 
 
 def status(code: int) -> Fault:
-    """Answer with a status and a body that is not the object's."""
+    """Answer with a status and another body than the object's."""
     return _said(f"HTTP/1.1 {code} As Told\nContent-Length: 5\n\nwrong")
 
 
 def slow_to_begin(client: socket.socket, answer: Answer) -> None:
-    """Say nothing for a while, then all."""
+    """Send the answer after a pause."""
     time.sleep(0.5)
     client.sendall(answer.head + answer.body)
 
 
 def silent(client: socket.socket, answer: Answer) -> None:
-    """Accept, and say nothing for longer than anybody waits."""
+    """Accept the request and never answer; the client times out."""
     client.settimeout(20.0)
     with contextlib.suppress(OSError):
-        client.recv(1)  # it hangs up first
+        client.recv(1)  # the client disconnects first
 
 
 def stalled(client: socket.socket, answer: Answer) -> None:
-    """Fall silent in mid-body."""
+    """Send half of the body and then nothing."""
     client.sendall(answer.head + answer.body[: len(answer.body) // 2])
     silent(client, answer)
 
 
 def truncated(client: socket.socket, answer: Answer) -> None:
-    """Announce all of the body, and end in the middle of it."""
+    """Announce the whole body and close the connection in the middle of it."""
     client.sendall(answer.head + answer.body[: len(answer.body) // 2])
 
 
 def reset(client: socket.socket, answer: Answer) -> None:
-    """Break the connection in mid-body."""
+    """Reset the connection in the middle of the body."""
     client.sendall(answer.head + answer.body[: len(answer.body) // 2])
-    until(lambda: not _unread(client))  # else what was sent is thrown away with it
+    until(lambda: not _unread(client))  # else the reset discards the bytes that were sent
     _reset(client)
 
 
 def reset_at_once(client: socket.socket, answer: Answer) -> None:
-    """Break the connection before a word."""
+    """Reset the connection before the first byte."""
     _reset(client)
 
 
 def hangs_up(client: socket.socket, answer: Answer) -> None:
-    """End without an answer."""
+    """Close the connection without an answer."""
 
 
 def announces_less(client: socket.socket, answer: Answer) -> None:
-    """Give half of it, as if that were all."""
+    """Send half of the body with a Content-Length of that half."""
     half = len(answer.body) // 2
     client.sendall(answer.with_length(half) + answer.body[:half])
 
 
 def announces_more(client: socket.socket, answer: Answer) -> None:
-    """Announce more than comes."""
+    """Announce more bytes than are sent."""
     client.sendall(answer.with_length(len(answer.body) + 1000) + answer.body)
 
 
 def gives_more(client: socket.socket, answer: Answer) -> None:
-    """Give more than was asked for, duly announced."""
+    """Send more bytes than were requested, with the right Content-Length."""
     client.sendall(answer.with_length(len(answer.body) + 1000) + answer.body + b"x" * 1000)
 
 
 def flips_a_bit(client: socket.socket, answer: Answer) -> None:
-    """Give wrong bytes, in every other respect as they should be."""
+    """Change one bit of an otherwise correct answer."""
     body = bytearray(answer.body)
     body[len(body) // 3] ^= 4
     client.sendall(answer.head + body)
 
 
 def another_range(client: socket.socket, answer: Answer) -> None:
-    """Give bytes of another place of the object."""
+    """Send bytes of another range of the object."""
     client.sendall(answer.head + answer.body[1:] + answer.body[:1])
 
 
 def babbles(client: socket.socket, answer: Answer) -> None:
-    """Speak no HTTP at all."""
+    """Send bytes that are not HTTP."""
     client.sendall(b"\x00\xff" * 3000)
 
 
 def redirects(client: socket.socket, answer: Answer) -> None:
-    """Point elsewhere."""
+    """Redirect to another host."""
     client.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/secret\r\nContent-Length: 3\r\n\r\nno!")
 
 
-#: Each is followed by a good answer in one test, and by more of the same in another.
+#: Transient faults: one test lets a good answer follow, another repeats the fault.
 PASSING: Mapping[str, Fault] = {
     "500": status(500),
     "503 with Retry-After": unavailable(1),
@@ -165,7 +165,7 @@ PASSING: Mapping[str, Fault] = {
     "another range": another_range,
     "babbles": babbles,
 }
-#: These are not tried again.
+#: Permanent faults: not retried.
 FINAL: Mapping[str, Fault] = {
     "403": status(403),
     "404": status(404),
@@ -175,7 +175,7 @@ FINAL: Mapping[str, Fault] = {
 
 
 class Proxy:
-    """Stands before a server. Requests meet ``next``'s faults in order, then ``always``, else the server's answer."""
+    """Proxy of a server. Requests meet the faults of ``next`` in order, then ``always``, else the server's answer."""
 
     def __init__(self, endpoint: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(endpoint)
@@ -193,11 +193,11 @@ class Proxy:
         self._accepting.start()
 
     def close(self) -> None:
-        """Stop listening; those that are being answered are let end."""
+        """Stop listening and wait for the requests in progress."""
         self._listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join(30)
         self._listening.close()
-        for client in self._clients:  # they may be kept open, and nothing asked on them any more
+        for client in self._clients:  # idle connections that clients keep open
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RD)
         for thread in self._threads:
@@ -245,7 +245,7 @@ class Proxy:
 
 
 def _head(connection: socket.socket) -> bytes:
-    """Read up to the empty line, and no further."""
+    """Read up to the empty line that ends a head."""
     head = bytearray()
     while not head.endswith(b"\r\n\r\n"):
         if not (byte := connection.recv(1)):

@@ -1,12 +1,12 @@
-"""Ports for servers that are started later: nobody listens there now, and nobody else is given them meanwhile."""
+"""Free TCP ports for servers that tests start later; no other test process is given the same ports."""
 
 import itertools
 import os
 import random
 import socket
 
-#: Below what a kernel gives to those who connect, from 32,768 on: between our look and the server's start one of them
-#: would take it now and then. And a part of them for each process of tests, which run side by side.
+#: Below the ephemeral ports of clients, from 32,768 on: between the check here and the server's start, a client
+#: would take the port now and then. Each of the concurrent test processes uses its own part of the range.
 FIRST, EACH, PARTS = 12_000, 2_500, 8
 _PART = int(os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw") or os.getpid()) % PARTS
 _BEGIN = random.randrange(EACH)
@@ -14,7 +14,7 @@ _ports = (FIRST + _PART * EACH + (_BEGIN + step) % EACH for step in itertools.co
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, each once."""
+    """Return ports on which no process listens, each at most once."""
     found: list[int] = []
     while len(found) < count:
         port = next(_ports)

@@ -1,4 +1,4 @@
-"""Processes that were told something by their environment, and so did all that they started."""
+"""Processes of this machine, pids by a variable in their environment, which their children inherit."""
 
 import contextlib
 import os
@@ -6,21 +6,21 @@ import signal
 from pathlib import Path
 
 
-def told(name: str, value: object) -> list[int]:
-    """Return the processes whose environment began with this variable."""
-    mark = f"{name}={value}".encode()
-    found = []
+def started_with(name: str, value: object) -> list[int]:
+    """Return the processes that were started with this variable."""
+    variable = f"{name}={value}".encode()
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or is nothing of ours
-            if mark in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            if variable in path.read_bytes().split(b"\0"):
+                pids.append(int(path.parent.name))
+    return pids
 
 
-def sweep(name: str, value: object) -> list[int]:
-    """End them all at once; return those that were there."""
-    found = told(name, value)
-    for pid in found:
+def kill_started_with(name: str, value: object) -> list[int]:
+    """Kill the processes that were started with this variable; return their ids."""
+    pids = started_with(name, value)
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return found
+    return pids

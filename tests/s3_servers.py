@@ -16,12 +16,12 @@ from tests.system.platform_process import die_with
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent
-#: Seconds until a server that was just started must answer, on a machine with more to do than that.
+#: Seconds until a started server must answer on a busy machine.
 READY = 60.0
 
 
 class S3Server:
-    """An S3 server in a folder, on a port that stays the same over restarts, with keys nobody else knows."""
+    """An S3 server in a folder, with its own keys, on a port that stays the same over restarts."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class S3Server:
         return f"s3://{path}?endpoint={self.endpoint}&region={self.region}"
 
     def start(self) -> "S3Server":
-        """Start it, or start it again, and wait until it answers."""
+        """Start or restart the server and wait until it answers."""
         parent = os.getpid()
         names = (("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"), ("SWIFT_ACCESS_KEY", "SWIFT_SECRET_KEY"))
         keys = {name: key for pair in names for name, key in zip(pair, (self.access_key, self.secret_key), strict=True)}
@@ -76,50 +76,50 @@ class S3Server:
         return self
 
     def answers(self) -> bool:
-        """Tell whether it serves."""
+        """Return whether the server answers."""
         try:
             return httpx.get(self.endpoint + self._health, timeout=5.0, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
 
     def kill(self) -> None:
-        """End it at once, as a crash would; what it has acknowledged must be there when it starts again."""
+        """Kill the server, as a crash does; acknowledged objects must exist after a restart."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def freeze(self) -> None:
-        """Let it accept connections and answer nothing."""
+        """Stop the process: it accepts connections and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume the process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
 
 def fresh_bucket() -> str:
-    """Return a name no bucket has yet."""
+    """Return a new bucket name."""
     return f"tests-{secrets.token_hex(8)}"
 
 
 def minio_server(folder: Path) -> S3Server:
-    """Describe a MinIO server that keeps what it has in a folder; it is not started yet."""
+    """Return a MinIO server with its data in a folder; it is not started yet."""
     command = [tool("minio"), "server", "--quiet", "--address", "{address}", "{folder}/disk"]
     quiet = {"MINIO_BROWSER": "off", "MINIO_CI_CD": "1", "MINIO_UPDATE": "off"}  # CI: the root disk will do
     return S3Server(folder, command, health="/minio/health/ready", environ=quiet)
 
 
 def swift_server(folder: Path) -> S3Server:
-    """Describe an OpenStack Swift that speaks S3 and keeps what it has in a folder; it is not started yet."""
+    """Return an OpenStack Swift with the S3 API and its data in a folder; it is not started yet."""
     command = [*tool("swift").split(" "), "{folder}", "{port}"]
     return S3Server(folder, command, health="/healthcheck", access_key="tests:tester")
 
 
 @pytest.fixture(scope="session")
 def swift(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Start a real Swift for this test session; buckets are the tests' own. Nobody may stop it."""
+    """A Swift that all tests of this process share, each with its own buckets; no test may stop it."""
     server = swift_server(tmp_path_factory.mktemp("swift")).start()
     try:
         yield server
@@ -129,7 +129,7 @@ def swift(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Start a real MinIO for this test session; buckets are the tests' own. Nobody may stop it."""
+    """A MinIO that all tests of this process share, each with its own buckets; no test may stop it."""
     server = minio_server(tmp_path_factory.mktemp("minio")).start()
     try:
         yield server
@@ -139,7 +139,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def own_minio(tmp_path: Path) -> Iterator[S3Server]:
-    """Start a real MinIO for one test, which may kill it and start it again."""
+    """A MinIO for one test, which may kill and restart it."""
     server = minio_server(tmp_path / "minio").start()
     try:
         yield server

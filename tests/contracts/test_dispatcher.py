@@ -1,4 +1,4 @@
-"""Several places at once: one may be away, slow or hopeless, and every task still gets its one result."""
+"""Several executors at once: one may be away, slow or hopeless, and every task still gets its one result."""
 
 import json
 import threading
@@ -30,38 +30,38 @@ from workers.dispatcher import Dispatcher
 from workers.managed_executor import ManagedExecutor
 
 
-class Wilful(FakeExecutor):
-    """A place that can be away or slow, and sees what it is told to see."""
+class ControllableExecutor(FakeExecutor):
+    """A executor that can be away or slow, and sees what it is told to see."""
 
     def __init__(self, name: str) -> None:
         super().__init__(workers=2, name=name)
-        self.asked = 0
-        self.away = False
+        self.calls = 0
+        self.unreachable = False
         self.pause = 0.0
         self.resumed = threading.Event()
-        self.sees: dict[str, Any] = {}
-        self.rigid = False
-        self.shut = False
+        self.reported: dict[str, Any] = {}
+        self.refuses_resize = False
+        self.refuses_launches = False
         self.refusal: PlatformError | None = None
 
     def _answer(self) -> None:
-        self.asked += 1
+        self.calls += 1
         if self.pause:
             self.resumed.wait(self.pause)
-        if self.away:
+        if self.unreachable:
             raise ConnectionError(f"{self.name} is away")
 
     def submit(self, launch: Launch) -> None:
         self._answer()
         if self.refusal is not None:
             raise self.refusal
-        if self.shut:
+        if self.refuses_launches:
             raise ConnectionError("failed calling webhook")
         super().submit(launch)
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         self._answer()
-        return {id: replace(one, **self.sees) for id, one in super().observe(ids).items()}
+        return {id: replace(one, **self.reported) for id, one in super().observe(ids).items()}
 
     def cancel(self, launch_id: str) -> None:
         self._answer()
@@ -69,7 +69,7 @@ class Wilful(FakeExecutor):
 
     def resize(self, launch_id: str, workers: int) -> None:
         self._answer()
-        if self.rigid:
+        if self.refuses_resize:
             raise Unsupported("It keeps its width.")
         super().resize(launch_id, workers)
 
@@ -79,20 +79,20 @@ class Wilful(FakeExecutor):
 
 
 @dataclass
-class House:
-    """A platform with two places, and its dispatcher, pass by pass."""
+class DispatcherRig:
+    """A platform with two executors, and its dispatcher, pass by pass."""
 
     platform: Platform
     run_dir: Path
-    east: Wilful
-    west: Wilful
+    east: ControllableExecutor
+    west: ControllableExecutor
     sites: Mapping[str, ManagedExecutor]
 
     def __post_init__(self) -> None:
         self.configure(*self.sites.values())
 
     def configure(self, *sites: ManagedExecutor) -> None:
-        """Let a dispatcher that knows these places alone take over."""
+        """Let a dispatcher that knows these executors alone take over."""
         self.dispatch = Dispatch(
             self.platform.database,
             self.platform.notifier,
@@ -116,16 +116,16 @@ class House:
 
         until(stepped, every=0.01)
 
-    def launch(self, id: str) -> tuple[Wilful, Launch]:
-        """Wait until a simulation has been handed to a place; return both."""
-        found: list[tuple[Wilful, Launch]] = []
+    def launch(self, id: str) -> tuple[ControllableExecutor, Launch]:
+        """Wait until a simulation has been handed to a executor; return both."""
+        found: list[tuple[ControllableExecutor, Launch]] = []
 
         def handed() -> bool:
             found[:] = [
-                (place, one)
-                for place in (self.east, self.west)
-                for one in place.launches.values()
-                if one.simulation_id == id and one.id in self.living
+                (executor, one)
+                for executor in (self.east, self.west)
+                for one in executor.launches.values()
+                if one.simulation_id == id and one.id in self.active_launches
             ]
             return bool(found)
 
@@ -133,7 +133,7 @@ class House:
         return found[0]
 
     @property
-    def living(self) -> set[str]:
+    def active_launches(self) -> set[str]:
         with self.platform.database.read() as c:
             from core.store import launches
 
@@ -185,7 +185,7 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     database = sqlite_database(tmp_path / "house.db")
     executor_configs = [ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4) for name in ("east", "west")]
     platform = build(
@@ -202,7 +202,7 @@ def house(tmp_path: Path) -> Iterator[House]:
         ),
     )
     platform.models.add((MODEL,), filename="model.py", name="mine")
-    east, west = Wilful("east"), Wilful("west")
+    east, west = ControllableExecutor("east"), ControllableExecutor("west")
     sites = [ManagedExecutor(executor_configs[0], east, refill=0.05), ManagedExecutor(executor_configs[1], west)]
     (tmp_path / "run").mkdir()
     stage, enqueue = platform.staging.stage, platform.notifier.enqueue
@@ -211,195 +211,197 @@ def house(tmp_path: Path) -> Iterator[House]:
         stage(id) if job == "stage" else enqueue(job, id)
 
     platform.notifier.enqueue = at_once  # type: ignore[method-assign]
-    yield House(platform, tmp_path / "run", east, west, {site.name: site for site in sites})
+    yield DispatcherRig(platform, tmp_path / "run", east, west, {site.name: site for site in sites})
     for site in sites:
         site.close()
     database.close()
 
 
-def test_simulations_spread_over_the_executors(house: House) -> None:
-    first, second = house.submit(), house.submit()
-    assert {house.launch(first)[0].name, house.launch(second)[0].name} == {"east", "west"}
-    third = house.submit()
-    house.until(lambda: house.platform.simulations.get(third).reason == "waits for 2 free workers")
-    assert house.state(third) is State.QUEUED
+def test_simulations_spread_over_the_executors(rig: DispatcherRig) -> None:
+    first, second = rig.submit(), rig.submit()
+    assert {rig.launch(first)[0].name, rig.launch(second)[0].name} == {"east", "west"}
+    third = rig.submit()
+    rig.until(lambda: rig.platform.simulations.get(third).reason == "waits for 2 free workers")
+    assert rig.state(third) is State.QUEUED
 
 
-def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_counts_once(house: House) -> None:
-    id = house.submit()
-    place, launch = house.launch(id)
-    house.play(launch, 10)
-    place.away = True
-    again, other = house.launch(id)
-    while again is place:  # until its grace is over
-        house.dispatcher.step()
-        again, other = house.launch(id)
+def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_counts_once(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    executor, launch = rig.launch(id)
+    rig.play(launch, 10)
+    executor.unreachable = True
+    again, other = rig.launch(id)
+    while again is executor:  # until its grace is over
+        rig.dispatcher.step()
+        again, other = rig.launch(id)
     with pytest.raises(Gone):
-        house.play(launch)  # it runs on over there, and nobody listens to it
-    house.play(other)
-    house.end(id)
-    results = house.platform.simulations.get(id)
+        rig.play(launch)  # it runs on over there, and nobody listens to it
+    rig.play(other)
+    rig.end(id)
+    results = rig.platform.simulations.get(id)
     assert (results.tasks.done, results.tasks.failed, results.attempt) == (40, 0, 2)
-    assert list(place.launches) == [launch.id]
-    place.away = False
-    house.until(lambda: not place.launches)  # a stray: removed once the place is back
-    assert house.sites[place.name].healthy
+    assert list(executor.launches) == [launch.id]
+    executor.unreachable = False
+    rig.until(lambda: not executor.launches)  # a stray: removed once the executor is back
+    assert rig.sites[executor.name].healthy
 
 
-def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(house: House) -> None:
-    id = house.submit()
-    place, launch = house.launch(id)
-    known = house.platform.leases.authenticate(launch.id, launch.token)
-    lease = house.platform.leases.lease(known, "d", None)
+def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    executor, launch = rig.launch(id)
+    known = rig.platform.leases.authenticate(launch.id, launch.token)
+    lease = rig.platform.leases.lease(known, "d", None)
     assert not isinstance(lease, Ended | Later)
-    site = house.sites[place.name]
+    site = rig.sites[executor.name]
 
     def beaten(so: bool) -> bool:
-        house.platform.leases.heartbeat(known, [(lease.stage, lease.start, lease.fencing_token, -1)])
+        rig.platform.leases.heartbeat(known, [(lease.stage, lease.start, lease.fencing_token, -1)])
         return so
 
-    place.away = True
-    house.until(lambda: beaten(site.lost))
+    executor.unreachable = True
+    rig.until(lambda: beaten(site.lost))
     for _ in range(10):
-        house.dispatcher.step()
-    place.away = False
-    house.until(lambda: beaten(site.healthy))
+        rig.dispatcher.step()
+    executor.unreachable = False
+    rig.until(lambda: beaten(site.healthy))
     lines = b"".join(line(task) for task in range(lease.cursor, lease.stop))
     report = report_of(lease, lease.cursor, lease.stop, lines)
-    assert house.platform.leases.report(known, report).accepted
-    house.play(launch)
-    house.end(id)
-    assert house.platform.simulations.get(id).attempt == 1
+    assert rig.platform.leases.report(known, report).accepted
+    rig.play(launch)
+    rig.end(id)
+    assert rig.platform.simulations.get(id).attempt == 1
 
 
-def test_an_unreachable_executor_is_asked_with_exponential_back_off(house: House, clock: Clock) -> None:
-    house.east.away = True
-    timed = ManagedExecutor(house.sites["east"].config, house.east, clock=clock)
-    house.configure(timed, house.sites["west"])
-    for _ in range(200):  # two seconds of that place's clock
-        house.dispatcher.step()
+def test_an_unreachable_executor_is_asked_with_exponential_back_off(rig: DispatcherRig, clock: Clock) -> None:
+    rig.east.unreachable = True
+    timed = ManagedExecutor(rig.sites["east"].config, rig.east, clock=clock)
+    rig.configure(timed, rig.sites["west"])
+    for _ in range(200):  # two seconds of that executor's clock
+        rig.dispatcher.step()
         clock.now += 0.01
     timed.close()
-    assert 2 <= house.east.asked <= 12
-    (east, west) = house.platform.executors.list()
+    assert 2 <= rig.east.calls <= 12
+    (east, west) = rig.platform.executors.list()
     assert (east["healthy"], east["reason"], west["healthy"]) == (False, "east is away", True)
 
 
-def test_a_slow_executor_does_not_delay_another(house: House) -> None:
-    slow = house.submit(placement={"executor": "east"})
-    assert house.launch(slow)[0] is house.east
-    house.east.pause = 60.0
+def test_a_slow_executor_does_not_delay_another(rig: DispatcherRig) -> None:
+    slow = rig.submit(placement={"executor": "east"})
+    assert rig.launch(slow)[0] is rig.east
+    rig.east.pause = 60.0
     began = time.monotonic()
-    quick = house.submit(placement={"executor": "west"})
-    _, launch = house.launch(quick)
-    house.play(launch)
-    house.end(quick)
+    quick = rig.submit(placement={"executor": "west"})
+    _, launch = rig.launch(quick)
+    rig.play(launch)
+    rig.end(quick)
     assert time.monotonic() - began < 60.0
-    house.east.pause = 0.0
-    house.east.resumed.set()
+    rig.east.pause = 0.0
+    rig.east.resumed.set()
 
 
-def test_a_launch_that_an_unreachable_executor_did_not_take_goes_to_another(house: House) -> None:
-    house.east.away = house.west.away = True
-    id = house.submit()
-    house.until(lambda: not house.sites["east"].healthy and not house.sites["west"].healthy)
-    house.west.away = False
-    assert house.launch(id)[0] is house.west
+def test_a_launch_that_an_unreachable_executor_did_not_take_goes_to_another(rig: DispatcherRig) -> None:
+    rig.east.unreachable = rig.west.unreachable = True
+    id = rig.submit()
+    rig.until(lambda: not rig.sites["east"].healthy and not rig.sites["west"].healthy)
+    rig.west.unreachable = False
+    assert rig.launch(id)[0] is rig.west
 
 
-def test_an_executor_that_answers_but_takes_no_launch_is_waited_for_without_limit(house: House) -> None:
-    house.east.shut = house.west.shut = True
-    id = house.submit()
+def test_an_executor_that_answers_but_takes_no_launch_is_waited_for_without_limit(rig: DispatcherRig) -> None:
+    rig.east.refuses_launches = rig.west.refuses_launches = True
+    id = rig.submit()
     refused: list[str] = []
-    for place in (house.east, house.west):
-        refuse = place.submit
+    for executor in (rig.east, rig.west):
+        refuse = executor.submit
 
         def counting(launch: Launch, refuse: Callable[[Launch], None] = refuse) -> None:
             refused.append(launch.id)
             refuse(launch)
 
-        place.submit = counting  # type: ignore[method-assign]
-    for site in house.sites.values():
+        executor.submit = counting  # type: ignore[method-assign]
+    for site in rig.sites.values():
         site.launch_accepted()
-    house.until(
-        lambda: [site.launch_accepted() for site in house.sites.values()] and len(refused) > MAX_BARREN_ATTEMPTS + 2
+    rig.until(
+        lambda: [site.launch_accepted() for site in rig.sites.values()] and len(refused) > MAX_BARREN_ATTEMPTS + 2
     )
-    assert house.state(id) not in {State.ERRORED, State.FAILED}
-    house.until(lambda: house.state(id) is State.QUEUED)
-    house.until(lambda: "failed calling webhook" in (house.platform.simulations.get(id).reason or ""))
-    house.east.shut = False
-    assert house.launch(id)[0] is house.east
+    assert rig.state(id) not in {State.ERRORED, State.FAILED}
+    rig.until(lambda: rig.state(id) is State.QUEUED)
+    rig.until(lambda: "failed calling webhook" in (rig.platform.simulations.get(id).reason or ""))
+    rig.east.refuses_launches = False
+    assert rig.launch(id)[0] is rig.east
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["at once", "after it ran there"])
-def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(house: House, before: bool) -> None:
-    house.west.away = True
+def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(rig: DispatcherRig, before: bool) -> None:
+    rig.west.unreachable = True
     if before:
-        id = house.submit()
-        _, launch = house.launch(id)
-        house.play(launch, 10)
-        house.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
-        house.east.end(launch.id, 1, "its namespace is gone")
-        house.until(lambda: house.platform.simulations.get(id).attempt > 2)
-        assert "Grant it" in (house.platform.simulations.get(id).reason or "")
-        house.platform.simulations.cancel(id)
+        id = rig.submit()
+        _, launch = rig.launch(id)
+        rig.play(launch, 10)
+        rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
+        rig.east.end(launch.id, 1, "its namespace is gone")
+        rig.until(lambda: rig.platform.simulations.get(id).attempt > 2)
+        assert "Grant it" in (rig.platform.simulations.get(id).reason or "")
+        rig.platform.simulations.cancel(id)
     else:
-        house.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
-        id = house.submit()
-        house.until(lambda: house.state(id) is State.FAILED)
+        rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
+        id = rig.submit()
+        rig.until(lambda: rig.state(id) is State.FAILED)
 
 
-def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(house: House) -> None:
-    id = house.submit()
-    place, launch = house.launch(id)
+def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    executor, launch = rig.launch(id)
     words = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
-    place.sees = {"phase": Phase.STARTING, "hopeless": True, "reason": words}
-    house.until(lambda: house.state(id) is State.ERRORED)
-    assert house.platform.simulations.get(id).reason == words
-    assert launch.id not in place.launches
+    executor.reported = {"phase": Phase.STARTING, "hopeless": True, "reason": words}
+    rig.until(lambda: rig.state(id) is State.ERRORED)
+    assert rig.platform.simulations.get(id).reason == words
+    assert launch.id not in executor.launches
 
 
-def test_a_message_of_a_launch_status_is_recorded_once_in_the_events_of_its_simulation(house: House) -> None:
-    id = house.submit()
-    place, _ = house.launch(id)
-    place.sees = {"notes": (Note(key="unschedulable", words="No node has 2 free GPUs; ask for fewer."),)}
-    house.until(lambda: house.messages(id))
+def test_a_message_of_a_launch_status_is_recorded_once_in_the_events_of_its_simulation(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    executor, _ = rig.launch(id)
+    executor.reported = {"notes": (Note(key="unschedulable", words="No node has 2 free GPUs; ask for fewer."),)}
+    rig.until(lambda: rig.messages(id))
     for _ in range(5):
-        house.dispatcher.step()
-    place.sees = {"notes": (*place.sees["notes"], Note(key="oom", words="The evaluator was out of memory."))}
-    house.until(lambda: len(house.messages(id)) > 1)
-    assert house.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The evaluator was out of memory."]
+        rig.dispatcher.step()
+    executor.reported = {
+        "notes": (*executor.reported["notes"], Note(key="oom", words="The evaluator was out of memory."))
+    }
+    rig.until(lambda: len(rig.messages(id)) > 1)
+    assert rig.messages(id) == ["No node has 2 free GPUs; ask for fewer.", "The evaluator was out of memory."]
 
 
-def test_the_number_of_workers_of_a_running_simulation_changes_without_a_restart(house: House) -> None:
-    id = house.submit(workers=1)
-    place, launch = house.launch(id)
-    house.play(launch, 5)
-    house.platform.simulations.resize(id, 2)
-    house.until(lambda: place.launches[launch.id].workers == 2)
-    house.play(launch)
-    house.end(id)
-    assert house.platform.simulations.get(id).attempt == 1
+def test_the_number_of_workers_of_a_running_simulation_changes_without_a_restart(rig: DispatcherRig) -> None:
+    id = rig.submit(workers=1)
+    executor, launch = rig.launch(id)
+    rig.play(launch, 5)
+    rig.platform.simulations.resize(id, 2)
+    rig.until(lambda: executor.launches[launch.id].workers == 2)
+    rig.play(launch)
+    rig.end(id)
+    assert rig.platform.simulations.get(id).attempt == 1
 
 
-def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continues(house: House) -> None:
-    house.east.rigid = house.west.rigid = True
-    id = house.submit(workers=1)
-    _, launch = house.launch(id)
-    house.play(launch, 5)
-    house.platform.simulations.resize(id, 2)
-    house.until(lambda: house.messages(id))
+def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continues(rig: DispatcherRig) -> None:
+    rig.east.refuses_resize = rig.west.refuses_resize = True
+    id = rig.submit(workers=1)
+    _, launch = rig.launch(id)
+    rig.play(launch, 5)
+    rig.platform.simulations.resize(id, 2)
+    rig.until(lambda: rig.messages(id))
     for _ in range(3):
-        house.dispatcher.step()
-    assert house.messages(id) == ["It keeps its width."]
-    house.play(launch)
-    house.end(id)
+        rig.dispatcher.step()
+    assert rig.messages(id) == ["It keeps its width."]
+    rig.play(launch)
+    rig.end(id)
 
 
-def test_an_orphan_is_removed(house: House) -> None:
-    id = house.submit()
-    place, launch = house.launch(id)
-    place.submit(replace(launch, id="forgotten"))
-    house.sites[place.name].search_orphans_soon()
-    house.until(lambda: "forgotten" not in place.launches)
-    assert launch.id in place.launches
+def test_an_orphan_is_removed(rig: DispatcherRig) -> None:
+    id = rig.submit()
+    executor, launch = rig.launch(id)
+    executor.submit(replace(launch, id="forgotten"))
+    rig.sites[executor.name].search_orphans_soon()
+    rig.until(lambda: "forgotten" not in executor.launches)
+    assert launch.id in executor.launches

@@ -1,4 +1,4 @@
-"""A theatre for the sandbox: users to start as, files everybody may read, and a way to play attacks on a driver."""
+"""Attacks on the sandbox: users, files that every user may read, and a runner of attacks against a driver process."""
 
 import json
 import os
@@ -14,22 +14,22 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 HARNESS = HERE.parents[1] / "runtimes" / "harness"
 
-#: A user that nobody is; only root can become it.
+#: A user id without an account; only root can switch to it.
 ORDINARY = 12345
 
-#: Who a process starts as before it is confined. An ordinary user's test run knows itself only.
+#: Users as which a process starts before it is confined; an ordinary user's test run has only that user.
 USERS = {"root": 0, "user": ORDINARY} if os.geteuid() == 0 else {"user": os.geteuid()}
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Files everybody may read: a Python, the sandbox and the scripts that run in it."""
+class SandboxFiles:
+    """Files that every user may read: a Python, the sandbox and the scripts that run in it."""
 
     folder: Path
     python: Path
 
     def start(self, user: str, script: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a script of ``inside/``, or code, as a user, the way hosts are started."""
+        """Start a script of ``inside/``, or code, as a user, in the way model servers are started."""
         becoming = {"user": USERS[user], "group": USERS[user], "extra_groups": []} if os.geteuid() == 0 else {}
         what = [str(self.folder / "inside" / script)] if script.endswith(".py") else ["-c", self.prelude + script]
         environment = {"PATH": "/usr/bin:/bin", **options.pop("env", {})}
@@ -37,7 +37,7 @@ class Ground:
         return subprocess.Popen(command, env=environment, **becoming, **options)
 
     def run(self, user: str, code: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        """Run code to its end; ``sandbox`` and ``Confinement`` are imported."""
+        """Run code to its end; the names of ``sandbox`` are imported."""
         with self.start(user, code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
             out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(code, process.returncode, out, err)
@@ -52,7 +52,7 @@ def readable_by_all(path: Path) -> bool:
 
 
 def python_for_all(folder: Path) -> Path:
-    """This interpreter, or a copy of it where it lies in somebody's closed home."""
+    """Return this interpreter, or a copy of it if other users cannot execute it."""
     prefix = Path(sys.base_prefix)
     executable = Path(sys.executable).resolve()
     if readable_by_all(prefix) and readable_by_all(executable.parent):
@@ -68,7 +68,7 @@ def python_for_all(folder: Path) -> Path:
 
 
 class Outcome(NamedTuple):
-    """How an attack went: ``contained`` or ``escaped``, by what, and what it tries."""
+    """Outcome of an attack: ``contained`` or ``escaped``, by which mechanism, and what it attempts."""
 
     result: str
     how: str
@@ -76,19 +76,19 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Theatre:
-    """Plays attacks against a driver of the same user."""
+class AttackRunner:
+    """Runs attacks against a driver process of the same user."""
 
-    ground: Ground
+    sandbox_files: SandboxFiles
     folder: Path
     user: str
     stage: dict[str, Any] = field(default_factory=dict)
 
-    def play(self, level: int | None, attacks: Sequence[str] = ()) -> dict[str, Outcome]:
-        """Try attacks (every one there is, when none is named), confined at a level or not at all."""
+    def run(self, level: int | None, attacks: Sequence[str] = ()) -> dict[str, Outcome]:
+        """Run the named attacks, or all, confined at a level or unconfined; return their outcomes by name."""
         seen: dict[str, Outcome] = {}
         while True:
-            names, outcomes, code = self._play_on(level, attacks)
+            names, outcomes, code = self._run_until_killed(level, attacks)
             seen |= outcomes
             if not (rest := names[len(outcomes) :]):
                 assert code == 0
@@ -97,11 +97,11 @@ class Theatre:
             if not (attacks := rest[1:]):
                 return seen
 
-    def _play_on(self, level: int | None, attacks: Sequence[str]) -> tuple[list[str], dict[str, Outcome], int]:
-        """Play until the end or the model's death: what was to come, what came, and how it ended."""
-        inside = str(self.ground.folder / "inside")
+    def _run_until_killed(self, level: int | None, attacks: Sequence[str]) -> tuple[list[str], dict[str, Outcome], int]:
+        """Run attacks until the model ends; return the planned names, the outcomes so far and the exit code."""
+        inside = str(self.sandbox_files.folder / "inside")
         plan = {
-            "path": [str(self.ground.folder), inside],
+            "path": [str(self.sandbox_files.folder), inside],
             "confinement": level
             and {
                 "level": level,
@@ -113,7 +113,9 @@ class Theatre:
         }
         inherited = os.open("/dev/null", os.O_RDONLY)
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        with self.ground.start(self.user, "model.py", json.dumps(plan), pass_fds=[inherited], **streams) as model:
+        with self.sandbox_files.start(
+            self.user, "model.py", json.dumps(plan), pass_fds=[inherited], **streams
+        ) as model:
             os.close(inherited)
             out, err = model.communicate(b"typed by the starter", timeout=120)
         lines = [json.loads(line) for line in out.splitlines()]

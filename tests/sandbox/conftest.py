@@ -1,4 +1,4 @@
-"""A stage for the sandbox: a driver to attack, shared files, and a Python that every user may run."""
+"""Fixtures of sandbox tests: a driver to attack, shared files, and a Python that every user may run."""
 
 import json
 import os
@@ -9,33 +9,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attacks import HARNESS, HERE, USERS, Ground, Theatre, python_for_all
+from attacks import HARNESS, HERE, USERS, AttackRunner, SandboxFiles, python_for_all
 
 
 @pytest.fixture(scope="session")
-def ground() -> Iterator[Ground]:
-    """Made once: pytest's own folders are closed to other users."""
+def sandbox_files() -> Iterator[SandboxFiles]:
+    """Files for all tests of this process, not below pytest's folders, which other users cannot read."""
     folder = Path(tempfile.mkdtemp(prefix="windtunnel-sandbox-"))
     folder.chmod(0o755)
     old = os.umask(0o022)
     try:
         shutil.copytree(HERE / "inside", folder / "inside", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(HARNESS / "sandbox", folder / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
-        yield Ground(folder, python_for_all(folder / "python"))
+        yield SandboxFiles(folder, python_for_all(folder / "python"))
     finally:
         os.umask(old)
         shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-def best(ground: Ground) -> dict[str, int]:
-    """The best level each user reaches on this machine."""
-    return {user: int(ground.run(user, "print(level().number)").stdout) for user in USERS}
+def best_levels(sandbox_files: SandboxFiles) -> dict[str, int]:
+    """The highest sandbox level of each user on this machine."""
+    return {user: int(sandbox_files.run(user, "print(level().number)").stdout) for user in USERS}
 
 
 @pytest.fixture
-def theatre(request: pytest.FixtureRequest, ground: Ground) -> Iterator[Theatre]:
-    """A driver, a shared environment and a stored model, all of the user named by the test's parameter."""
+def attack_runner(request: pytest.FixtureRequest, sandbox_files: SandboxFiles) -> Iterator[AttackRunner]:
+    """Attack runner with a driver, a shared environment and a stored model of the user in the test's parameter."""
     user: str = request.param
     folder = Path(tempfile.mkdtemp(prefix="windtunnel-stage-"))
     try:
@@ -47,7 +47,7 @@ def theatre(request: pytest.FixtureRequest, ground: Ground) -> Iterator[Theatre]
         if os.geteuid() == 0:
             for path in (folder, *folder.rglob("*")):
                 os.chown(path, USERS[user], USERS[user])
-        with ground.start(
+        with sandbox_files.start(
             user,
             "driver.py",
             str(folder / "driver"),
@@ -61,7 +61,7 @@ def theatre(request: pytest.FixtureRequest, ground: Ground) -> Iterator[Theatre]
                 "module": str(folder / "environment" / "module.py"),
                 "model": str(folder / "models" / "model.bin"),
             }
-            yield Theatre(ground, folder, user, stage)
+            yield AttackRunner(sandbox_files, folder, user, stage)
             driver.stdin.close()
     finally:
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""What holds for a confined process besides the attacks: whom it dies with, what it keeps, what it is told."""
+"""Confined processes apart from attacks: with which process they die, what they keep, which errors they report."""
 
 import os
 import select
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from attacks import USERS, Ground
+from attacks import USERS, SandboxFiles
 
 Confined = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -19,20 +19,20 @@ CASES = [(user, level) for user in USERS for level in (3, 2)]
 
 
 @pytest.fixture(params=CASES, ids=[f"{user}-{level}" for user, level in CASES])
-def case(request: pytest.FixtureRequest, best: dict[str, int]) -> tuple[str, int]:
-    """A user and a level; where the machine has no such level, the best one it has instead."""
+def case(request: pytest.FixtureRequest, best_levels: dict[str, int]) -> tuple[str, int]:
+    """A user and a level, or the highest level below it that the machine has."""
     user, level = request.param
-    assert best[user] > 1, "This machine cannot confine at all; see docs/sandbox.md for what it needs."
-    return user, min(level, best[user])
+    assert best_levels[user] > 1, "This machine cannot confine at all; see docs/sandbox.md for what it needs."
+    return user, min(level, best_levels[user])
 
 
 @pytest.fixture
-def confined(case: tuple[str, int], ground: Ground) -> Confined:
-    """Run code that has been confined; its words are standard output."""
+def confined(case: tuple[str, int], sandbox_files: SandboxFiles) -> Confined:
+    """Runs code in a confined process."""
 
     def run(code: str, *, before: str = "", **confinement: object) -> subprocess.CompletedProcess[bytes]:
         arguments = {"level": case[1], **confinement}
-        return ground.run(case[0], f"{before}\nreport = confine(Confinement(**{arguments!r}))\n{code}")
+        return sandbox_files.run(case[0], f"{before}\nreport = confine(Confinement(**{arguments!r}))\n{code}")
 
     return run
 
@@ -52,7 +52,7 @@ def said(finished: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def everybody_has_left(pipe: IO[bytes]) -> bool:
-    """Whether nobody holds the pipe's other end any more, in good time."""
+    """Return whether all other ends of the pipe are closed in time."""
     return bool(select.select([pipe], [], [], 10)[0]) and pipe.read() == b""
 
 
@@ -80,42 +80,44 @@ os.wait()
 """
 
 
-def test_killing_the_outer_process_kills_a_daemonised_grandchild(ground: Ground, best: dict[str, int]) -> None:
-    for user in [user for user in USERS if best[user] == 3]:
+def test_killing_the_outer_process_kills_a_daemonised_grandchild(
+    sandbox_files: SandboxFiles, best_levels: dict[str, int]
+) -> None:
+    for user in [user for user in USERS if best_levels[user] == 3]:
         code = f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}\nimport time; time.sleep(120)"
-        with ground.start(user, code, stdout=subprocess.PIPE) as outer:
+        with sandbox_files.start(user, code, stdout=subprocess.PIPE) as outer:
             assert outer.stdout.read(9) == b"I live on"
             outer.kill()
             assert everybody_has_left(outer.stdout)
 
 
-def test_the_end_of_a_zygote_ends_its_daemons(ground: Ground, best: dict[str, int]) -> None:
-    for user in [user for user in USERS if best[user] == 3]:
-        left = ground.run(user, f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}")
+def test_the_end_of_a_zygote_ends_its_daemons(sandbox_files: SandboxFiles, best_levels: dict[str, int]) -> None:
+    for user in [user for user in USERS if best_levels[user] == 3]:
+        left = sandbox_files.run(user, f"confine(Confinement(level=3, may_fork=True))\n{DAEMON}")
         assert left.stdout == b"I live on"  # and communicate returned, long before the minute was over
 
 
-def test_killing_a_zygote_kills_its_sealed_children(case: tuple[str, int], ground: Ground) -> None:
+def test_killing_a_zygote_kills_its_sealed_children(case: tuple[str, int], sandbox_files: SandboxFiles) -> None:
     user, level = case
     code = f"""confine(Confinement(level={level}, may_fork=True)); seal(may_fork=True)
 if os.fork() == 0:
     seal(); os.write(1, b"x")
 import time; time.sleep(120)"""
-    with ground.start(user, code, stdout=subprocess.PIPE) as zygote:
+    with sandbox_files.start(user, code, stdout=subprocess.PIPE) as zygote:
         assert zygote.stdout is not None
         assert zygote.stdout.read(1) == b"x"
         zygote.kill()
         assert everybody_has_left(zygote.stdout)
 
 
-def test_a_confined_process_dies_with_its_parent(case: tuple[str, int], ground: Ground) -> None:
+def test_a_confined_process_dies_with_its_parent(case: tuple[str, int], sandbox_files: SandboxFiles) -> None:
     user, level = case
     code = f"""
 if os.fork() == 0:
     confine(Confinement(level={level}))
     os.write(1, b"x")
 import time; time.sleep(120)"""
-    with ground.start(user, code, stdout=subprocess.PIPE) as starter:
+    with sandbox_files.start(user, code, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None
         assert starter.stdout.read(1) == b"x"
         starter.kill()
@@ -293,17 +295,19 @@ def test_as_root_every_process_gets_its_own_user(confined: Confined, case: tuple
         assert first == second == [str(USERS["user"])] * 3
 
 
-def test_without_scratch_no_path_is_writable_and_tmp_exists(ground: Ground, best: dict[str, int]) -> None:
+def test_without_scratch_no_path_is_writable_and_tmp_exists(
+    sandbox_files: SandboxFiles, best_levels: dict[str, int]
+) -> None:
     code = """confine(Confinement(level=3, writable_tmp_mb=0))
 import tempfile
 try: open("/tmp/note", "w")
 except OSError as error: print(tempfile.gettempdir(), error.errno)"""
-    for user in [user for user in USERS if best[user] == 3]:
-        assert said(ground.run(user, code)) in ("/tmp 13", "/tmp 30")
+    for user in [user for user in USERS if best_levels[user] == 3]:
+        assert said(sandbox_files.run(user, code)) in ("/tmp 13", "/tmp 30")
 
 
-def test_scratch_belongs_to_one_process(ground: Ground, best: dict[str, int]) -> None:
+def test_scratch_belongs_to_one_process(sandbox_files: SandboxFiles, best_levels: dict[str, int]) -> None:
     code = "confine(Confinement(level=3)); print(os.path.exists('/tmp/note')); open('/tmp/note', 'w').write('x')"
-    for user in [user for user in USERS if best[user] == 3]:
-        assert [said(ground.run(user, code)) for _ in range(2)] == ["False", "False"]
+    for user in [user for user in USERS if best_levels[user] == 3]:
+        assert [said(sandbox_files.run(user, code)) for _ in range(2)] == ["False", "False"]
         assert not os.path.exists("/tmp/note")

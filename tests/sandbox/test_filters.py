@@ -1,4 +1,4 @@
-"""The filters, interpreted without being installed: this machine's, and that of the one that was not to be had."""
+"""Seccomp filters, interpreted without being installed: of this machine's architecture and of the other one."""
 
 import errno
 import signal
@@ -20,7 +20,7 @@ MACHINES = pytest.mark.parametrize("here", ARCHITECTURES.values(), ids=list(ARCH
 
 
 def verdict(program: bytes, number: int, *arguments: int, word: int) -> int:
-    """Run a filter as the kernel does, for the instructions ours are made of."""
+    """Run a filter as the kernel does, for the instructions that the filters use."""
     data = struct.pack("=IIQ6Q", number, word, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
     code = list(struct.iter_unpack("=HBBI", program))
     at = accumulator = 0

@@ -1,7 +1,7 @@
-"""The levels: what a machine is found to have, and what is said where something is missing."""
+"""Sandbox levels: detection on a machine, and the messages about missing features."""
 
 import pytest
-from attacks import USERS, Ground
+from attacks import USERS, SandboxFiles
 
 from runtimes.harness.sandbox import Level, Unconfined
 from runtimes.harness.sandbox.levels import Trial, level_from
@@ -41,7 +41,7 @@ def test_without_namespaces_and_landlock_models_are_refused_with_the_reason() ->
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_finding_the_level_does_not_change_the_calling_process(user: str, ground: Ground) -> None:
+def test_finding_the_level_does_not_change_the_calling_process(user: str, sandbox_files: SandboxFiles) -> None:
     code = """
 def state():
     return (os.getuid(), os.getcwd(), os.environ.copy(), os.listdir("/"), os.getsid(0), os.nice(0),
@@ -50,33 +50,35 @@ def state():
 before = state(); level(); print(state() == before)
 try: os.wait()
 except ChildProcessError: print("no child left")"""
-    assert ground.run(user, code).stdout.decode().split("\n")[:2] == ["True", "no child left"]
+    assert sandbox_files.run(user, code).stdout.decode().split("\n")[:2] == ["True", "no child left"]
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_every_layer_of_level_3_is_reported(user: str, ground: Ground, best: dict[str, int]) -> None:
+def test_every_layer_of_level_3_is_reported(
+    user: str, sandbox_files: SandboxFiles, best_levels: dict[str, int]
+) -> None:
     code = "r = confine(Confinement()); print(r.level, *[name for name, words in r.layers.items() if words])"
-    layers = set(LAYERS) if best[user] == 3 else set(LAYERS) - {"files", "network"}
-    level, *named = ground.run(user, code).stdout.decode().split()
-    assert int(level) == best[user] and set(named) == layers
+    layers = set(LAYERS) if best_levels[user] == 3 else set(LAYERS) - {"files", "network"}
+    level, *named = sandbox_files.run(user, code).stdout.decode().split()
+    assert int(level) == best_levels[user] and set(named) == layers
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_without_namespaces_a_process_is_confined_at_level_2(user: str, ground: Ground) -> None:
+def test_without_namespaces_a_process_is_confined_at_level_2(user: str, sandbox_files: SandboxFiles) -> None:
     code = FORBID + "forbid('unshare'); f = level(); print(f.number, confine(Confinement()).level, *f.missing)"
-    words = ground.run(user, code).stdout.decode()
+    words = sandbox_files.run(user, code).stdout.decode()
     assert words.startswith("2 2 namespaces and a private root") and "unshare" in words
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_without_namespaces_and_landlock_confinement_is_refused(user: str, ground: Ground) -> None:
+def test_without_namespaces_and_landlock_confinement_is_refused(user: str, sandbox_files: SandboxFiles) -> None:
     code = """
 forbid("unshare", "landlock_create_ruleset")
 print(level().number, flush=True)
 try: confine(Confinement())
 except Unconfined as refusal: print(refusal)
 print(confine(Confinement(level=1)).level)"""
-    number, refusal, explicit = ground.run(user, FORBID + code).stdout.decode().strip().split("\n")
+    number, refusal, explicit = sandbox_files.run(user, FORBID + code).stdout.decode().strip().split("\n")
     assert (number, explicit) == ("1", "1")
     assert "unshare" in refusal and "Landlock ABI 0, and 6 is needed" in refusal
 

@@ -1,4 +1,4 @@
-"""A whole platform in processes of its own: started as `make run` does, watched through /proc, ended as Ctrl-C does."""
+"""Platform processes of system tests: started as `make run` does, observed in /proc, stopped as Ctrl-C does."""
 
 import ctypes
 import json
@@ -33,7 +33,7 @@ _HARNESS = re.compile(r"from harness\.(?:runner|evaluator|model_server)\.(runner
 
 
 class PlatformProcess:
-    """One supervisor with all it started, in a home of its own; ``root`` is the folder of the platform's code."""
+    """One supervisor and its processes, with its own home; ``root`` is the folder of the platform's code."""
 
     def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None, root: Path = ROOT) -> None:
         self.home = home
@@ -50,7 +50,7 @@ class PlatformProcess:
     # -- life
 
     def start(self) -> "PlatformProcess":
-        """Start it and wait until it answers."""
+        """Start the platform and wait until it answers."""
         self._process = self.supervise()
         process = self._process
 
@@ -81,14 +81,14 @@ class PlatformProcess:
             )
 
     def ready(self) -> bool:
-        """Tell whether it answers that it is."""
+        """Return whether the platform answers that it is ready."""
         try:
             return self.http.get("/readyz", timeout=5.0).status_code == 200
         except httpx.TransportError:
             return False
 
     def said(self) -> str:
-        """Return what it printed on its terminal."""
+        """Return the platform's output on its terminal."""
         return self.printed.read_text(errors="replace")
 
     def interrupt(self, timeout: float = 30.0) -> int:
@@ -98,7 +98,7 @@ class PlatformProcess:
         return self._process.wait(timeout)
 
     def crash(self) -> None:
-        """Kill the supervisor, which takes everything along, and wait until all of it is gone."""
+        """Kill the supervisor, with which all processes end, and wait until they are gone."""
         assert self._process is not None
         left = {pid: (born, role_of(pid)) for pid, born in self.processes().items()}
         self._process.kill()
@@ -110,7 +110,7 @@ class PlatformProcess:
         until(lambda: not alive(), message=lambda: f"outlive the supervisor: {', '.join(alive())}")
 
     def stop(self) -> None:
-        """End it, whatever state it is in; harmless twice."""
+        """Stop the platform in any state; idempotent."""
         if self._process is not None and self._process.poll() is None:
             try:
                 self.interrupt()
@@ -122,7 +122,7 @@ class PlatformProcess:
     # -- processes
 
     def processes(self) -> dict[int, int]:
-        """Return every process that descends from the supervisor, itself included, with the tick it was born at."""
+        """Return the supervisor and its descendants, by process id, with their start times in clock ticks."""
         assert self._process is not None
         table = dict(census())
         children: dict[int, list[int]] = {}
@@ -137,11 +137,11 @@ class PlatformProcess:
         return found
 
     def pids(self, role: str) -> list[int]:
-        """Return the processes that play a role now."""
+        """Return the ids of the processes of a role."""
         return sorted(pid for pid in self.processes() if role_of(pid) == role)
 
     def kill(self, role: str, chance: random.Random) -> int:
-        """Kill one process of a role as soon as there is one; return its id."""
+        """Wait for a process of a role, kill it and return its id."""
 
         def killed() -> int:
             pids = self.pids(role)
@@ -150,14 +150,14 @@ class PlatformProcess:
         return until(killed, message=lambda: f"no {role} lives: {self.said()[-2000:]}")
 
     def end(self, pid: int) -> bool:
-        """Kill one of our processes at once; tell whether it was still there."""
+        """Kill a process of this platform; return whether it still existed."""
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             return False
         try:
             if pid not in self.processes():
-                return False  # the number is somebody else's by now
+                return False  # the id belongs to another process by now
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             return True
         except ProcessLookupError:
@@ -166,7 +166,7 @@ class PlatformProcess:
             os.close(handle)
 
     def flush_redis(self) -> None:
-        """Empty the notifier's store, as an operator in a hurry might."""
+        """Empty the notifier's Redis, as an operator might."""
         run = self.home / "run"
         connection = redis.Redis(
             unix_socket_path=str(run / "valkey.sock"), password=(run / "valkey.password").read_text()
@@ -174,10 +174,10 @@ class PlatformProcess:
         with connection:
             connection.flushall()
 
-    # -- simulations, over HTTP like anybody
+    # -- simulations, over HTTP
 
     def submit(self, *, model: Any = None, filename: str = "model.py", **asked: Any) -> dict[str, Any]:
-        """Submit a simulation and return it as it was accepted."""
+        """Submit a simulation and return the accepted representation."""
         answer = self.post(model=model, filename=filename, **asked)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
@@ -190,18 +190,18 @@ class PlatformProcess:
         headers: Mapping[str, str] | None = None,
         **asked: Any,
     ) -> httpx.Response:
-        """Send a submission, as JSON; or as a form where it brings a model's file instead of its name."""
+        """Send a submission as JSON, or as a form if it has a model's file instead of its name."""
         if model is None or isinstance(model, str):
             return self.http.post("/v1/simulations", json={"model": model, **asked}, headers=headers)
         data = model.read_bytes() if isinstance(model, Path) else model
         return self.http.post("/v1/simulations", data=form(asked), files={"model": (filename, data)}, headers=headers)
 
     def get(self, id: str) -> dict[str, Any]:
-        """Return a simulation as it stands, through restarts of whoever answers."""
+        """Return the present state of a simulation, also while API processes restart."""
         return dict(self.patiently(f"/v1/simulations/{id}").json())
 
     def patiently(self, path: str) -> httpx.Response:
-        """GET until there is an answer."""
+        """Repeat a GET until it is answered with a status below 500."""
 
         def answered() -> httpx.Response | None:
             try:
@@ -215,7 +215,7 @@ class PlatformProcess:
         return answer
 
     def ended(self, id: str, timeout: float = ENDING) -> dict[str, Any]:
-        """Wait for a simulation's end and return it."""
+        """Wait until a simulation has ended and return it."""
         found: dict[str, Any] = {}
 
         def ended() -> bool:
@@ -226,21 +226,21 @@ class PlatformProcess:
         return found
 
     def run(self, *, patience: float = ENDING, **asked: Any) -> dict[str, Any]:
-        """Submit a simulation and see it through."""
+        """Submit a simulation, wait for its end and return it."""
         return self.ended(self.submit(**asked)["id"], patience)
 
     def lines(self, id: str) -> list[bytes]:
-        """Return every result line there is, in task order."""
+        """Return all result lines, in task order."""
         answer = self.patiently(f"/v1/simulations/{id}/results")
         assert answer.status_code == 200, answer.text
         return answer.content.splitlines()
 
     def results(self, id: str) -> list[dict[str, Any]]:
-        """Return every result, parsed."""
+        """Return all results, parsed."""
         return [json.loads(line) for line in self.lines(id)]
 
     def summary(self, id: str) -> dict[str, Any]:
-        """Return what a simulation came to."""
+        """Return the summary of a simulation."""
         answer = self.patiently(f"/v1/simulations/{id}/summary")
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
@@ -250,7 +250,7 @@ class PlatformProcess:
 
 
 def census() -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield every live process with its parent and the tick it was born at."""
+    """Yield every live process of this machine as (id, (parent, start time in clock ticks))."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError):
@@ -260,7 +260,7 @@ def census() -> Iterator[tuple[int, tuple[int, int]]]:
 
 
 def lives(pid: int, born: int) -> bool:
-    """Tell whether the process of this number is alive and still the one that was born then."""
+    """Return whether the process with this id and start time is alive."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -269,7 +269,7 @@ def lives(pid: int, born: int) -> bool:
 
 
 def role_of(pid: int) -> str | None:
-    """Tell a process's role from its command line."""
+    """Return the role of a process by its command line, or None."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -285,24 +285,24 @@ def role_of(pid: int) -> str | None:
 
 
 def die_with(parent: int) -> None:
-    """Ask for death with the parent, so that tests that are killed leave nothing either."""
+    """Let the kernel kill this process when its parent dies, so that killed tests leave no process."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def share_environments(home: Path) -> None:
-    """Let a platform under test use the cached environments; the first one that needs an environment makes it."""
+    """Let a platform under test use the cached environments; the first platform that needs an environment makes it."""
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
     if not (home / "environments").exists():
         (home / "environments").symlink_to(ENVIRONMENTS)
 
 
-# -- what is sent and what comes back
+# -- requests and results
 
 
 def form(asked: Mapping[str, Any]) -> dict[str, str]:
-    """Write a submission as form fields: strings as they are, everything else as JSON."""
+    """Return a submission as form fields: texts unchanged, other values as JSON."""
     texts = {"dataset", "runtime", "model", "record"}
     return {name: value if name in texts else json.dumps(value) for name, value in asked.items()}
 
@@ -313,5 +313,5 @@ def untimed(line: bytes) -> bytes:
 
 
 def whole(results: Sequence[Mapping[str, Any]], total: int) -> bool:
-    """Tell whether there is exactly one result for each task, in order."""
+    """Return whether there is exactly one result for each task, in order."""
     return [result["task"] for result in results] == list(range(total))

@@ -1,4 +1,4 @@
-"""API processes alone: several on one database and one store, each killed and started again as a test likes."""
+"""API processes without the other roles: several on one database and one store, which a test kills and restarts."""
 
 import os
 import signal
@@ -32,13 +32,13 @@ class Api:
         self.http = httpx.Client(base_url=self.url, timeout=60.0, trust_env=False)
 
     def migrate(self) -> "Api":
-        """Make the database's schema, once for all that share it."""
+        """Create the schema of the database that the API processes share."""
         self.home.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "server", "migrate"], cwd=ROOT, env=self._environ, check=True, timeout=60)
         return self
 
     def start(self) -> "Api":
-        """Start it, or start it again, and wait until it answers."""
+        """Start or restart the server and wait until it answers."""
         parent = os.getpid()
         with open(self.home / f"api-{self.port}.log", "ab") as output:
             self._process = subprocess.Popen(
@@ -61,7 +61,7 @@ class Api:
         return self
 
     def said(self) -> str:
-        """Return what it printed."""
+        """Return the output of the process."""
         return (self.home / f"api-{self.port}.log").read_text(errors="replace")
 
     def _answers(self) -> bool:
@@ -71,7 +71,7 @@ class Api:
             return False
 
     def kill(self) -> None:
-        """End all of it at once, as a power cut would; harmless twice."""
+        """Kill the process group; idempotent."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -79,13 +79,13 @@ class Api:
             self._process = None
 
     def resident(self) -> int:
-        """Return the bytes of memory that the process that serves holds."""
+        """Return the resident memory of the serving process, in bytes."""
         assert self._process is not None
         pids = [pid for pid, (parent, _) in census() if self._process.pid in {pid, parent}]
         return max(_resident(pid) for pid in pids)
 
     def stop(self) -> None:
-        """Take it away."""
+        """Kill the process and close the client."""
         self.kill()
         self.http.close()
 

@@ -43,7 +43,7 @@ KEYS = (
 )
 
 
-def at_home(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: int) -> Any:
+def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: int) -> Any:
     """Return the chart's bootstrap with this machine's addresses in place of the cluster's.
 
     And with patience: a node that a busy machine keeps waiting would count as away, and its keys go to another.
@@ -56,7 +56,7 @@ def at_home(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: in
     for cluster in resources["clusters"]:
         ports = nodes if cluster["name"] == "scs" else [admin]
         cluster["connect_timeout"] = PATIENCE
-        # Else its threads learn up to a second late that a node is well, and meanwhile send keys elsewhere.
+        # Else its threads learn up to a second late that a node is healthy, and meanwhile send keys elsewhere.
         cluster.setdefault("common_lb_config", {})["update_merge_window"] = "0s"
         for check in cluster.get("health_checks", []):
             check["timeout"] = PATIENCE
@@ -71,7 +71,7 @@ def address(port: int) -> Any:
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
 
 
-class House:
+class EnvoyRig:
     """Cache nodes and the Envoy before them."""
 
     def __init__(self, nodes: list[Cache], port: int, looking: int) -> None:
@@ -99,14 +99,14 @@ class House:
         """Return the nodes that have an object, asked one by one."""
         return [number for number, node in enumerate(self.nodes) if node.get(key).status == 200]
 
-    def see(self, path: str) -> tuple[int, str]:
+    def probe(self, path: str) -> tuple[int, str]:
         """Ask the page for probes; its length is not announced, so the connection's end is the answer's."""
         with socket.create_connection(("127.0.0.1", self.looking), timeout=30) as line:
             line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
             text = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode()
         return int(text.split()[1]), text
 
-    def figures(self) -> str:
+    def metrics(self) -> str:
         """Return what Envoy counted of its nodes: who was away, and when a request went to another."""
         counted = ("membership", "health_check", "outlier", "retry", "connect_")
         lines = self.see("/stats/prometheus")[1].splitlines()
@@ -114,103 +114,103 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvoyRig]:
     """Three nodes and an Envoy."""
     folder, parent = tmp_path_factory.mktemp("envoy"), os.getpid()
     port, looking, admin = free_ports(3)
     with ExitStack() as stack:
         nodes = [Cache(cache_config(folder / str(number))) for number in range(NODES)]
-        made = House(nodes, port, looking)
+        made = EnvoyRig(nodes, port, looking)
         for node in nodes:
             stack.callback(made.stop, node)
         bootstrap = json.loads(named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"])
         file = folder / "envoy.json"
-        file.write_text(json.dumps(at_home(bootstrap, [one.port for one in nodes], port, looking, admin)))
+        file.write_text(json.dumps(local_bootstrap(bootstrap, [one.port for one in nodes], port, looking, admin)))
         log = stack.enter_context(open(folder / "log", "wb"))
         arguments = ["-c", str(file), "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
         process = subprocess.Popen(
             [tool("envoy"), *arguments], stdout=log, stderr=log, preexec_fn=lambda: die_with(parent)
         )
         try:
-            until(lambda: well(made), message="Envoy serves")
-            until(lambda: settled(made), message="all of Envoy's threads know the nodes")
+            until(lambda: all_nodes_healthy(made), message="Envoy serves")
+            until(lambda: routes_agree(made), message="all of Envoy's threads know the nodes")
             yield made
         finally:
             process.terminate()
             process.wait(60)
 
 
-def well(house: House) -> bool:
-    """Tell whether Envoy is up and has found all nodes well."""
+def all_nodes_healthy(envoy: EnvoyRig) -> bool:
+    """Tell whether Envoy is up and has found all nodes healthy."""
     try:
-        status, text = house.see("/stats/prometheus")
+        status, text = envoy.probe("/stats/prometheus")
     except OSError:
         return False
     wanted = f'envoy_cluster_membership_healthy{{envoy_cluster_name="scs"}} {NODES}'
     return status == 200 and wanted in text
 
 
-def settled(house: House) -> bool:
+def routes_agree(envoy: EnvoyRig) -> bool:
     """Tell whether every thread leads a key to the same node: connections go now to one, now to the other."""
     keys = [f"settled/{number}" for number in range(20)]
-    puts = [house.ask("PUT", key, b"x").status for key in keys for _ in range(4)]
-    return set(puts) == {201} and all(len(house.holders(key)) == 1 for key in keys)
+    puts = [envoy.ask("PUT", key, b"x").status for key in keys for _ in range(4)]
+    return set(puts) == {201} and all(len(envoy.holders(key)) == 1 for key in keys)
 
 
-def test_a_key_reaches_the_cache_unchanged(house: House) -> None:
+def test_a_key_reaches_the_cache_unchanged(envoy: EnvoyRig) -> None:
     for key in KEYS:
-        assert house.ask("PUT", key, key.encode()).status == 201, key
+        assert envoy.ask("PUT", key, key.encode()).status == 201, key
     for key in KEYS:
-        answer = house.ask("GET", key)
-        assert (answer.status, answer.body) == (200, key.encode()), house.figures()
-        assert len(house.holders(key)) == 1, key
+        answer = envoy.ask("GET", key)
+        assert (answer.status, answer.body) == (200, key.encode()), envoy.metrics()
+        assert len(envoy.holders(key)) == 1, key
 
 
-def test_keys_spread_evenly_and_each_keeps_its_node(house: House) -> None:
+def test_keys_spread_evenly_and_each_keeps_its_node(envoy: EnvoyRig) -> None:
     keys = [f"sha256/{number:064x}" for number in range(90)]
     for key in keys:
-        assert house.ask("PUT", key, b"x").status == 201
-    counts = Counter(number for key in keys for number in house.holders(key))
-    assert sum(counts.values()) == len(keys), (counts, house.figures())
+        assert envoy.ask("PUT", key, b"x").status == 201
+    counts = Counter(number for key in keys for number in envoy.holders(key))
+    assert sum(counts.values()) == len(keys), (counts, envoy.metrics())
     assert min(counts.values()) > len(keys) / NODES / 2, counts
     for _ in range(3):
-        assert [house.ask("GET", key).status for key in keys[:10]] == [200] * 10, house.figures()
+        assert [envoy.ask("GET", key).status for key in keys[:10]] == [200] * 10, envoy.metrics()
 
 
-def test_refusals_of_the_cache_are_passed_on(house: House) -> None:
-    assert house.ask("GET", "nothing-here").status == 404
-    assert house.ask("GET", "a.b", headers="").status == 401
-    assert house.ask("PUT", "b", b"x", headers="Authorization: Bearer stranger\r\n").status == 403
+def test_refusals_of_the_cache_are_passed_on(envoy: EnvoyRig) -> None:
+    assert envoy.ask("GET", "nothing-here").status == 404
+    assert envoy.ask("GET", "a.b", headers="").status == 401
+    assert envoy.ask("PUT", "b", b"x", headers="Authorization: Bearer stranger\r\n").status == 403
 
 
-def test_a_key_with_a_fragment_is_refused_and_not_truncated(house: House) -> None:
-    assert house.ask("PUT", "cut", b"x").status == 201
-    assert house.ask("GET", "cut#short").status == 400
+def test_a_key_with_a_fragment_is_refused_and_not_truncated(envoy: EnvoyRig) -> None:
+    assert envoy.ask("PUT", "cut", b"x").status == 201
+    assert envoy.ask("GET", "cut#short").status == 400
 
 
-def test_a_large_body_passes_completely(house: House) -> None:
+def test_a_large_body_passes_completely(envoy: EnvoyRig) -> None:
     body = os.urandom(8 << 20)
-    assert house.ask("PUT", "large", body).status == 201
-    assert house.ask("GET", "large").body == body
+    assert envoy.ask("PUT", "large", body).status == 201
+    assert envoy.ask("GET", "large").body == body
 
 
-def test_only_health_and_metrics_are_served_to_probes(house: House) -> None:
-    assert house.see("/ready")[0] == 200
+def test_only_health_and_metrics_are_served_to_probes(envoy: EnvoyRig) -> None:
+    assert envoy.probe("/ready")[0] == 200
     for path in ("/quitquitquit", "/config_dump", "/clusters", "/"):
-        assert house.see(path)[0] == 404, path
+        assert envoy.probe(path)[0] == 404, path
 
 
-def test_a_read_from_a_lost_node_is_a_miss_at_another_node(house: House) -> None:
+def test_a_read_from_a_lost_node_is_a_miss_at_another_node(envoy: EnvoyRig) -> None:
     keys = [f"gone/{number}" for number in range(30)]
     for key in keys:
-        assert house.ask("PUT", key, b"x").status == 201
-    held = {key: house.holders(key)[0] for key in keys}
+        assert envoy.ask("PUT", key, b"x").status == 201
+    held = {key: envoy.holders(key)[0] for key in keys}
     victim = Counter(held.values()).most_common(1)[0][0]
-    house.stop(house.nodes[victim])
-    assert {house.ask("GET", key).status for key in keys} <= {200, 404}, "no read fails, from the first on"
-    assert {house.ask("PUT", key, b"y").status for key in keys} == {201}, "others take its keys"
+    envoy.stop(envoy.nodes[victim])
+    assert {envoy.ask("GET", key).status for key in keys} <= {200, 404}, "no read fails, from the first on"
+    assert {envoy.ask("PUT", key, b"y").status for key in keys} == {201}, "others take its keys"
     theirs = [key for key in keys if held[key] != victim]
-    stayed = [key for key in theirs if house.nodes[held[key]].get(key).body == b"y"]
+    stayed = [key for key in theirs if envoy.nodes[held[key]].get(key).body == b"y"]
     assert len(stayed) > 0.7 * len(theirs), "what others had stays with them, but for the few that Maglev moves"
 
 

@@ -84,12 +84,12 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
             line.connection.close()
             assert [one.wait(PATIENCE) for one in running] == [0, 0, 0]
             # Ranks have sessions of their own, and those of a task that failed may spin on.
-            assert processes.told("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}") == []
+            assert processes.started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}") == []
         finally:
             for one in running:
                 one.kill()
                 one.wait()
-            processes.sweep("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
+            processes.kill_started_with("WINDTUNNEL_GANG_LEADER", f"localhost:{orders}")
 
 
 def test_a_killed_rank_of_mpi_costs_only_its_task(runner: GangConnection) -> None:

@@ -1,6 +1,6 @@
-"""An evaluator's understudy: it speaks the runner's protocol, plays nothing, and misbehaves where the set-up says so.
+"""Stub evaluator: speaks the runner's protocol without a simulator, and fails where the set-up says so.
 
-``faults`` in the set-up: {"die": task, "hang": task, "refuse": text, "lose_model_server": task, "late": seconds a
+``faults`` in the set-up: {"die": task, "hang": task, "refuse": text, "lose_model_server": task, "late": seconds per
 task}.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 from runtimes.harness.runner.framed_socket import FramedSocket
 
 
-class Understudy:
+class StubEvaluator:
     def __init__(self, told: dict[str, Any]) -> None:
         self.socket = socket.socket(fileno=told["socket"])
         self.channel = FramedSocket(self.socket)
@@ -48,7 +48,7 @@ class Understudy:
             self.channel.send({"type": "loaded", "info": {"last": heard.get("last")}})
 
     def once(self, task: int) -> bool:
-        """Whether a fault that happens once has not happened yet, to any understudy of this launch."""
+        """Return whether a one-time fault has not happened yet in any stub evaluator of this launch."""
         try:
             os.close(os.open(f"{self.marks}/fault-{task}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -85,12 +85,12 @@ class Understudy:
 
 
 def main() -> None:
-    understudy = Understudy(json.loads(sys.argv[1]))
-    understudy.faults = understudy.hear()["play"].get("faults", {})
+    evaluator = StubEvaluator(json.loads(sys.argv[1]))
+    evaluator.faults = evaluator.hear()["play"].get("faults", {})
     print("stub evaluator at work")
-    understudy.channel.send({"type": "ready"})
-    understudy.model_server()
+    evaluator.channel.send({"type": "ready"})
+    evaluator.model_server()
     while True:
-        order = understudy.hear()
+        order = evaluator.hear()
         if order["type"] == "play":
-            understudy.play(order)
+            evaluator.play(order)

@@ -1,4 +1,4 @@
-"""A model server's understudy: it waits until its evaluator lets go of it."""
+"""Stub model server: waits until its evaluator closes the socket."""
 
 import json
 import socket
