@@ -40,10 +40,10 @@ class Server:
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
-                shown = (self.connection.getpeercert() or {}) if isinstance(self.connection, ssl.SSLSocket) else {}
-                outer.shown += [
-                    value for part in shown.get("subject", ()) for key, value in part if key == "commonName"
-                ]
+                connection = self.connection
+                shown: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+                subject = [pair for part in (shown or {}).get("subject", ()) for pair in part]
+                outer.shown += [value for key, value in subject if key == "commonName"]
                 (outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0])(self)
 
             do_GET = do_POST = do_PATCH = do_DELETE = answer
