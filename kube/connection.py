@@ -108,14 +108,19 @@ class Connection:
             return self._try(client, request, patience)
 
     def _try(self, client: ApiClient, request: Request, patience: float) -> HTTPResponse:
-        serialized = client.param_serialize(
-            request.method,
-            request.path,
-            query_params=dict(request.query),
-            header_params=dict(request.headers),
-            body=request.document,
-            auth_settings=["BearerToken"],
-        )
+        try:
+            serialized = client.param_serialize(
+                request.method,
+                request.path,
+                query_params=dict(request.query),
+                header_params=dict(request.headers),
+                body=request.document,
+                auth_settings=["BearerToken"],  # runs the hook that refreshes credentials
+            )
+        except OSError:
+            raise
+        except Exception as error:  # its message may contain a secret
+            raise ConnectionError(f"the API server's credentials cannot be renewed: {type(error).__name__}") from None
         headers = serialized[2]
         if credentials := headers.get("authorization"):
             headers["authorization"] = credentials = credentials.strip()

@@ -233,6 +233,23 @@ def test_a_token_file_without_a_token_is_an_oserror_that_repeats_nothing(
     assert server.asked == []
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe-of-a-secret", b"two\nlines-of-a-secret", None])
+def test_a_token_file_that_breaks_while_it_is_used_is_an_oserror_until_it_is_whole_again(
+    server: Server, kubeconfig: Made, opened: Opened, tmp_path: Path, content: bytes | None
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    client = opened(kubeconfig({"tokenFile": "token"}))
+    client.get("/x", Owner)
+    token.write_bytes(content) if content is not None else token.unlink()
+    with pytest.raises(OSError) as caught:
+        client.get("/x", Owner)
+    assert "of-a-secret" not in str(caught.value)
+    token.write_text("second")
+    client.get("/x", Owner)
+    assert credentials(server) == ["Bearer first", "Bearer second"]
+
+
 def only(token: str) -> Callable[[BaseHTTPRequestHandler], None]:
     """Answer 401 to all other tokens."""
 
