@@ -64,18 +64,18 @@ static_resources:
                       "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
                       suppress_envoy_headers: true
     # Probes and Prometheus may read these two admin pages only.
-    - name: looking
+    - name: admin
       address: {socket_address: {address: 0.0.0.0, port_value: {{ $v.envoy.adminPort }}}}
       filter_chains:
         - filters:
             - name: envoy.filters.network.http_connection_manager
               typed_config:
                 "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-                stat_prefix: looking
+                stat_prefix: admin
                 route_config:
-                  name: looking
+                  name: admin
                   virtual_hosts:
-                    - name: looking
+                    - name: admin
                       domains: ["*"]
                       routes:
                         - {match: {path: /ready}, route: {cluster: admin}}

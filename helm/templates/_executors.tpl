@@ -14,7 +14,7 @@
     "dns" .Values.network.dns
     "dns_ports" .Values.network.dnsPorts -}}
 {{- if .Values.scs.enabled -}}
-{{- $_ := set $options "scs" (dict "nodes" (include "windtunnel.scsFront" .) "audience" .Values.scs.audience) -}}
+{{- $_ := set $options "scs" (dict "nodes" (include "windtunnel.cacheUrl" .) "audience" .Values.scs.audience) -}}
 {{- end -}}
 {{- $all = append $all (dict "name" $c.name "kind" "kubernetes" "workers" $c.workers "max_workers" $c.maxWorkers "grace" $c.grace "options" (mergeOverwrite $options (deepCopy $c.options))) -}}
 {{- end -}}

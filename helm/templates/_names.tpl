@@ -58,7 +58,7 @@ labels: {{- include "windtunnel.labels" . | nindent 2 }}
 {{- end }}
 
 {{/* URL of the cache for clients without consistent hashing of their own. */}}
-{{- define "windtunnel.scsFront" -}}
+{{- define "windtunnel.cacheUrl" -}}
 {{- if .Values.scs.envoy.enabled -}}
 http://{{ include "windtunnel.fullname" . }}-envoy.{{ .Release.Namespace }}.svc:{{ .Values.scs.envoy.port }}
 {{- else -}}
@@ -67,7 +67,7 @@ http://{{ include "windtunnel.fullname" . }}-scs.{{ .Release.Namespace }}.svc:{{
 {{- end }}
 
 {{/* trafficDistribution of Services that prefer endpoints of the client's zone. */}}
-{{- define "windtunnel.nearby" -}}
+{{- define "windtunnel.trafficDistribution" -}}
 {{- $named := semverCompare ">=1.34.0-0" .Capabilities.KubeVersion.Version | ternary "PreferSameZone" "PreferClose" -}}
 {{- .Values.scs.trafficDistribution | default $named -}}
 {{- end }}

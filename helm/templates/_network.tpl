@@ -1,7 +1,7 @@
 {{/* Parts of NetworkPolicies. */}}
 
 {{/* Peers: pods of the platform's components, from any namespace. Call with root and components. */}}
-{{- define "windtunnel.oursFrom" -}}
+{{- define "windtunnel.platformPeers" -}}
 - namespaceSelector:
     matchLabels: {kubernetes.io/metadata.name: {{ .root.Release.Namespace }}}
   podSelector:
@@ -11,12 +11,12 @@
 {{- end }}
 
 {{/* Peers: pods in the namespaces of this installation's projects. */}}
-{{- define "windtunnel.tenants" -}}
+{{- define "windtunnel.projectPeers" -}}
 - namespaceSelector:
     matchLabels: {windtunnel/installation: {{ include "windtunnel.installation" . }}}
 {{- end }}
 
-{{- define "windtunnel.toNames" -}}
+{{- define "windtunnel.toDns" -}}
 - to: {{- toYaml .Values.network.dns | nindent 4 }}
   ports:
     {{- range .Values.network.dnsPorts }}
@@ -28,7 +28,7 @@
 {{/* Egress to the cache: to Envoy where it is enabled, since only Envoy may then reach cache nodes. */}}
 {{- define "windtunnel.toCache" -}}
 {{- $front := .Values.scs.envoy.enabled | ternary "envoy" "scs" -}}
-- to: {{- include "windtunnel.oursFrom" (dict "root" . "components" (list $front)) | nindent 4 }}
+- to: {{- include "windtunnel.platformPeers" (dict "root" . "components" (list $front)) | nindent 4 }}
   ports: [{protocol: TCP, port: {{ .Values.scs.envoy.enabled | ternary .Values.scs.envoy.port .Values.scs.port }}}]
 {{- end }}
 
@@ -44,7 +44,7 @@
 {{- define "windtunnel.toStores" -}}
 {{- if .Values.trial }}
 {{- range $part := list "postgresql" "valkey" "minio" }}
-- to: {{- include "windtunnel.oursFrom" (dict "root" $ "components" (list $part)) | nindent 4 }}
+- to: {{- include "windtunnel.platformPeers" (dict "root" $ "components" (list $part)) | nindent 4 }}
   ports: [{protocol: TCP, port: {{ get (get $.Values.bundled $part) "port" }}}]
 {{- end }}
 {{- end }}

@@ -1,14 +1,14 @@
 {{/* Templates that pods share. */}}
 
 {{/* A container's security context, as restricted pod security requires. */}}
-{{- define "windtunnel.confined" -}}
+{{- define "windtunnel.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/* A pod's security context; call with a dict of `user`. */}}
-{{- define "windtunnel.podConfined" -}}
+{{- define "windtunnel.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ .user }}
 runAsGroup: {{ .user }}
@@ -29,7 +29,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
 {{/* Node selector and tolerations. Call with the component's values. */}}
-{{- define "windtunnel.placed" -}}
+{{- define "windtunnel.scheduling" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -58,7 +58,7 @@ envFrom:
 {{- end }}
 
 {{/* Probe of a role without HTTP: its loop ran within the last minute. */}}
-{{- define "windtunnel.heart" -}}
+{{- define "windtunnel.livenessProbe" -}}
 exec: {command: [{{ .root.Values.image.python | quote }}, -m, workers.liveness, {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}/run/{{ .role }}.beat, "60"]}
 {{- end }}
 
@@ -100,10 +100,10 @@ spec:
       automountServiceAccountToken: {{ .account | default false }}
       enableServiceLinks: false
       terminationGracePeriodSeconds: 60
-      securityContext: {{- include "windtunnel.podConfined" (dict "user" 10001) | nindent 8 }}
+      securityContext: {{- include "windtunnel.podSecurity" (dict "user" 10001) | nindent 8 }}
       {{- include "windtunnel.pullSecrets" .root | nindent 6 }}
       topologySpreadConstraints: {{- include "windtunnel.spread" . | nindent 8 }}
-      {{- include "windtunnel.placed" $v | nindent 6 }}
+      {{- include "windtunnel.scheduling" $v | nindent 6 }}
       {{- if .root.Values.trial }}
       initContainers:
         # A trial's database starts at the same time: retry until it answers; the first pod migrates the schema.
@@ -119,7 +119,7 @@ spec:
               while subprocess.run([sys.executable, "-m", "server", "migrate"]).returncode:
                   time.sleep(1)
           {{- include "windtunnel.environment" .root | nindent 10 }}
-          securityContext: {{- include "windtunnel.confined" . | nindent 12 }}
+          securityContext: {{- include "windtunnel.containerSecurity" . | nindent 12 }}
           resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 512Mi}}
           volumeMounts:
             - {name: home, mountPath: {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}}
@@ -165,19 +165,19 @@ spec:
           ports:
             - {name: metrics, containerPort: {{ . }}}
           {{- end }}
-          startupProbe: {{- include "windtunnel.heart" . | nindent 12 }}
+          startupProbe: {{- include "windtunnel.livenessProbe" . | nindent 12 }}
             periodSeconds: 5
             timeoutSeconds: 10
             failureThreshold: 24
-          readinessProbe: {{- include "windtunnel.heart" . | nindent 12 }}
+          readinessProbe: {{- include "windtunnel.livenessProbe" . | nindent 12 }}
             periodSeconds: 30
             timeoutSeconds: 10
-          livenessProbe: {{- include "windtunnel.heart" . | nindent 12 }}
+          livenessProbe: {{- include "windtunnel.livenessProbe" . | nindent 12 }}
             periodSeconds: 30
             timeoutSeconds: 10
             failureThreshold: 4
           {{- end }}
-          securityContext: {{- include "windtunnel.confined" . | nindent 12 }}
+          securityContext: {{- include "windtunnel.containerSecurity" . | nindent 12 }}
           resources: {{- toYaml $v.resources | nindent 12 }}
           volumeMounts:
             - {name: home, mountPath: {{ include "windtunnel.setting" (dict "root" .root "name" "home") }}}

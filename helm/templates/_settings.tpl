@@ -67,10 +67,10 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- end -}}
 {{- $open := has (toString .Values.settings.anonymous) (list "true" "yes") -}}
 {{- if not (or $open .Values.existingSecret (hasKey $secrets "WINDTUNNEL_TOKEN")) -}}
-{{- if not (hasKey .Release "drawnToken") -}}
-{{- $_ := set .Release "drawnToken" (get $kept "WINDTUNNEL_TOKEN" | b64dec | default (randAlphaNum 40)) -}}
+{{- if not (hasKey .Release "generatedToken") -}}
+{{- $_ := set .Release "generatedToken" (get $kept "WINDTUNNEL_TOKEN" | b64dec | default (randAlphaNum 40)) -}}
 {{- end -}}
-{{- $_ := set $secrets "WINDTUNNEL_TOKEN" .Release.drawnToken -}}
+{{- $_ := set $secrets "WINDTUNNEL_TOKEN" .Release.generatedToken -}}
 {{- end -}}
 {{- toYaml $secrets -}}
 {{- end }}
@@ -80,11 +80,11 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- if .Values.bundled.password -}}
 {{- .Values.bundled.password -}}
 {{- else -}}
-{{- if not (hasKey .Release "drawn") -}}
+{{- if not (hasKey .Release "generatedPassword") -}}
 {{- $kept := (lookup "v1" "Secret" .Release.Namespace (printf "%s-bundled" (include "windtunnel.fullname" .))).data | default dict -}}
-{{- $_ := set .Release "drawn" (get $kept "PASSWORD" | b64dec | default (randAlphaNum 40)) -}}
+{{- $_ := set .Release "generatedPassword" (get $kept "PASSWORD" | b64dec | default (randAlphaNum 40)) -}}
 {{- end -}}
-{{- .Release.drawn -}}
+{{- .Release.generatedPassword -}}
 {{- end -}}
 {{- end }}
 

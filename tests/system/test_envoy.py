@@ -43,7 +43,7 @@ KEYS = (
 )
 
 
-def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, looking: int, admin: int) -> Any:
+def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, stats_port: int, admin: int) -> Any:
     """Return the chart's bootstrap with this machine's addresses in place of the cluster's.
 
     And with patience: a node that a busy machine keeps waiting would count as away, and its keys go to another.
@@ -51,7 +51,7 @@ def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, looking: int, a
     changed = copy.deepcopy(bootstrap)
     resources = changed["static_resources"]
     for listener in resources["listeners"]:
-        place = {"scs": port, "looking": looking}[listener["name"]]
+        place = {"scs": port, "admin": stats_port}[listener["name"]]
         listener["address"] = address(place)
     for cluster in resources["clusters"]:
         ports = nodes if cluster["name"] == "scs" else [admin]
@@ -74,8 +74,8 @@ def address(port: int) -> Any:
 class EnvoyRig:
     """Cache nodes and the Envoy before them."""
 
-    def __init__(self, nodes: list[Cache], port: int, looking: int) -> None:
-        self.nodes, self.port, self.looking = nodes, port, looking
+    def __init__(self, nodes: list[Cache], port: int, stats_port: int) -> None:
+        self.nodes, self.port, self.stats_port = nodes, port, stats_port
         self.up = list(nodes)
 
     def stop(self, node: Cache) -> None:
@@ -101,7 +101,7 @@ class EnvoyRig:
 
     def probe(self, path: str) -> tuple[int, str]:
         """Ask the page for probes; its length is not announced, so the connection's end is the answer's."""
-        with socket.create_connection(("127.0.0.1", self.looking), timeout=30) as line:
+        with socket.create_connection(("127.0.0.1", self.stats_port), timeout=30) as line:
             line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
             text = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode()
         return int(text.split()[1]), text
@@ -117,15 +117,15 @@ class EnvoyRig:
 def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvoyRig]:
     """Three nodes and an Envoy."""
     folder, parent = tmp_path_factory.mktemp("envoy"), os.getpid()
-    port, looking, admin = free_ports(3)
+    port, stats_port, admin = free_ports(3)
     with ExitStack() as stack:
         nodes = [Cache(cache_config(folder / str(number))) for number in range(NODES)]
-        made = EnvoyRig(nodes, port, looking)
+        made = EnvoyRig(nodes, port, stats_port)
         for node in nodes:
             stack.callback(made.stop, node)
         bootstrap = json.loads(named(rendered("trial"), "ConfigMap", "windtunnel-envoy")["data"]["envoy.json"])
         file = folder / "envoy.json"
-        file.write_text(json.dumps(local_bootstrap(bootstrap, [one.port for one in nodes], port, looking, admin)))
+        file.write_text(json.dumps(local_bootstrap(bootstrap, [one.port for one in nodes], port, stats_port, admin)))
         log = stack.enter_context(open(folder / "log", "wb"))
         arguments = ["-c", str(file), "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
         process = subprocess.Popen(
