@@ -190,11 +190,13 @@ def test_a_models_address_space_is_limited_below_its_containers_memory(siege: Si
 def test_the_token_is_in_the_runners_container_only(siege: Siege) -> None:
     found = {name: siege.hunt(name) for name in ("runner", "evaluator", "model-server")}
     assert "/run/windtunnel/token/token" in " ".join(found["runner"]["found"]), "the hunt finds what is there"
+    holder = "workers.standalone_runner"
+    assert [command for command in found["runner"]["processes"] if holder in command]
     for name in ("evaluator", "model-server"):
         mine = found[name]
         assert (mine["found"], mine["environment"]) == ([], [])
         assert not [path for path in mine["mounts"] if "token" in path or "secrets" in path]
-        assert not [words for words in mine["processes"] if "runner" in words], "nor is its holder to be seen"
+        assert not [command for command in mine["processes"] if holder in command], "the runner is visible"
     assert len(siege.token) >= 32
 
 
