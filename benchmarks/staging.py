@@ -52,7 +52,12 @@ def fill(connection: Connection, bucket: str, count: int, size: int) -> list[Man
         source = f"s3:{connection.name}/{bucket}/{key}"
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         return ManifestEntry(
-            key, size, digest, source, 0, hashlib.md5(content).hexdigest() if size <= 16 << 20 else None
+            path=key,
+            size=size,
+            digest=digest,
+            source=source,
+            offset=0,
+            etag=hashlib.md5(content).hexdigest() if size <= 16 << 20 else None,
         )
 
     with ThreadPoolExecutor(4) as pool:

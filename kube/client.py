@@ -61,7 +61,9 @@ class KubernetesClient:
 
     def create(self, path: str, document: Any, **query: str) -> bytes:
         """Create an object in a collection; return it as JSON."""
-        return self._exchange(Request("POST", path, document, query, _headers(JSON)), "create")
+        return self._exchange(
+            Request(method="POST", path=path, document=document, query=query, headers=_headers(JSON)), "create"
+        )
 
     def patch(self, path: str, document: Any) -> None:
         """Merge these members into an object."""

@@ -50,7 +50,7 @@ class ReferenceCache:
             victims.append(victim.id)
         self.held, self.floors = left, floors
         key = self.groups[group][0].key(Item(id, size, now, now), self.floors[group])
-        self.held[id] = Held(id, group, size, now, key)
+        self.held[id] = Held(id=id, group=group, size=size, added=now, key=key)
         return victims
 
     def use(self, id: str, now: float) -> None:

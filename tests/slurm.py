@@ -146,13 +146,13 @@ class Slurm:
 
     def processes(self) -> list[int]:
         """Return the ids of all its processes: daemons and jobs."""
-        return processes.told("SLURM_CONF", self.conf)
+        return processes.started_with("SLURM_CONF", self.conf)
 
     def close(self) -> None:
         """End all its processes."""
         for name in ("slurmd", "slurmctld", "munged"):
             self.stop(name)
-        until(lambda: not processes.sweep("SLURM_CONF", self.conf))  # again for new processes
+        until(lambda: not processes.kill_started_with("SLURM_CONF", self.conf))  # again for new processes
         self._sweeper.communicate(timeout=PATIENCE)
 
 
@@ -204,4 +204,4 @@ def own_slurm() -> Iterator[Slurm]:
 
 if __name__ == "__main__":
     sys.stdin.read()
-    processes.sweep("SLURM_CONF", sys.argv[1])
+    processes.kill_started_with("SLURM_CONF", sys.argv[1])

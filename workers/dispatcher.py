@@ -337,7 +337,13 @@ class Dispatcher:
         if not launch.token:  # a warm launch: only its runners know the token
             managed.refill_soon()
         live_launch = LiveLaunch(
-            launch.id, simulation.id, simulation.attempt, managed.name, launch.workers, State.LAUNCHING, 0.0
+            id=launch.id,
+            simulation=simulation.id,
+            attempt=simulation.attempt,
+            executor=managed.name,
+            workers=launch.workers,
+            state=State.LAUNCHING,
+            age=0.0,
         )
         try:
             managed.executor.submit(launch)

@@ -196,7 +196,15 @@ def _lend_returned(c: Connection, stage: Stage, worker: LeasingWorker, now: floa
     if middle < stop:  # the rest stays returned; it is suspect only if the suspected task lies in it
         rest = {"s": stage.id, "cursor": middle, "stop": stop, "careful": careful if careful >= middle else -1}
         c.execute(_RETURN_REST, rest | {"strikes": 0, "expiries": 0})
-    return Lease(stage.id, start, cursor, middle, fencing_token, worker.ttl, careful)
+    return Lease(
+        stage=stage.id,
+        start=start,
+        cursor=cursor,
+        stop=middle,
+        fencing_token=fencing_token,
+        ttl=worker.ttl,
+        careful=careful,
+    )
 
 
 def _lend_fresh(c: Connection, stage: Stage, worker: LeasingWorker, now: float) -> Lease | None:
@@ -226,14 +234,25 @@ def _speculate(c: Connection, stage: Stage, worker: LeasingWorker, now: float) -
         return None
     named = {"s": stage.id, "start": slow.start, "f": slow.fencing_token, "cursor": slow.cursor}
     row = c.execute(_SPECULATE, named).first()
-    return Lease(stage.id, slow.start, slow.cursor, row.stop, slow.fencing_token, worker.ttl) if row else None
+    return (
+        Lease(
+            stage=stage.id,
+            start=slow.start,
+            cursor=slow.cursor,
+            stop=row.stop,
+            fencing_token=slow.fencing_token,
+            ttl=worker.ttl,
+        )
+        if row
+        else None
+    )
 
 
 def _insert_lease(c: Connection, stage: Stage, worker: LeasingWorker, now: float, start: int, stop: int) -> Lease:
     fencing_token = secrets.token_hex(8)
     place = {"s": stage.id, "start": start, "stop": stop, "state": "leased", "f": fencing_token, "careful": -1}
     c.execute(_INSERT_LEASE, _holder(worker, now) | place)
-    return Lease(stage.id, start, start, stop, fencing_token, worker.ttl)
+    return Lease(stage=stage.id, start=start, cursor=start, stop=stop, fencing_token=fencing_token, ttl=worker.ttl)
 
 
 def _holder(worker: LeasingWorker, now: float) -> dict[str, object]:

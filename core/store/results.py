@@ -57,7 +57,7 @@ def segments_in(
     query = select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start > after)
     if upto is not None:
         query = query.where(segments.c.start < upto)
-    return [Segment(*row) for row in c.execute(query.order_by(segments.c.start).limit(limit))]
+    return [Segment(**row._mapping) for row in c.execute(query.order_by(segments.c.start).limit(limit))]
 
 
 def segments_of(c: Connection, simulation: str, *, after: int = -1, limit: int = 1000) -> list[Segment]:
@@ -87,13 +87,14 @@ def number(c: Connection, stage: str) -> None:
 def arrived(c: Connection, stage: str, after: int, limit: int = 200) -> list[tuple[int, Segment]]:
     """Return (arrival number, segment) of the segments after number ``after``."""
     query = select(segments.c.arrival, *_COLUMNS).where(segments.c.stage_id == stage, segments.c.arrival > after)
-    return [(row[0], Segment(*row[1:])) for row in c.execute(query.order_by(segments.c.arrival).limit(limit))]
+    rows = c.execute(query.order_by(segments.c.arrival).limit(limit)).mappings()
+    return [(row["arrival"], Segment(**{name: row[name] for name in row if name != "arrival"})) for row in rows]
 
 
 def segment_at(c: Connection, stage: str, start: int) -> Segment | None:
     """Return the segment that starts at a task, or None."""
     row = c.execute(select(*_COLUMNS).where(segments.c.stage_id == stage, segments.c.start == start)).first()
-    return Segment(*row) if row else None
+    return Segment(**row._mapping) if row else None
 
 
 def artifact_page(c: Connection, simulation: str, after: tuple[int, str], limit: int) -> list[Artifact]:
@@ -102,7 +103,7 @@ def artifact_page(c: Connection, simulation: str, after: tuple[int, str], limit:
     query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32).where(
         a.simulation_id == simulation, (a.task > after[0]) | ((a.task == after[0]) & (a.name > after[1]))
     )
-    return [Artifact(*row) for row in c.execute(query.order_by(a.task, a.name).limit(limit))]
+    return [Artifact(**row._mapping) for row in c.execute(query.order_by(a.task, a.name).limit(limit))]
 
 
 def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact | None:
@@ -110,7 +111,7 @@ def artifact(c: Connection, simulation: str, task: int, name: str) -> Artifact |
     a = artifacts.c
     query = select(a.task, a.name, a.media_type, a.object, a.offset, a.bytes, a.crc32)
     row = c.execute(query.where(a.simulation_id == simulation, a.task == task, a.name == name)).first()
-    return Artifact(*row) if row else None
+    return Artifact(**row._mapping) if row else None
 
 
 def add_artifact(c: Connection, simulation: str, item: Artifact) -> None:

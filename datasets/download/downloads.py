@@ -97,7 +97,14 @@ class DownloadCounts:
             last_time, last_bytes = self._last_sample
             self._last_sample = now, self._bytes
             rate = (self._bytes - last_bytes) / max(now - last_time, 1e-3)
-            return DownloadProgress(self._files, self._bytes, self.total_files, self.total_bytes, rate, self._cached)
+            return DownloadProgress(
+                files=self._files,
+                bytes=self._bytes,
+                total_files=self.total_files,
+                total_bytes=self.total_bytes,
+                rate=rate,
+                cached=self._cached,
+            )
 
 
 class ObjectLocator:

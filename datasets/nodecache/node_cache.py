@@ -64,13 +64,12 @@ class NodeCache:
         capacity: int | None = None,
         policy: str = DEFAULT_POLICY,
         cache_client: CacheClient | None = None,
-        threads: int = THREADS,
         retry_limits: RetryLimits | None = None,
     ) -> None:
         self._store = store
         self._disk = DiskCache(folder, capacity, policy)
         self._downloader = Downloader(
-            store, connections or {}, cache_client=cache_client, threads=threads, retry_limits=retry_limits
+            store, connections or {}, cache_client=cache_client, threads=THREADS, retry_limits=retry_limits
         )
 
     def ready(self, digest: str) -> Path | None:

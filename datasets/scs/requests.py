@@ -287,7 +287,7 @@ class Service:
             # checked here so that no body is sent in vain, and again when the object is committed
             if not condition(row.digest if row else None, row.added if row else 0.0):
                 return self.refuse(request, 412, now)
-        return PutRequest(bucket, key, request.length, digest, condition)
+        return PutRequest(bucket=bucket, key=key, size=request.length, digest=digest, condition=condition)
 
     def put_response(
         self, request: ObjectRequest, put: PutRequest, written: StoredObject, evicted: int, now: float

@@ -157,7 +157,7 @@ class Store:
             os.rename(temp, final)
             if self.config.fsync:
                 _sync_folder(final.parent)
-            row = Row(name, file, size, computed, self._clock())
+            row = Row(name=name, file=file, size=size, digest=computed, added=self._clock())
             old = self.index.commit_object(bucket, key, row, condition)
         except BaseException as error:
             for path in (temp, final):
@@ -361,7 +361,7 @@ def _object(row: Row, bucket: Bucket, path: str) -> StoredObject:
         b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\nETag: %b\r\n"
         b"Last-Modified: %b\r\nAccept-Ranges: bytes\r\n" % (row.size, etag, http_date(modified))
     )
-    return StoredObject(row.name, path, row.size, etag, modified, bucket, head)
+    return StoredObject(name=row.name, path=path, size=row.size, etag=etag, modified=modified, bucket=bucket, head=head)
 
 
 def etag_of(digest: bytes) -> bytes:

@@ -45,7 +45,11 @@ def pack(
                     offset += len(chunk)
                     yield chunk
                 digest = "sha256:" + hasher.hexdigest()
-                entries.append(ManifestEntry(file.path, offset - start, digest, f"store:{key}", start))
+                entries.append(
+                    ManifestEntry(
+                        path=file.path, size=offset - start, digest=digest, source=f"store:{key}", offset=start
+                    )
+                )
                 file = next(remaining, None)
 
         put(key, body())

@@ -64,7 +64,9 @@ def install(root: Path) -> Facts:
     stdlib = root / PREFIX / "lib" / f"python{sysconfig.get_python_version()}"
     packages.compile_all(stdlib, root)
     version = platform.python_version()
-    python = Component("platform", "cpython", version, f"pkg:generic/cpython@{version}", "PSF-2.0")
+    python = Component(
+        kind="platform", name="cpython", version=version, purl=f"pkg:generic/cpython@{version}", licence="PSF-2.0"
+    )
     owners = libraries.packages([*linked.libraries.values(), linked.loader])
     carried = tuple(sorted(path.name for path in (root / library_folder(linked)).iterdir()))
     return Facts((python, *packages.debian(owners)), carried)

@@ -63,7 +63,7 @@ def write(folder: Path, path: Path, *, packed: bool) -> Layer:
         with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
             _add(tar, folder, "", {})
         sink.close()
-    return Layer(path, sink.diff.hexdigest(), sink.digest.hexdigest(), sink.size, packed)
+    return Layer(path=path, diff=sink.diff.hexdigest(), digest=sink.digest.hexdigest(), size=sink.size, packed=packed)
 
 
 def _add(tar: tarfile.TarFile, folder: Path, prefix: str, names_by_digest: dict[tuple[int, str], str]) -> None:

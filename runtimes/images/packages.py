@@ -144,4 +144,10 @@ def _distributions(site: Path) -> Iterator[Component]:
         metadata = email.message_from_string(path.read_text(errors="replace"))
         name, version = metadata["Name"].lower().replace("_", "-"), metadata["Version"]
         licence = metadata["License-Expression"] or ""
-        yield Component("library", name, version, f"pkg:pypi/{name}@{quote(version, safe='')}", licence)
+        yield Component(
+            kind="library",
+            name=name,
+            version=version,
+            purl=f"pkg:pypi/{name}@{quote(version, safe='')}",
+            licence=licence,
+        )

@@ -215,7 +215,14 @@ def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], ru
     cluster.kubectl("delete", "-n", namespace, "jobset", name)
     [condition] = [one["type"] for one in conditions(found) if one["type"] in {"Completed", "Failed"}]
     print(f"{name}: {condition} after {seconds:.1f} s")
-    return End(condition, runner_api.results(), int(found.get("restarts", 0)), seconds, nodes, said)
+    return End(
+        condition=condition,
+        results=runner_api.results(),
+        restarts=int(found.get("restarts", 0)),
+        seconds=seconds,
+        nodes=nodes,
+        said=said,
+    )
 
 
 def places(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:

@@ -45,7 +45,7 @@ def work(root: Path, seed: int, times: int) -> None:
     """Do what jobs and agents do, at random, so many rounds, and look whether what is held is whole."""
     lot = random.Random(seed)
     capacity = 4 * FILES * 1000  # of six versions four have room at once
-    cache = NodeCache(root / "cache", FilesystemStore(root / "objects"), capacity=capacity, threads=2)
+    cache = NodeCache(root / "cache", FilesystemStore(root / "objects"), capacity=capacity)
     versions = [(digest_of(entries), entries) for entries in map(manifest, range(VERSIONS))]
     for _ in range(times):
         digest, entries = lot.choice(versions)

@@ -109,7 +109,9 @@ def test_the_object_index_evicts_as_a_scan_would(
                     continue
                 assert expected is not None
                 assert sorted(ids.pop(each) for each in evicted) == sorted(expected)
-                replaced = index.commit_object(config.buckets[group], key, Row(name, file, size, b"", now), None)
+                replaced = index.commit_object(
+                    config.buckets[group], key, Row(name=name, file=file, size=size, digest=b"", added=now), None
+                )
                 ids.pop(replaced or "", None)
                 ids[file], files[id] = id, (file, size)
             elif step == "use":
@@ -144,7 +146,9 @@ def test_for_a_bucket_within_its_share_the_last_objects_of_another_go_and_the_fi
         for number in range(count):
             name, file, at = name_of(bucket, b"%d" % number), f"{bucket}/{number}", 100.0 + number
             evicted += index.reserve(config.buckets[bucket], name, file, 1, at)
-            index.commit_object(config.buckets[bucket], b"%d" % number, Row(name, file, 1, b"", at), None)
+            index.commit_object(
+                config.buckets[bucket], b"%d" % number, Row(name=name, file=file, size=1, digest=b"", added=at), None
+            )
     assert evicted == ["a/7", "a/6", "a/5", "a/4"]
     with pytest.raises(Full, match=rf"bucket b is full.*Eviction: {policy}"):
         index.reserve(config.buckets["b"], b"n", "b/n", 1, 110.0)
@@ -163,7 +167,12 @@ def test_a_new_policy_of_a_bucket_applies_to_the_objects_that_it_has(tmp_path: P
     for number in range(3):
         name, file = name_of("a", b"%d" % number), f"f/{number}"
         index.reserve(config.buckets["a"], name, file, number + 1, 100.0 * number)
-        index.commit_object(config.buckets["a"], b"%d" % number, Row(name, file, number + 1, b"", 100.0 * number), None)
+        index.commit_object(
+            config.buckets["a"],
+            b"%d" % number,
+            Row(name=name, file=file, size=number + 1, digest=b"", added=100.0 * number),
+            None,
+        )
     index.record({name_of("a", b"0"): 1000.0}, {})
     index.close()
     config, index = opened(policy)

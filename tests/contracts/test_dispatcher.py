@@ -211,7 +211,9 @@ def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
         stage(id) if job == "stage" else enqueue(job, id)
 
     platform.notifier.enqueue = at_once  # type: ignore[method-assign]
-    yield DispatcherRig(platform, tmp_path / "run", east, west, {site.name: site for site in sites})
+    yield DispatcherRig(
+        platform=platform, run_dir=tmp_path / "run", east=east, west=west, sites={site.name: site for site in sites}
+    )
     for site in sites:
         site.close()
     database.close()

@@ -9,8 +9,8 @@ from core.domain.states import State
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.results import Results
 from datasets.objectstore.filesystem import FilesystemStore
-from tests.contracts.test_dispatcher import House
-from tests.contracts.test_dispatcher import house as house  # a fixture is found by its name in here
+from tests.contracts.test_dispatcher import DispatcherRig
+from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by its name in here
 from workers.background_jobs import Jobs
 
 
@@ -30,12 +30,12 @@ class Held(FilesystemStore):
         return super().get(key, start, length)
 
 
-def test_a_large_simulation_that_is_finalized_twice_at_once_delays_no_other(house: House, tmp_path: Path) -> None:
-    large, small = house.submit(), house.submit(scenarios={"range": [0, 1]})
+def test_a_large_simulation_that_is_finalized_twice_at_once_delays_no_other(rig: DispatcherRig, tmp_path: Path) -> None:
+    large, small = rig.submit(), rig.submit(scenarios={"range": [0, 1]})
     for id in (large, small):
-        house.play(house.launch(id)[1])
-    house.dispatcher.step()  # sees that every task of both has a result
-    platform = house.platform
+        rig.play(rig.launch(id)[1])
+    rig.dispatcher.step()  # sees that every task of both has a result
+    platform = rig.platform
     store = Held(tmp_path / "objects", large)
     reading = Results(platform.database, store, platform.changes)
     finalization = Finalization(platform.database, store, platform.notifier, reading)
@@ -46,9 +46,9 @@ def test_a_large_simulation_that_is_finalized_twice_at_once_delays_no_other(hous
         assert store.asked.wait(30)
         jobs.table["collect"](large)  # enqueued twice: it ends at once, because the first run has the claim
         jobs.table["collect"](small)
-        house.until(lambda: house.state(small) is State.SUCCEEDED)
-        assert house.state(large) is State.RUNNING
+        rig.until(lambda: rig.state(small) is State.SUCCEEDED)
+        assert rig.state(large) is State.RUNNING
     finally:
         store.given.set()
         running.join()
-    house.until(lambda: house.state(large) is State.SUCCEEDED)
+    rig.until(lambda: rig.state(large) is State.SUCCEEDED)

@@ -54,7 +54,9 @@ def begin(database: Database, total: int, align: int = 1) -> None:
 def lend(database: Database, name: str, *, rate: float | None = None, workers: int = 2) -> Lease | None:
     def work(c: Any) -> Lease | None:
         stage = ranges.open_stage(c, SIMULATION)
-        return stage and ranges.lend(c, stage, LeasingWorker("launch", name, rate, workers, 10.0), database.now(c))
+        return stage and ranges.lend(
+            c, stage, LeasingWorker(launch="launch", name=name, rate=rate, workers=workers, ttl=10.0), database.now(c)
+        )
 
     return database.write(work, durable=False)
 
@@ -64,14 +66,16 @@ def report(database: Database, lease: Lease, since: int, to: int) -> RangePositi
 
     What the database did is what the service's rule says of the range as it stood before.
     """
-    claim = ReportedRange(STAGE, lease.start, lease.fencing_token, since, to)
+    claim = ReportedRange(stage=STAGE, start=lease.start, fencing_token=lease.fencing_token, since=since, to=to)
 
     def work(c: Any) -> RangePosition | None:
         before = ranges.range_state(c, STAGE, lease.start)
         decision = ranges.advance(c, claim, 1.0, database.now(c))
         assert decision == decide_report(before, claim)
         if decision.end is not None:
-            ranges.record(c, STAGE, Segment(since, decision.end, "object", 0, 1, 0, 0))
+            ranges.record(
+                c, STAGE, Segment(start=since, stop=decision.end, object="object", offset=0, bytes=1, crc32=0, failed=0)
+            )
         return decision.position
 
     return database.write(work, durable=False)
@@ -200,7 +204,12 @@ class Interleavings(RuleBasedStateMachine):
     def settle(self) -> None:
         def work(c: Any) -> None:
             for stage, start, stop in ranges.poisoned(c):
-                ranges.settle(c, stage, stop, Segment(start, start + 1, "crashed", 0, 1, 0, 1))
+                ranges.settle(
+                    c,
+                    stage,
+                    stop,
+                    Segment(start=start, stop=start + 1, object="crashed", offset=0, bytes=1, crc32=0, failed=1),
+                )
 
         self.database.write(work, durable=False)
 
@@ -304,7 +313,9 @@ def test_batched_innocents_are_not_condemned_for_a_killer_in_their_midst(stage: 
                 )
                 if back.strikes >= STRIKES:
                     poisoned.append(back.cursor)
-                    segment = Segment(back.cursor, back.cursor + 1, "crashed", 0, 1, 0, 1)
+                    segment = Segment(
+                        start=back.cursor, stop=back.cursor + 1, object="crashed", offset=0, bytes=1, crc32=0, failed=1
+                    )
                     stage.write(lambda c, s=segment, b=back: ranges.settle(c, STAGE, b.stop, s))
                 break
             place = report(stage, lease, cursor, to)

@@ -55,7 +55,9 @@ class Origin:
         self.store.put(key, [content])
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         source = f"s3:flaky/{self.bucket}/{key}"
-        return ManifestEntry(key, len(content), digest, source, 0, hashlib.md5(content).hexdigest())
+        return ManifestEntry(
+            path=key, size=len(content), digest=digest, source=source, offset=0, etag=hashlib.md5(content).hexdigest()
+        )
 
     def stage(self, entries: list[ManifestEntry], retry_limits: RetryLimits = BRIEF) -> Path:
         """Stage it all."""

@@ -1,4 +1,4 @@
-"""Spawners of evaluators and model servers, held to one contract: as child processes, and in sibling containers."""
+"""The spawner's contract, for child processes and for sibling containers."""
 
 import os
 import selectors
@@ -25,8 +25,8 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 
 
-class Place:
-    """A spawner, what it waits for, and what it has lost."""
+class SpawnerRig:
+    """A spawner, its selector and the losses that it has reported."""
 
     def __init__(self, spawner: Spawner, post: "subprocess.Popen[bytes] | None" = None) -> None:
         self.spawner, self.post = spawner, post
@@ -35,7 +35,7 @@ class Place:
         spawner.register(self.selector, self.lost.append)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Serve the selector as a runner does."""
+        """Serve the selector, as a runner does, until the condition holds."""
 
         def served() -> bool:
             if condition():
@@ -48,9 +48,9 @@ class Place:
 
 
 @pytest.fixture(params=["here", "posts"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpawnerRig]:
     if request.param == "here":
-        yield Place(LocalSpawner(worker_spec()))
+        yield SpawnerRig(LocalSpawner(worker_spec()))
         return
     posts = RemoteSpawner.open(tmp_path)
     posts.expect({os.geteuid(): "model_server"}, worker_spec())
@@ -64,7 +64,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         SITE,
     ]
     post = subprocess.Popen(command, cwd=ROOT)
-    made = Place(posts, post)
+    made = SpawnerRig(posts, post)
     try:
         yield made
     finally:
@@ -73,9 +73,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         post.wait()
 
 
-def model_server(place: Place, given: WorkerSpec) -> ModelServerProcess:
-    place.until(lambda: place.spawner.ready("model_server"))
-    return spawn_model_server(given, "model-server-0", place.spawner)
+def model_server(rig: SpawnerRig, given: WorkerSpec) -> ModelServerProcess:
+    rig.until(lambda: rig.spawner.ready("model_server"))
+    return spawn_model_server(given, "model-server-0", rig.spawner)
 
 
 def ended(process: Process) -> bool:
@@ -92,18 +92,18 @@ def output(process: Process) -> str:
     return said.decode()
 
 
-def test_how_it_ended_and_what_it_said_is_known(place: Place) -> None:
-    one = model_server(place, worker_spec(format="no format"))
+def test_the_end_and_the_output_of_a_process_are_known(rig: SpawnerRig) -> None:
+    one = model_server(rig, worker_spec(format="no format"))
     said = output(one.process)
     assert ended(one.process)
     assert one.process.reap() == "it exited with code 1"
     assert "unknown model format" in said
     one.dismiss()
-    assert place.lost == []
+    assert rig.lost == []
 
 
-def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: Place) -> None:
-    one = model_server(place, worker_spec())
+def test_a_process_uses_the_given_socket_and_ends_when_it_closes(rig: SpawnerRig) -> None:
+    one = model_server(rig, worker_spec())
     one.socket.settimeout(30.0)
     assert b"hello" in one.socket.recv(1 << 10)
     one.socket.shutdown(socket.SHUT_RDWR)
@@ -112,8 +112,8 @@ def test_it_speaks_on_the_socket_it_was_given_and_ends_when_that_closes(place: P
     one.dismiss()
 
 
-def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(place: Place) -> None:
-    one = model_server(place, worker_spec())
+def test_a_killed_process_is_reported_as_killed_and_kill_is_idempotent(rig: SpawnerRig) -> None:
+    one = model_server(rig, worker_spec())
     one.process.kill()
     one.process.kill()
     assert ended(one.process)
@@ -122,24 +122,24 @@ def test_what_is_killed_is_told_to_be_killed_and_killing_it_twice_is_harmless(pl
     one.dismiss()
 
 
-def test_a_post_that_dies_is_told_once_for_all_before_its_processes_are(place: Place) -> None:
-    one = model_server(place, worker_spec())
-    if place.post is None:
+def test_the_death_of_a_container_init_is_reported_once_before_that_of_its_processes(rig: SpawnerRig) -> None:
+    one = model_server(rig, worker_spec())
+    if rig.post is None:
         one.process.kill()
         one.process.reap()
         one.dismiss()
         return  # here there is nobody in between
-    place.post.kill()
+    rig.post.kill()
     assert ended(one.process)
     one.process.kill()  # as who waits for it may do before it is reaped
     assert one.process.reap() == "its container ended"
-    assert place.lost == ["the model_server container ended"]
+    assert rig.lost == ["the model_server container ended"]
     one.dismiss()
 
 
-def test_a_post_starts_nothing_but_its_own_module(place: Place) -> None:
-    if place.post is None:
-        assert place.spawner.ready("evaluator")  # here all are
+def test_a_container_init_starts_only_its_own_module(rig: SpawnerRig) -> None:
+    if rig.post is None:
+        assert rig.spawner.ready("evaluator")  # here all are
     else:
-        place.until(lambda: place.spawner.ready("model_server"))
-        assert not place.spawner.ready("evaluator")
+        rig.until(lambda: rig.spawner.ready("model_server"))
+        assert not rig.spawner.ready("evaluator")

@@ -210,7 +210,7 @@ def test_waiters_for_a_failed_download_fail_with_the_same_error(local: Filesyste
 
 def test_waiters_for_a_download_are_told_its_progress(local: FilesystemStore, tmp_path: Path) -> None:
     entries = packed(local, {f"{number}": b"a" * 1000 for number in range(16)}, target=1000)
-    cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3), threads=2)
+    cache = NodeCache(tmp_path / "cache", Counting(local, pause=0.3))
     heard: list[list[DownloadProgress]] = [[], []]
 
     def ask(said: list[DownloadProgress]) -> None:
@@ -265,7 +265,9 @@ def test_files_that_share_bytes_and_gaps_between_files_are_cut_right(local: File
     local.put("packs/x", [content])
     places = {"a": (0, 1000), "b": (500, 2000), "c": (10_000, 0), "d": (10_000, 90_000), "e": (299_999, 1), "f": (0, 0)}
     entries = [
-        ManifestEntry(name, size, digest(content[offset : offset + size]), "store:packs/x", offset)
+        ManifestEntry(
+            path=name, size=size, digest=digest(content[offset : offset + size]), source="store:packs/x", offset=offset
+        )
         for name, (offset, size) in places.items()
     ]
     tree = staged(NodeCache(tmp_path / "cache", local), entries)

@@ -1,4 +1,4 @@
-"""The attack suite in a process that a post has started at level 2, as in a pod: the table's column holds there."""
+"""The attack suite in a process that a container init starts at level 2, as in a pod, with the documented outcomes."""
 
 import importlib
 import json
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attacks import HARNESS, USERS, Ground, Outcome, Theatre
+from attacks import HARNESS, USERS, AttackRunner, Outcome, SandboxFiles
 from test_attacks import documented
 
 from tests.waiting import until
 
 sys.path.insert(0, str(HARNESS.parents[1]))
-births = importlib.import_module("runtimes.harness.runner.process_spec")
-posts = importlib.import_module("runtimes.harness.runner.remote_spawner")
+process_spec = importlib.import_module("runtimes.harness.runner.process_spec")
+remote_spawner = importlib.import_module("runtimes.harness.runner.remote_spawner")
 processes = importlib.import_module("runtimes.harness.runner.processes")
 
-#: The attacker in the model server's place: told by the post what a model server is told, it confines itself by that.
+#: The attacker in the model server's place: it confines itself by what the container init passes to a model server.
 MODEL_SERVER = """
 import json, os, sys
 told = json.loads(sys.argv[1])
@@ -34,69 +34,81 @@ model.main({"confinement": told["confinement"], "attacks": told["attacks"], "sta
 """
 
 
-class Place:
-    """A post of an ordinary user's, and the runner's part in a few lines."""
+class ContainerInitRig:
+    """A container init of an ordinary user, and the runner's side of it."""
 
-    def __init__(self, theatre: Theatre, folder: Path) -> None:
-        ground: Ground = theatre.ground
-        self._theatre = theatre
+    def __init__(self, attack_runner: AttackRunner, folder: Path) -> None:
+        sandbox_files: SandboxFiles = attack_runner.sandbox_files
+        self._attacks = attack_runner
         harness = folder / "runtimes" / "harness"
         shutil.copytree(HARNESS, harness, ignore=shutil.ignore_patterns("__pycache__"))
         (harness / "model_server" / "model_server.py").write_text(f"def main():\n    exec({MODEL_SERVER!r}, {{}})\n")
         (folder / "site").mkdir()
-        self._posts = posts.RemoteSpawner.open(folder)
+        self._spawner = remote_spawner.RemoteSpawner.open(folder)
         kit = processes.WorkerSpec(dataset="", format="", isolation="launch", sandbox=0)
-        self._posts.expect({USERS[theatre.user]: "model_server"}, kit)
+        self._spawner.expect({USERS[attack_runner.user]: "model_server"}, kit)
         self._selector = selectors.DefaultSelector()
-        self._posts.register(self._selector, self._lost)
+        self._spawner.register(self._selector, self._lost)
         told = ["post", "model_server", "--posts", str(folder), "--site", str(folder / "site")]
         code = f"import sys; sys.path[:0] = [{str(folder)!r}]; sys.argv = {told!r}; "
         code += "from runtimes.harness.runner.container_init import main; main()"
-        command = [*as_in_a_pod(folder, USERS[theatre.user]), str(ground.python), "-I", "-S", "-B", "-c", code]
+        command = [
+            *as_in_a_pod(folder, USERS[attack_runner.user]),
+            str(sandbox_files.python),
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            code,
+        ]
         self.process = subprocess.Popen(command, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
-        until(self._ready, message="the post does not come", every=0.0)
+        until(self._ready, message="the container init does not connect", every=0.0)
 
     def _ready(self) -> bool:
         for key, _ in self._selector.select(0.1):
             key.data()
-        return self._posts.ready("model_server")
+        return self._spawner.ready("model_server")
 
     def _lost(self, reason: str) -> None:
         raise AssertionError(reason)
 
     def run(self, attacks: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
-        """Start an attacker; return what it said, and how it ended."""
-        inside = str(self._theatre.ground.folder / "inside")
-        stage = self._theatre.stage | {"tmp": "/tmp", "driver": self.process.pid}
+        """Start an attacker; return its output lines and how it ended."""
+        inside = str(self._attacks.sandbox_files.folder / "inside")
+        stage = self._attacks.stage | {"tmp": "/tmp", "driver": self.process.pid}
         with open(os.devnull, "rb") as nothing:
-            birth = births.ProcessSpec(
+            spec = process_spec.ProcessSpec(
                 name="model-server-0",
                 module="model_server",
-                options={"path": [str(self._theatre.ground.folder), inside], "attacks": list(attacks), "stage": stage},
+                options={
+                    "path": [str(self._attacks.sandbox_files.folder), inside],
+                    "attacks": list(attacks),
+                    "stage": stage,
+                },
                 confined=True,
                 memory=1 << 30,
-                readonly=(stage["environment"], stage["model"], inside, str(self._theatre.ground.folder)),
+                readonly=(stage["environment"], stage["model"], inside, str(self._attacks.sandbox_files.folder)),
             )
-            ward = self._posts.spawn(birth, {"socket": nothing.fileno()})
+            process = self._spawner.spawn(spec, {"socket": nothing.fileno()})
         said = bytearray()
-        os.set_blocking(ward.output, True)
-        while piece := os.read(ward.output, 1 << 16):
+        os.set_blocking(process.output, True)
+        while piece := os.read(process.output, 1 << 16):
             said += piece
-        how = ward.reap() if selectable(ward.end) else "it does not end"
+        how = process.reap() if selectable(process.end) else "it does not end"
         lines = [json.loads(line) for line in said.splitlines() if line.startswith(b"[")]
         assert lines, said.decode()
         return lines, how
 
     def end(self) -> None:
-        """Hang up: the post ends."""
-        self._posts.close()
+        """Close the connection, with which the container init ends."""
+        self._spawner.close()
         self.process.wait(10.0)
 
 
 def as_in_a_pod(folder: Path, user: int) -> list[str]:
-    """Return what to put before a command so that it has no namespaces to make: a changed root forbids it, too.
+    """Return a command prefix under which no namespaces can be created: a changed root forbids them.
 
-    Who is not root cannot change it, and is confined as well as the machine can.
+    Without root the prefix is empty, and the process is confined as far as the machine permits.
     """
     if os.geteuid() != 0:
         return []
@@ -106,19 +118,19 @@ def as_in_a_pod(folder: Path, user: int) -> list[str]:
 
 
 def selectable(descriptor: int, seconds: float = 60.0) -> bool:
-    """Wait until something can be read there."""
+    """Wait until a descriptor is readable; return whether it is."""
     with selectors.DefaultSelector() as waiting:
         waiting.register(descriptor, selectors.EVENT_READ)
         return bool(waiting.select(seconds))
 
 
 @pytest.fixture
-def place(theatre: Theatre) -> Iterator[Place]:
+def rig(attack_runner: AttackRunner) -> Iterator[ContainerInitRig]:
     folder = Path(tempfile.mkdtemp(prefix="windtunnel-post-"))
     folder.chmod(0o755)
     made = None
     try:
-        made = Place(theatre, folder)
+        made = ContainerInitRig(attack_runner, folder)
         yield made
     finally:
         if made is not None:
@@ -126,14 +138,16 @@ def place(theatre: Theatre) -> Iterator[Place]:
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("theatre", ["user"], indirect=True)
-def test_a_process_of_a_container_init_is_confined_as_documented(place: Place, best: dict[str, int]) -> None:
-    assert best["user"] > 1, "This machine cannot confine at all; see docs/sandbox.md for what it needs."
-    level = 2 if os.geteuid() == 0 else best["user"]
+@pytest.mark.parametrize("attack_runner", ["user"], indirect=True)
+def test_a_process_of_a_container_init_is_confined_as_documented(
+    rig: ContainerInitRig, best_levels: dict[str, int]
+) -> None:
+    assert best_levels["user"] > 1, "This machine cannot confine at all; see docs/sandbox.md for what it needs."
+    level = 2 if os.geteuid() == 0 else best_levels["user"]
     seen: dict[str, Outcome] = {}
     attacks: Sequence[str] = ()
     while True:
-        (names, *said), how = place.run(attacks)
+        (names, *said), how = rig.run(attacks)
         seen |= {name: Outcome(*rest) for name, *rest in said}
         if not (left := names[len(said) :]):
             break
@@ -143,4 +157,4 @@ def test_a_process_of_a_container_init_is_confined_as_documented(place: Place, b
     for name, outcome in seen.items():
         print(f"{name:34} {outcome.result:10} {outcome.how}")
     assert {name: outcome.result for name, outcome in seen.items()} == documented("user", level)
-    assert place.process.poll() is None  # it outlived every attacker
+    assert rig.process.poll() is None  # it outlived every attacker

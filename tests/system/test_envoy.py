@@ -109,7 +109,7 @@ class EnvoyRig:
     def metrics(self) -> str:
         """Return what Envoy counted of its nodes: who was away, and when a request went to another."""
         counted = ("membership", "health_check", "outlier", "retry", "connect_")
-        lines = self.see("/stats/prometheus")[1].splitlines()
+        lines = self.probe("/stats/prometheus")[1].splitlines()
         return "\n".join(line for line in lines if '"scs"' in line and any(one in line for one in counted))
 
 

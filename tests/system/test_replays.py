@@ -1,4 +1,4 @@
-"""Replays: an evaluator in its sandbox plays a scenario again from the actions that were taken."""
+"""Replays: a sandboxed evaluator runs a scenario again from recorded actions."""
 
 import zlib
 
@@ -40,29 +40,29 @@ def trace(*steps: tuple[float, ...]) -> bytes:
     return zlib.compress(np.array(steps, "<f4").tobytes())
 
 
-def test_a_street_is_played_again_and_can_be_drawn() -> None:
+def test_a_street_is_replayed_and_drawn() -> None:
     seen = replay_job.make(kit("car_street"), play("car_street"), 3, trace(*[(1.0, 0.0)] * 20))
     assert len(seen["frames"]) >= 20
     assert seen["scene"]["lanes"]
 
 
-def test_playing_again_twice_shows_the_same() -> None:
+def test_two_replays_are_identical() -> None:
     steps = trace(*[(0.5, 0.1)] * 10)
     first, second = (replay_job.make(kit("car_street"), play("car_street"), 5, steps) for _ in range(2))
     assert first == second
 
 
-def test_a_world_that_has_nothing_to_show_says_so() -> None:
+def test_a_simulator_without_pictures_says_so() -> None:
     with pytest.raises(replay_job.NothingToShow, match="has no replay"):
         replay_job.make(kit("noop"), play("noop"), 0, trace((0.0,) * 4))
 
 
-def test_a_trace_that_is_none_is_refused() -> None:
+def test_an_invalid_trace_is_refused() -> None:
     with pytest.raises(replay_job.CannotReplay):
         replay_job.make(kit("noop"), play("noop"), 0, b"not a trace")
 
 
-def test_a_evaluator_that_cannot_start_is_told_with_its_own_words() -> None:
+def test_an_evaluator_that_cannot_start_is_reported_with_its_output() -> None:
     from dataclasses import replace
 
     with pytest.raises(replay_job.CannotReplay, match="No module named"):

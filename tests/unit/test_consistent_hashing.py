@@ -1,4 +1,4 @@
-"""Which node keeps which key."""
+"""Consistent hashing: which cache node keeps which key."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ def nodes(count: int) -> list[str]:
 
 
 @given(names=NAMES, slots=st.sampled_from([251, 1009, 4099]))
-def test_slots_are_shared_evenly_give_or_take_one(names: set[str], slots: int) -> None:
+def test_slots_are_shared_evenly_with_a_difference_of_at_most_one(names: set[str], slots: int) -> None:
     owned = Counter(Maglev(names, slots).table)
     assert sum(owned.values()) == slots and len(owned) == len(names)
     assert max(owned.values()) - min(owned.values()) <= 1  # so within 1/floor(M/N) of each other
@@ -33,7 +33,7 @@ def test_the_order_of_the_members_does_not_matter(names: set[str], order: object
 
 
 @pytest.mark.parametrize("leaver", [0, 17, 49])
-def test_a_leaver_moves_its_own_keys_and_few_of_others(leaver: int) -> None:
+def test_a_removed_node_moves_its_own_keys_and_few_others(leaver: int) -> None:
     names = nodes(50)
     before, after = Maglev(names), Maglev(names[:leaver] + names[leaver + 1 :])
     moved = [key for key in KEYS if before.owner(key) != after.owner(key)]
@@ -42,13 +42,13 @@ def test_a_leaver_moves_its_own_keys_and_few_of_others(leaver: int) -> None:
     assert len(moved) - len(own) < 0.03 * len(KEYS)
 
 
-def test_on_a_hash_ring_a_leaver_moves_its_own_keys_only() -> None:
+def test_on_a_hash_ring_a_removed_node_moves_only_its_own_keys() -> None:
     names = nodes(50)
     before, after = HashRing(names), HashRing(names[1:])
     assert all(before.owner(key) in (after.owner(key), names[0]) for key in KEYS)
 
 
-def test_a_walk_begins_at_the_owner_and_meets_every_node_once() -> None:
+def test_a_walk_starts_at_the_owner_and_visits_every_node_once() -> None:
     ring = Maglev(nodes(7))
     for key in KEYS[:200]:
         walk = list(ring.walk(key))
@@ -56,7 +56,7 @@ def test_a_walk_begins_at_the_owner_and_meets_every_node_once() -> None:
         assert sorted(walk) == nodes(7)
 
 
-def test_the_keys_of_a_node_that_is_down_spread_over_all_others() -> None:
+def test_the_keys_of_an_unavailable_node_spread_over_all_others() -> None:
     ring = Maglev(nodes(5))
     seconds = Counter(list(ring.walk(key))[1] for key in KEYS if ring.owner(key) == nodes(5)[2])
     assert len(seconds) == 4
@@ -74,7 +74,7 @@ def test_one_node_owns_everything() -> None:
     assert set(Maglev(["only"]).table) == {0}
 
 
-def test_no_nodes_and_a_node_without_weight_are_errors() -> None:
+def test_a_ring_without_nodes_or_with_a_weight_of_zero_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one node"):
         Maglev([])
     with pytest.raises(ValueError, match="above 0"):
@@ -87,7 +87,7 @@ def test_a_table_whose_size_is_not_prime_is_an_error(slots: int) -> None:
         Maglev(["a"], slots)
 
 
-def test_a_table_is_what_it_always_was() -> None:
+def test_the_table_is_the_same_in_every_release() -> None:
     # every client must agree, whichever release it runs: a change here empties every cache once
     ring = Maglev(nodes(3))
     assert "".join(ring.owner(key)[11] for key in KEYS[:24]) == "100021102100021110121122"

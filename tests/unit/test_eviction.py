@@ -53,7 +53,9 @@ def one_group(policy: Policy, newcomer: Newcomer, capacity: int, now: float, *it
     return None if victims is None else victims.get("g", [])
 
 
-OLD, MIDDLE, YOUNG = (Held(name, "g", 10, at, at) for name, at in (("old", 1.0), ("middle", 2.0), ("young", 3.0)))
+OLD, MIDDLE, YOUNG = (
+    Held(id=name, group="g", size=10, added=at, key=at) for name, at in (("old", 1.0), ("middle", 2.0), ("young", 3.0))
+)
 
 
 def test_while_there_is_room_nothing_is_evicted() -> None:
@@ -93,8 +95,8 @@ def test_for_a_required_newcomer_kept_items_go_too_the_youngest_first() -> None:
 
 
 def test_a_group_within_its_share_never_evicts_for_another() -> None:
-    items = [Held(f"a{number}", "a", 10, number, number) for number in range(8)]
-    items += [Held(f"b{number}", "b", 10, number, number) for number in range(2)]
+    items = [Held(id=f"a{number}", group="a", size=10, added=number, key=number) for number in range(8)]
+    items += [Held(id=f"b{number}", group="b", size=10, added=number, key=number) for number in range(2)]
     groups = {"a": Group(KEEPING, 80, 100), "b": Group(KEEPING, 20, 100)}  # shares of 50 each
     assert of(decide(groups, Listed(*items), Newcomer(group="b", size=30), 100, 5.0)) == {"a": ["a7", "a6", "a5"]}
     assert of(decide(groups, Listed(*items), Newcomer(group="a", size=10), 100, 5.0)) is None

@@ -113,7 +113,7 @@ def test_environments_of_an_image_are_ready(tmp_path: Path) -> None:
 
 
 def test_equal_parts_give_equal_bills_of_materials() -> None:
-    thing = Component("library", "thing", "1", "pkg:pypi/thing@1", "MIT")
+    thing = Component(kind="library", name="thing", version="1", purl="pkg:pypi/thing@1", licence="MIT")
     one = sbom.bill("w", "1", "words", [Facts((thing,)), Facts()])
     assert one == sbom.bill("w", "1", "words", [Facts(), Facts((thing,)), Facts((thing,))])
     assert one["components"][0]["purl"] == "pkg:pypi/thing@1"

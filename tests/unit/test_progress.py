@@ -10,7 +10,9 @@ from core.store.leases import Segment
 
 
 def segment(start: int, stop: int, *, of: str = "new", failed: int = 0) -> Segment:
-    return Segment(start, stop, f"results/{of}/{start:012d}-0", 0, 1, 0, failed)
+    return Segment(
+        start=start, stop=stop, object=f"results/{of}/{start:012d}-0", offset=0, bytes=1, crc32=0, failed=failed
+    )
 
 
 def test_speed_is_the_number_of_tasks_per_elapsed_time() -> None:

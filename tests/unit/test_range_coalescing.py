@@ -13,7 +13,9 @@ from datasets.versions.manifest import ManifestEntry
 
 
 def entry(source: str, offset: int, size: int, etag: str | None = None) -> ManifestEntry:
-    return ManifestEntry(f"{source}/{offset}", size, "sha256:" + "0" * 64, source, offset, etag)
+    return ManifestEntry(
+        path=f"{source}/{offset}", size=size, digest="sha256:" + "0" * 64, source=source, offset=offset, etag=etag
+    )
 
 
 def test_adjacent_files_are_one_request_in_any_order_of_their_names() -> None:

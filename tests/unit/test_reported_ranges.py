@@ -21,7 +21,7 @@ def range_states(draw: st.DrawFn) -> RangeState:
 @st.composite
 def reports(draw: st.DrawFn) -> ReportedRange:
     since = draw(TASKS)
-    return ReportedRange("stage", 0, "held", since, since + draw(st.integers(1, 20)))
+    return ReportedRange(stage="stage", start=0, fencing_token="held", since=since, to=since + draw(st.integers(1, 20)))
 
 
 @given(range_states(), reports())
@@ -59,4 +59,6 @@ def test_the_same_report_never_counts_twice(current: RangeState, report: Reporte
 
 
 def test_a_report_for_a_range_that_does_not_exist_is_lost() -> None:
-    assert decide_report(None, ReportedRange("stage", 0, "held", 0, 1)) == ReportDecision(None, None)
+    assert decide_report(
+        None, ReportedRange(stage="stage", start=0, fencing_token="held", since=0, to=1)
+    ) == ReportDecision(None, None)

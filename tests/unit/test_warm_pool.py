@@ -37,7 +37,15 @@ def noop(**changes: Any) -> Launch:
 def one(
     id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h"
 ) -> warm_pool.WarmOwner:
-    return warm_pool.WarmOwner(id, digest, token_hash, JOBSET, "ns", NOW - timedelta(seconds=age), phase)
+    return warm_pool.WarmOwner(
+        id=id,
+        digest=digest,
+        token_hash=token_hash,
+        kind=JOBSET,
+        namespace="ns",
+        made=NOW - timedelta(seconds=age),
+        phase=phase,
+    )
 
 
 def planned(

@@ -249,7 +249,7 @@ class _Attempt:
         def read(path: str, key: str, size: int, etag: str | None) -> ManifestEntry:
             location = f"s3:{connection.name}/{bucket}/{key}"
             digest = _hashed(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
-            return ManifestEntry(path, size, digest, location, 0, etag)
+            return ManifestEntry(path=path, size=size, digest=digest, source=location, offset=0, etag=etag)
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
             pending: list[ManifestEntry | Future[ManifestEntry]] = []
@@ -301,7 +301,7 @@ class _Attempt:
                 if source.startswith("s3://"):
                     yield self._located_entry(path, digest, size, source, connection)
                 else:
-                    yield ManifestEntry(path, size, digest, source, offset, etag)
+                    yield ManifestEntry(path=path, size=size, digest=digest, source=source, offset=offset, etag=etag)
 
     def _lines_of(self, manifest: Any) -> Iterator[dict[str, Any]]:
         if isinstance(manifest, list):
@@ -349,7 +349,14 @@ class _Attempt:
         if _hashed(lambda: reader.read(bucket, key, listed.etag), size, source, listed.etag) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
         self._located = True
-        return ManifestEntry(path, size, digest, f"s3:{source_connection.name}/{bucket}/{key}", 0, listed.etag)
+        return ManifestEntry(
+            path=path,
+            size=size,
+            digest=digest,
+            source=f"s3:{source_connection.name}/{bucket}/{key}",
+            offset=0,
+            etag=listed.etag,
+        )
 
     # -- manifest and description
 

@@ -67,13 +67,13 @@ class Dispatch:
             active = tuple(self._active(row, now) for row in simulations.busy(c))
             live = tuple(
                 LiveLaunch(
-                    row.id,
-                    row.simulation_id,
-                    row.attempt,
-                    row.executor,
-                    json.loads(row.resources)["cpu"],
-                    State(row.simulation_state),
-                    now - row.created_at,
+                    id=row.id,
+                    simulation=row.simulation_id,
+                    attempt=row.attempt,
+                    executor=row.executor,
+                    workers=json.loads(row.resources)["cpu"],
+                    state=State(row.simulation_state),
+                    age=now - row.created_at,
                 )
                 for row in launches.live(c)
             )
@@ -92,24 +92,24 @@ class Dispatch:
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
         return ActiveSimulation(
-            row.id,
-            State(row.state),
-            row.attempt,
-            executor,
-            (spec.get("placement") or {}).get("executor") or "",
-            eligible,
-            requested,
-            self._executor_configs[executor].workers_for(requested) if executor else 1,
-            bool(row.dry_run),
-            row.created_at,
-            row.not_before,
-            row.started_at,
-            spec.get("timeout"),
-            row.claim is not None and row.claim_until > now,
-            json.loads(row.provenance),
-            spec,
-            row.project,
-            json.loads(row.bundle) if row.bundle else {},
+            id=row.id,
+            state=State(row.state),
+            attempt=row.attempt,
+            executor=executor,
+            requested_executor=(spec.get("placement") or {}).get("executor") or "",
+            eligible=eligible,
+            requested=requested,
+            workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
+            dry_run=bool(row.dry_run),
+            created_at=row.created_at,
+            not_before=row.not_before,
+            started_at=row.started_at,
+            timeout=spec.get("timeout"),
+            claimed=row.claim is not None and row.claim_until > now,
+            provenance=json.loads(row.provenance),
+            spec=spec,
+            project=row.project,
+            bundle=json.loads(row.bundle) if row.bundle else {},
         )
 
     def move(self, id: str, current: State, following: State, **changes: Any) -> bool:

@@ -194,7 +194,12 @@ class Leases:
         stage = leases.open_stage(c, launch.simulation)
         if stage is None:
             return Ended()
-        lease = leases.lend(c, stage, LeasingWorker(launch.id, worker, rate, launch.workers, self._ttl), now)
+        lease = leases.lend(
+            c,
+            stage,
+            LeasingWorker(launch=launch.id, name=worker, rate=rate, workers=launch.workers, ttl=self._ttl),
+            now,
+        )
         # Jitter, so that idle workers do not all ask again at once.
         return lease or Later(0.05 + secrets.randbelow(200) / 1000)
 
@@ -233,7 +238,9 @@ class Leases:
     ) -> ReportOutcome:
         now = self._database.now(c)
         header = report.header
-        claim = ReportedRange(header.stage, header.start, header.fencing_token, header.since, header.to)
+        claim = ReportedRange(
+            stage=header.stage, start=header.start, fencing_token=header.fencing_token, since=header.since, to=header.to
+        )
         decision = leases.advance(c, claim, header.rate, now)
         to, position = decision.end, decision.position
         if to is None or position is None:
@@ -328,7 +335,9 @@ class Leases:
             line = crashed_line(play, start, reason)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._store.put(key, (line,))
-            segment = Segment(start, start + 1, key, 0, len(line), zlib.crc32(line), 1)
+            segment = Segment(
+                start=start, stop=start + 1, object=key, offset=0, bytes=len(line), crc32=zlib.crc32(line), failed=1
+            )
             settled += self._database.write(lambda c: leases.settle(c, stage, stop, segment))  # noqa: B023 - run at once
             self._notifier.publish(simulation)
         return settled
@@ -352,14 +361,23 @@ def stored_artifacts(report: TaskReport, key: str) -> Iterator[results.Artifact]
     offset = len(report.lines)
     for task, name, media_type, size in report.header.artifacts:
         blob = report.blobs[offset - len(report.lines) : offset - len(report.lines) + size]
-        yield results.Artifact(task, name, media_type, key, offset, size, zlib.crc32(blob))
+        yield results.Artifact(
+            task=task, name=name, media_type=media_type, object=key, offset=offset, bytes=size, crc32=zlib.crc32(blob)
+        )
         offset += size
 
 
 def _known(row: Any) -> CachedLaunch:
     workers = int(json.loads(row.resources).get("cpu", 1))
     running = State(row.simulation_state) is State.RUNNING
-    return CachedLaunch(row.id, row.simulation_id, row.token_hash, workers, running, time.monotonic())
+    return CachedLaunch(
+        id=row.id,
+        simulation=row.simulation_id,
+        token_hash=row.token_hash,
+        workers=workers,
+        running=running,
+        cached_at=time.monotonic(),
+    )
 
 
 def _play(row: Any) -> Bundle | None:

@@ -67,13 +67,13 @@ class Snapshot:
         """Simulations to be admitted."""
         return [
             QueuedSimulation(
-                simulation.id,
-                simulation.requested,
-                simulation.created_at,
-                simulation.not_before,
-                simulation.dry_run,
-                simulation.requested_executor,
-                simulation.eligible,
+                id=simulation.id,
+                requested=simulation.requested,
+                submitted_at=simulation.created_at,
+                not_before=simulation.not_before,
+                brief=simulation.dry_run,
+                executor=simulation.requested_executor,
+                eligible=simulation.eligible,
             )
             for simulation in self.busy
             if simulation.state is State.QUEUED

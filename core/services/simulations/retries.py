@@ -74,13 +74,13 @@ def _successes(store: ObjectStore, segment: Segment) -> Iterator[Segment]:
         if number > first:
             run = b"".join(lines[first:number])
             yield Segment(
-                segment.start + first,
-                segment.start + number,
-                segment.object,
-                segment.offset + begin,
-                len(run),
-                zlib.crc32(run),
-                0,
+                start=segment.start + first,
+                stop=segment.start + number,
+                object=segment.object,
+                offset=segment.offset + begin,
+                bytes=len(run),
+                crc32=zlib.crc32(run),
+                failed=0,
             )
         at += len(line)
         first, begin = number + 1, at

@@ -127,7 +127,15 @@ class ResultBatch:
             self._bytes += len(trace)
             artifacts = ({"name": TRACE, "bytes": len(trace)},)
         timing = Timing(round(played.seconds, 6), inference(played.latencies, self._step))
-        line = ResultLine(task, played.status, scenario, played.metrics, played.error, artifacts, timing)
+        line = ResultLine(
+            task=task,
+            status=played.status,
+            scenario=scenario,
+            metrics=played.metrics,
+            error=played.error,
+            artifacts=artifacts,
+            timing=timing,
+        )
         _encoder.encode_into(line, self._text, -1)
         self._text += b"\n"
         self.to += 1
@@ -158,14 +166,14 @@ def inference(latencies: list[float], step: float | None) -> Inference | None:
     """Summarize a task's latencies; a quantile is the smallest latency that at least this share does not exceed."""
     if len(latencies) == 1:
         only = round(latencies[0], 7)
-        return Inference(only, only, only, only, int(step is not None and only > step))
+        return Inference(p50=only, p99=only, p999=only, max=only, misses=int(step is not None and only > step))
     if not latencies:
         return None
     ordered = sorted(latencies)
     last = len(ordered) - 1
     p50, p99, p999 = (round(ordered[min(last, int(share * len(ordered)))], 7) for share in (0.5, 0.99, 0.999))
     misses = 0 if step is None else sum(latency > step for latency in ordered)
-    return Inference(p50, p99, p999, round(ordered[-1], 7), misses)
+    return Inference(p50=p50, p99=p99, p999=p999, max=round(ordered[-1], 7), misses=misses)
 
 
 def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:

@@ -32,7 +32,7 @@ class Right:
 
 def _of(kind: ResourceKind, verbs: str, why: str, *, everywhere: bool = False) -> Right:
     group = kind.api.partition("/")[0] if "/" in kind.api else ""
-    return Right(group, kind.plural, tuple(verbs.split()), why, everywhere)
+    return Right(group=group, resource=kind.plural, verbs=tuple(verbs.split()), why=why, everywhere=everywhere)
 
 
 RIGHTS: tuple[Right, ...] = (

@@ -79,7 +79,13 @@ def warm_key_of(launch: Launch) -> WarmKey | None:
     """Return a launch's key; None if it needs its own pods (a gang, or a placement)."""
     if launch.gang is not None or replace(launch.placement, executor="") != Placement():
         return None
-    return WarmKey(launch.project, launch.runtime, launch.format, launch.dataset, launch.version)
+    return WarmKey(
+        project=launch.project,
+        runtime=launch.runtime,
+        format=launch.format,
+        dataset=launch.dataset,
+        version=launch.version,
+    )
 
 
 def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: str) -> dict[str, WarmTarget]:
@@ -88,7 +94,13 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
     for option in options.warm:
         format = catalogue.runtime(option.runtime).formats[option.format or option.runtime]
         dataset = datasets()[option.dataset]
-        key = WarmKey(option.project, option.runtime, format.name, option.dataset, dataset.version)
+        key = WarmKey(
+            project=option.project,
+            runtime=option.runtime,
+            format=format.name,
+            dataset=option.dataset,
+            version=dataset.version,
+        )
         isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
         world = {name: dataset.definition.get(name) for name in ("simulator", "package")}
         kit = {"format": format.name, "isolation": isolation, "world": world}
@@ -98,7 +110,7 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
         )
         digest = hashlib.sha256(complete.encode()).hexdigest()[:DIGEST_LENGTH]
         pods = option.pods + (found[digest].pods if digest in found else 0)
-        found[digest] = WarmTarget(key, launch, kit, digest, pods)
+        found[digest] = WarmTarget(key=key, launch=launch, kit=kit, digest=digest, pods=pods)
     return found
 
 
@@ -124,14 +136,14 @@ def warm_owners(owners: Iterable[tuple[ResourceKind, Owner]]) -> list[WarmOwner]
     """Return the warm launches among owners, whatever target they were created for."""
     return [
         WarmOwner(
-            owner.metadata.launch,
-            owner.metadata.labels[WARM],
-            owner.metadata.annotations.get(TOKEN_HASH, ""),
-            kind,
-            owner.metadata.namespace,
-            owner.metadata.creation_timestamp or EPOCH,
-            phase_of(owner),
-            QUEUE in owner.metadata.labels,
+            id=owner.metadata.launch,
+            digest=owner.metadata.labels[WARM],
+            token_hash=owner.metadata.annotations.get(TOKEN_HASH, ""),
+            kind=kind,
+            namespace=owner.metadata.namespace,
+            made=owner.metadata.creation_timestamp or EPOCH,
+            phase=phase_of(owner),
+            queued=QUEUE in owner.metadata.labels,
         )
         for kind, owner in owners
         if WARM in owner.metadata.labels and owner.metadata.deletion_timestamp is None
@@ -165,7 +177,13 @@ def plan_pool(
     missing = [target for digest, target in targets.items() for _ in range(target.pods - len(kept[digest]))]
     staying = [owner for group in kept.values() for owner in group]
     ready = [owner for owner in staying if owner.phase is Phase.RUNNING]
-    return PoolPlan(tuple(in_use), tuple(surplus), tuple(ready), tuple(missing), not missing and ready == staying)
+    return PoolPlan(
+        in_use=tuple(in_use),
+        surplus=tuple(surplus),
+        ready=tuple(ready),
+        missing=tuple(missing),
+        complete=not missing and ready == staying,
+    )
 
 
 class ReadyLaunches:
