@@ -58,7 +58,7 @@ def test_a_wrong_kind_is_refused_with_the_list_of_kinds(name: str, tmp_path: Pat
         ("local", {"cores": 2}, "no option cores; known: none"),
         ("slurm", {"partitoin": "x"}, "no option partitoin; known: conf, folder"),
         ("slurm", {"minutes": "ten"}, "Expected `int`, got `str` - at `$.minutes`"),
-        ("kubernetes", {"seats": 2}, "it is called workers_per_pod now"),
+        ("kubernetes", {"seats": 2}, "seats is called workers_per_pod now"),
     ],
 )
 def test_options_are_checked_when_the_settings_are_read(

@@ -17,8 +17,6 @@ CALLERS = (*PRODUCT, "scripts")
 RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
 #: Names that Python calls: of a module, when an attribute is missing.
 HOOKS = {"__getattr__"}
-#: Still to be moved or deleted.
-LEFT = {"CacheAccounts", "LocalNotifier"}
 
 
 def sources(folders: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
@@ -52,7 +50,7 @@ def test_every_function_and_class_of_the_product_has_a_caller_in_it() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and not node.decorator_list  # a decorator may register it, such as a view
         and not used[node.name]
-        and node.name not in HOOKS | LEFT
+        and node.name not in HOOKS
     ]
     assert not unused, "no caller in the product: move it to tests/ or benchmarks/, or delete it"
 
