@@ -1,4 +1,4 @@
-"""Tiny models, action = scale * observation + offset, in every format, made without the formats' own libraries."""
+"""Tiny models, action = scale * observation + offset, in every format, written without the formats' libraries."""
 
 import functools
 import struct
@@ -9,7 +9,7 @@ FLOAT = 1
 
 
 def python(width: int = 4, scale: float = 2.0, offset: float = 1.0) -> bytes:
-    """Return a model's source."""
+    """Return the source of a Python model."""
     return (
         "class Model:\n"
         "    def act(self, observation):\n"

@@ -1,4 +1,4 @@
-"""One of several processes that stage, read, verify, release and sweep in one node's cache until they are killed."""
+"""Process that stages, reads, verifies, releases and sweeps in a shared node cache until it is killed."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ VERSIONS, FILES = 6, 25
 
 
 def content(version: int, number: int) -> bytes:
-    """Return what a file of a version holds."""
+    """Return the content of a file of a version."""
     return random.Random(version * 1000 + number).randbytes(1000 + number)
 
 
@@ -31,18 +31,18 @@ def manifest(version: int) -> list[ManifestEntry]:
 
 
 def living(holders: set[str]) -> set[str]:
-    """Return the holders whose process is there."""
+    """Return the holders whose process is alive."""
     return {holder for holder in holders if Path("/proc", holder.split("-")[0]).exists()}
 
 
 def rounds(root: Path) -> int:
-    """Return how many rounds all processes have done so far."""
+    """Return the number of rounds that all processes have completed."""
     path = root / "rounds"
     return path.stat().st_size if path.exists() else 0
 
 
 def work(root: Path, seed: int, times: int) -> None:
-    """Do what jobs and agents do, at random, so many rounds, and look whether what is held is whole."""
+    """Stage, release and sweep at random for a number of rounds; check that pinned datasets are complete."""
     lot = random.Random(seed)
     capacity = 4 * FILES * 1000  # of six versions four have room at once
     cache = NodeCache(root / "cache", FilesystemStore(root / "objects"), capacity=capacity)

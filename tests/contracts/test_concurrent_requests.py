@@ -1,4 +1,4 @@
-"""Two who ask for the same at once: both are answered, on each engine."""
+"""Concurrent equal requests: both are answered, on each database engine."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def both(pool: ThreadPoolExecutor, ask: Callable[[int], T]) -> list[T]:
-    """Ask twice at the same moment."""
+    """Call a function twice at the same moment; return both results."""
     barrier = threading.Barrier(2)
 
     def at_once(number: int) -> T:

@@ -1,4 +1,4 @@
-"""Connections to the object storage of others: read from one guarded file, to no address but theirs, silently."""
+"""Connections to users' object storage: read from one protected file, only to their own addresses, without leaks."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def lake(minio: S3Server) -> Connection:
 
 @pytest.fixture
 def bucket(minio: S3Server) -> str:
-    """A bucket of somebody's, with some objects in it."""
+    """A user's bucket with some objects."""
     name = fresh_bucket()
     store = open_store(minio.url(name), (minio.access_key, minio.secret_key))
     for key in ("set/b", "set/a", "set/deep/c", "other/d"):
@@ -222,7 +222,7 @@ def test_wrong_keys_are_an_error_that_names_the_bucket_and_no_key(
 
 
 class Sly(BaseHTTPRequestHandler):
-    """Answers every request with a redirect to where the request must not go."""
+    """Server that answers every request with a redirect to a forbidden address."""
 
     asked: ClassVar[list[str]] = []
     target: ClassVar[str] = ""
@@ -242,7 +242,7 @@ class Sly(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def sly() -> Iterator[str]:
-    """The endpoint of a server that sends everybody elsewhere."""
+    """The endpoint of a server that redirects every request."""
     Sly.asked = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Sly)
     Sly.target = f"http://127.0.0.1:{server.server_port}/elsewhere"

@@ -1,4 +1,4 @@
-"""What the database promises its callers, on each engine."""
+"""The database's contract, on each engine."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What registered datasets promise, on each database engine: numbers, claims, and that no object goes too early."""
+"""Registered datasets, on each database engine: version numbers, claims, and the lifetime of their objects."""
 
 import errno
 import hashlib
@@ -54,21 +54,21 @@ def platform(database: Database, tmp_path: Path) -> Platform:
 
 
 def asked(platform: Platform, name: str, body: bytes) -> str:
-    """Ask for a version made of an archive; return its id."""
+    """Request a version from an archive; return its id."""
     upload = platform.uploads.create(len(body))
     platform.uploads.append(upload.id, 0, iter([body]))
     return str(platform.datasets.register(name, {"upload": upload.id})["id"])
 
 
 def made(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
-    """Register files to the end."""
+    """Register files and return the version when it has ended."""
     id = asked(platform, name, tar(files, "w"))
     platform.dataset_registration.register(id)
     return platform.datasets.get(id)
 
 
 def objects(platform: Platform) -> set[str]:
-    """Return what lies in the store for datasets."""
+    """Return the keys of the objects of datasets."""
     return {*platform.store.list("packs/"), *platform.store.list("manifests/")}
 
 
@@ -83,7 +83,7 @@ def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> 
 
 
 def test_two_consecutive_holders_of_a_claim_leave_one_version(platform: Platform, clock: Clock) -> None:
-    """The first is believed dead while it still writes: it can neither finish nor leave anything."""
+    """The first holder loses its claim while it still writes: it can neither finish nor leave objects."""
     id = asked(platform, "d", tar({"a": b"x" * 1000}, "w"))
     write = platform.store.put
     stolen: list[str] = []
@@ -150,12 +150,12 @@ def test_a_full_disk_ends_the_registration_with_that_reason(platform: Platform) 
 
 
 def waiting(platform: Platform, upload: str, *names: str) -> list[str]:
-    """Ask for versions made of one upload; return their ids."""
+    """Request versions from one upload; return their ids."""
     return [str(platform.datasets.register(name, {"upload": upload})["id"]) for name in names]
 
 
 def sent(platform: Platform, body: bytes) -> str:
-    """Upload something; return the upload's id."""
+    """Upload bytes; return the id of the upload."""
     upload = platform.uploads.create(len(body))
     return platform.uploads.append(upload.id, 0, iter([body])).id
 
@@ -213,7 +213,7 @@ def test_a_manifest_with_an_invalid_connection_name_fails_at_once_with_the_line(
 
 
 def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
-    """Write down a simulation that plays a dataset, as submitting does."""
+    """Insert a simulation on a dataset, as a submission does."""
     dataset = platform.datasets.find(ref)
     id = f"s{number}"
     row = {
@@ -239,7 +239,7 @@ def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
 
 
 class Life:
-    """Whatever may happen to datasets, in any order, and what must hold after each step."""
+    """Steps in the life of datasets, in any order, and the invariants after each step."""
 
     def __init__(self, platform: Platform, clock: Clock, chance: random.Random) -> None:
         self.platform = platform
@@ -317,7 +317,7 @@ class Life:
                 assert b"".join(self.platform.datasets.file(digest, path).read(0, len(body))) == body
 
     def at_the_end(self) -> None:
-        """With everything deleted nothing is left."""
+        """Delete everything and check that no object is left."""
         while self.running:
             self.end()
         for name in self.names():
@@ -356,7 +356,7 @@ def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clo
 
 @pytest.fixture
 def bucket(minio: S3Server) -> Iterator[tuple[Connection, Any, str]]:
-    """A bucket with forty objects, the connection that leads to it, and a client."""
+    """A bucket with forty objects, its connection and a client."""
     name = fresh_bucket()
     client = Minio(f"127.0.0.1:{minio.port}", minio.access_key, minio.secret_key, secure=False)
     client.make_bucket(name)
@@ -489,7 +489,7 @@ def test_content_in_the_platforms_store_is_not_replaced_by_a_reference_to_a_buck
 
 @pytest.fixture
 def far(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock) -> Iterator[tuple[Platform, Proxy]]:
-    """A platform that reaches its bucket through a proxy."""
+    """A platform that reaches the bucket through a proxy."""
     proxy = Proxy(bucket[0].endpoint)
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     objects, leads = FilesystemStore(tmp_path / "objects"), {"lab": replace(bucket[0], endpoint=proxy.endpoint)}

@@ -1,4 +1,4 @@
-"""Several executors at once: one may be away, slow or hopeless, and every task still gets its one result."""
+"""The dispatcher with two executors: either may be unreachable, slow or refusing; every task gets one result."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ from workers.managed_executor import ManagedExecutor
 
 
 class ControllableExecutor(FakeExecutor):
-    """A executor that can be away or slow, and sees what it is told to see."""
+    """Executor that a test makes unreachable, slow or refusing, and whose reported statuses it sets."""
 
     def __init__(self, name: str) -> None:
         super().__init__(workers=2, name=name)
@@ -80,7 +80,7 @@ class ControllableExecutor(FakeExecutor):
 
 @dataclass
 class DispatcherRig:
-    """A platform with two executors, and its dispatcher, pass by pass."""
+    """A platform with two executors, and its dispatcher, which a test runs pass by pass."""
 
     platform: Platform
     run_dir: Path
@@ -92,7 +92,7 @@ class DispatcherRig:
         self.configure(*self.sites.values())
 
     def configure(self, *sites: ManagedExecutor) -> None:
-        """Let a dispatcher that knows these executors alone take over."""
+        """Replace the dispatcher by one with these executors only."""
         self.dispatch = Dispatch(
             self.platform.database,
             self.platform.notifier,
@@ -117,7 +117,7 @@ class DispatcherRig:
         until(stepped, every=0.01)
 
     def launch(self, id: str) -> tuple[ControllableExecutor, Launch]:
-        """Wait until a simulation has been handed to a executor; return both."""
+        """Wait until a simulation is submitted to an executor; return the executor and the launch."""
         found: list[tuple[ControllableExecutor, Launch]] = []
 
         def handed() -> bool:
@@ -140,13 +140,13 @@ class DispatcherRig:
             return launches.living(c, "east") | launches.living(c, "west")
 
     def play(self, launch: Launch, tasks: int | None = None) -> None:
-        """Play so many tasks as a runner would, or all there are."""
+        """Report results of a number of tasks, or of all, as a runner does."""
         leases = self.platform.leases
         known = leases.authenticate(launch.id, launch.token)
         played = 0
 
         def lent() -> Any:
-            """What a worker before left unfinished comes back after a while."""
+            """Lease tasks; those of an earlier worker are available after its lease expires."""
             lease = leases.lease(known, "d", None)
             if isinstance(lease, Later):
                 self.dispatcher.step()
@@ -164,7 +164,7 @@ class DispatcherRig:
             played += stop - lease.cursor
 
     def results(self, id: str) -> list[dict[str, Any]]:
-        """Return the lines of a simulation that has ended."""
+        """Return the results of a simulation that has ended."""
         return [json.loads(one) for one in b"".join(self.platform.results.lines(id)).splitlines()]
 
     def messages(self, id: str) -> list[str]:
@@ -233,18 +233,18 @@ def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_coun
     rig.play(launch, 10)
     executor.unreachable = True
     again, other = rig.launch(id)
-    while again is executor:  # until its grace is over
+    while again is executor:  # until its grace period has ended
         rig.dispatcher.step()
         again, other = rig.launch(id)
     with pytest.raises(Gone):
-        rig.play(launch)  # it runs on over there, and nobody listens to it
+        rig.play(launch)  # its runners continue, and their reports are refused
     rig.play(other)
     rig.end(id)
     results = rig.platform.simulations.get(id)
     assert (results.tasks.done, results.tasks.failed, results.attempt) == (40, 0, 2)
     assert list(executor.launches) == [launch.id]
     executor.unreachable = False
-    rig.until(lambda: not executor.launches)  # a stray: removed once the executor is back
+    rig.until(lambda: not executor.launches)  # an orphan: removed when the executor is reachable again
     assert rig.sites[executor.name].healthy
 
 
@@ -278,7 +278,7 @@ def test_an_unreachable_executor_is_asked_with_exponential_back_off(rig: Dispatc
     rig.east.unreachable = True
     timed = ManagedExecutor(rig.sites["east"].config, rig.east, clock=clock)
     rig.configure(timed, rig.sites["west"])
-    for _ in range(200):  # two seconds of that executor's clock
+    for _ in range(200):  # two seconds of the executor's clock
         rig.dispatcher.step()
         clock.now += 0.01
     timed.close()

@@ -1,4 +1,4 @@
-"""A dispatcher that dies, is late or is refused at the worst moment leaves no simulation behind."""
+"""Races of the dispatcher: a death, a delay or a refusal at any moment strands no simulation."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from workers.executors.base import Missed
 
 
 def lent(rig: DispatcherRig, id: str) -> LiveLaunch:
-    """Return a simulation's launch as a dispatcher's look has it."""
+    """Return a simulation's launch from the dispatcher's snapshot."""
     return next(one for one in rig.dispatch.snapshot().launches if one.simulation == id)
 
 

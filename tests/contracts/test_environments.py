@@ -1,4 +1,4 @@
-"""Environments are made once, whole or not at all, of exactly what the lock names."""
+"""Environments are made once, completely or not at all, from exactly the packages of the lock."""
 
 import os
 import re
@@ -31,7 +31,7 @@ print("done", flush=True)
 
 
 def quiet(message: str, part: float | None) -> None:
-    """Hear what is said of the progress, and do nothing."""
+    """Ignore progress reports."""
 
 
 def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_path: Path) -> None:

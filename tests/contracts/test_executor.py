@@ -1,4 +1,4 @@
-"""The executor's contract, kept by the one in memory, by the one that asks a real agent, by the one of a real Slurm."""
+"""The executor's contract, for the executor in memory, the local one with a real agent, and the one of a real Slurm."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ MODEL = (ROOT / "runtimes/baselines/zero.py").read_bytes()
 
 
 class Bench:
-    """An executor and one launch that it can run; ``finish`` lets that launch come to its end."""
+    """An executor and a launch that it can run; ``finish`` ends the launch."""
 
     def __init__(self, executor: Executor, launch: Launch, finish: Callable[[], None]) -> None:
         self.executor, self.launch, self.finish = executor, launch, finish
@@ -42,7 +42,7 @@ class Bench:
 
 
 class Agent:
-    """A real agent in a home of its own."""
+    """A real node agent with its own home."""
 
     def __init__(self, home: Path, **settings: str) -> None:
         self.home = home
@@ -102,7 +102,7 @@ def launch_of(url: str, **changes: Any) -> Launch:
 
 @pytest.fixture
 def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
-    """A hundred thousand tasks of a millisecond: a launch that lasts until it is ended."""
+    """A runner API with a hundred thousand tasks of a millisecond: a launch that runs until it is ended."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 1}}
     made = RunnerApi(tmp_path, total=100_000, play=play, model=MODEL)

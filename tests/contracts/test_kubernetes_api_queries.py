@@ -1,4 +1,4 @@
-"""How much a cluster is asked, counted at a server that says what a cluster would."""
+"""Requests of the Kubernetes executor, counted at an API server that answers as a cluster does."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ GROUPS = [
 
 
 class Cluster:
-    """Lists what it is given, by plural; notes which lists were asked for."""
+    """API server with given lists, by plural name; it records which lists are requested."""
 
     def __init__(self, folder: Path) -> None:
         self.lists: dict[str, list[Any]] = {}
@@ -66,7 +66,7 @@ class Cluster:
             says(200, {"items": self.lists.get(what, [])})(asked)
 
     def asked(self) -> list[str]:
-        """Return what was asked for since the last time, but for what is served."""
+        """Return the plural names requested since the last call, without API discovery."""
         paths = [path.partition("?")[0] for _, path, _, _ in self.server.asked]
         self.server.asked.clear()
         return [path.rpartition("/")[2] for path in paths if path != "/apis"]
@@ -100,7 +100,7 @@ def test_starting_launches_cost_one_list_of_pods_and_one_of_warnings(cluster: Cl
     assert len(asked) == 1 and asked[0].count("%2C") == 50
     assert sorted(cluster.asked()) == ["events", "jobsets", "pods"]
     cluster.executor.observe(["a1"])
-    assert set(cluster.asked()) <= {"jobsets"}, "at once, nobody looks at pods again"
+    assert set(cluster.asked()) <= {"jobsets"}, "pods are not read again at once"
 
 
 def test_every_list_selects_the_objects_of_this_installation(cluster: Cluster) -> None:
@@ -114,7 +114,7 @@ def test_every_list_selects_the_objects_of_this_installation(cluster: Cluster) -
 
 
 def test_all_pods_of_a_failed_mpijob_are_read(cluster: Cluster) -> None:
-    """Else one of many would be missed, and what it ended of taken for the cluster's doing."""
+    """With one page of pods only, a failed pod could be missed and its failure be attributed to the cluster."""
 
     def page(asked: BaseHTTPRequestHandler) -> None:
         if "/pods?" not in asked.path:
@@ -201,7 +201,7 @@ def changed(type: str, version: str) -> bytes:
 
 
 def test_a_watch_resumes_at_the_last_resource_version_until_that_has_expired(cluster: Cluster) -> None:
-    """Else each watch would begin with an event, and the dispatcher with a pass, for every object there is."""
+    """Otherwise each watch would begin with an event, and cause a pass of the dispatcher, for every existing object."""
     stop, again = threading.Event(), threading.Event()
     expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
     cluster.watched = [

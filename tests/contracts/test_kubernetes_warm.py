@@ -1,4 +1,4 @@
-"""What keeping pods warm asks of a cluster, counted at a server that says what one would, and refuses if told to."""
+"""Requests of the warm pool, counted at an API server that answers as a cluster does and refuses on demand."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def opened(cluster: Cluster, chosen: KubernetesOptions) -> KubernetesExecutor:
 
 
 def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
-    """Return what waits in the cluster, made from what this executor is told."""
+    """Return the warm pods of the cluster, made from the executor's requests."""
     wanted = warm_pool.warm_targets(executor.options, executor.served(), "http://runner_api:1")
     (digest,) = wanted
     found = [jobset(id, ready=ready) for id in ids]
@@ -49,7 +49,7 @@ def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[
 
 
 def asked(cluster: Cluster) -> list[tuple[str, str, Any]]:
-    """Return what was asked since the last time: the verb, the last word of the path, and the body."""
+    """Return the requests since the last call: verb, last segment of the path, and body."""
     found = [
         (verb, path.partition("?")[0].rpartition("/")[2], json.loads(body) if body else None)
         for verb, path, _, body in cluster.server.asked
@@ -60,7 +60,7 @@ def asked(cluster: Cluster) -> list[tuple[str, str, Any]]:
 
 
 def given(executor: KubernetesExecutor) -> Launch:
-    """Take what waits, as a dispatcher does."""
+    """Take a warm pod, as the dispatcher does."""
     launch = launch_of("http://runner_api:1")
     found = executor.take_warm_launch(launch)
     assert found == WarmLaunch("warm1", "h")

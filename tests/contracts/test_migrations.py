@@ -1,4 +1,4 @@
-"""A PostgreSQL's schema is brought up by several processes at once, as a release's pods do, or by none, in words."""
+"""Migrations: several processes at once migrate one PostgreSQL, as the pods of a release do; errors are one line."""
 
 import json
 import socket
@@ -44,13 +44,13 @@ def test_the_first_of_several_processes_migrates_and_the_others_find_the_tables(
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """The port of somebody who takes connections and never says a word."""
+    """The port of a server that accepts connections and never answers."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server.getsockname()[1]
 
 
 def refused(url: str, home: Path) -> str:
-    """Bring up a schema that cannot be; return what is said of it."""
+    """Start a migration that must fail; return its message."""
     environ = {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_DATABASE_URL": url}
     done = subprocess.run(
         [sys.executable, "-m", "server", "migrate"], env=environ, capture_output=True, text=True, timeout=120

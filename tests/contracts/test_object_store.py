@@ -1,4 +1,4 @@
-"""What every object store promises."""
+"""The object store's contract, for each kind of store."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ from tests.s3_servers import S3Server, fresh_bucket
 
 @pytest.fixture(params=["filesystem", "minio", "swift"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
-    """An empty store, of each kind."""
+    """An empty store of each kind."""
     if request.param == "filesystem":
         return open_store(f"file://{tmp_path / 'objects'}")
     server: S3Server = request.getfixturevalue(request.param)

@@ -1,4 +1,4 @@
-"""Staging from an origin that is slow, fails or lies: the right files, or a clear error; never wrong ones."""
+"""Staging from an origin that is slow, fails or sends wrong bytes: the right files or a clear error, never others."""
 
 import hashlib
 import io
@@ -51,7 +51,7 @@ class Origin:
         self.near = FilesystemStore(tmp_path / "objects")
 
     def put(self, key: str, content: bytes) -> ManifestEntry:
-        """Store an object and return its entry, as a registration in place would."""
+        """Store an object and return its entry, as a registration by reference does."""
         self.store.put(key, [content])
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         source = f"s3:flaky/{self.bucket}/{key}"
@@ -60,12 +60,12 @@ class Origin:
         )
 
     def stage(self, entries: list[ManifestEntry], retry_limits: RetryLimits = BRIEF) -> Path:
-        """Stage it all."""
+        """Stage the dataset."""
         cache = NodeCache(self.folder, self.near, {"flaky": self.connection}, retry_limits=retry_limits)
         return cache.tree(digest_of(entries), lambda: iter(entries), holder="sim")
 
     def nothing_is_visible(self) -> bool:
-        """Tell whether nothing is there that could be taken for whole."""
+        """Return whether no file exists that passes for complete."""
         return not list(self.folder.glob("trees/*")) and not list(self.folder.glob("objects/*"))
 
 
@@ -251,7 +251,7 @@ def test_under_any_faults_a_dataset_is_correct_or_absent(seed: int, origin: Orig
 
 
 def own_certificate(path: Path) -> Path:
-    """Write a key and a certificate for this machine, signed by itself."""
+    """Write a key and a self-signed certificate for this machine."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The object store behind a bad line: every byte as it was put, or StoreUnavailable, which says nothing of hosts."""
+"""S3 faults: the object store returns every byte unchanged or raises StoreUnavailable, without host names."""
 
 import logging
 import random
@@ -23,7 +23,7 @@ HASTY = S3Limits(connect=5.0, read=1.0, resumptions=2)
 
 @pytest.fixture
 def bucket(minio: S3Server) -> str:
-    """A bucket with an object in it."""
+    """A bucket with one object."""
     name = fresh_bucket()
     open_store(minio.url(name), (minio.access_key, minio.secret_key)).put("a", [CONTENT])
     return name

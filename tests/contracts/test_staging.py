@@ -1,4 +1,4 @@
-"""Staging: whole, verified and once a node, from each kind of store, whatever dies in the middle."""
+"""Staging: complete, verified and once per node, from each kind of store, whichever process dies meanwhile."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def digest(content: bytes) -> str:
 
 
 def some_files(count: int, seed: int = 1) -> dict[str, bytes]:
-    """Files of all sizes from nothing to 300 KiB, in folders."""
+    """Return files of sizes from 0 to 300 KiB, in folders."""
     lot = random.Random(seed)
     return {
         f"d{number % 7}/{number:05d}.bin": lot.randbytes(lot.choice([0, 1, 500, 16_384, 300_000]))
@@ -45,14 +45,14 @@ def some_files(count: int, seed: int = 1) -> dict[str, bytes]:
 
 
 def packed(store: ObjectStore, files: dict[str, bytes], target: int = 1 << 20) -> list[ManifestEntry]:
-    """Put files into packs and return the manifest."""
+    """Write files into packs and return the manifest."""
     keys = (f"packs/d/{number}" for number in range(1000))
     found = pack((SourceFile(name, [files[name]]) for name in files), store.put, lambda: next(keys), target=target)
     return sorted(found, key=lambda entry: entry.path.encode())
 
 
 class Counting:
-    """A store that notes what is read of it; it may do something first, and take its time."""
+    """Store that records reads; it may call a function first and delay the answer."""
 
     def __init__(self, store: ObjectStore, pause: float = 0.0, first: Callable[[], object] = int) -> None:
         self.store = store
@@ -71,7 +71,7 @@ class Counting:
 
 
 class Crowded(Counting):
-    """A store that fills a disk, all but a megabyte, before the first read: somebody else takes the room."""
+    """Store that fills the disk up to one megabyte before the first read, as another program might."""
 
     def __init__(self, store: ObjectStore, disk: Path) -> None:
         super().__init__(store)
@@ -164,7 +164,7 @@ def test_adjacent_small_files_are_fetched_in_one_request(local: FilesystemStore,
 
 
 def pins(folder: Path) -> int:
-    """Return how many have asked a cache for something that they hold."""
+    """Return the number of pins in a cache."""
     return len(list((folder / "pins").glob("*/*")))
 
 
@@ -192,7 +192,7 @@ def test_waiters_for_a_failed_download_fail_with_the_same_error(local: Filesyste
     asked = iter(range(10))
 
     def all_ask() -> None:
-        """Let the first download fail only after all have asked for it."""
+        """Let the first download fail only when all callers wait for it."""
         if len(counting.reads) == 1:
             until(lambda: pins(tmp_path / "cache") == 10)
 
@@ -285,7 +285,7 @@ def version(store: ObjectStore, name: str, size: int) -> list[ManifestEntry]:
 
 
 def tick(folder: Path) -> None:
-    """Wait until the file system's clock, by which uses are told apart, has moved on."""
+    """Wait until the clock of the file system, which orders uses, has advanced."""
     probe = folder / "probe"
     probe.touch()
     before = probe.stat().st_mtime_ns
@@ -517,7 +517,7 @@ def test_without_the_cache_a_dataset_is_read_from_the_origin(
 
 
 class Lying:
-    """A cache that has everything, wrong."""
+    """Cache that answers every request with wrong bytes."""
 
     def __init__(self) -> None:
         self.brought: list[str] = []
@@ -563,12 +563,12 @@ print("done", flush=True)
 
 
 def landed(folder: Path) -> int:
-    """Return how many files there are below a folder."""
+    """Return the number of files below a folder."""
     return sum(len(files) for _, _, files in os.walk(folder))
 
 
 def reach(process: "subprocess.Popen[str]", folder: Path, goal: int) -> None:
-    """Wait until there are so many files below a folder, or the process has ended."""
+    """Wait until a number of files are below a folder, or the process has ended."""
     until(lambda: landed(folder) >= goal or process.poll() is not None, every=0.001)
 
 

@@ -1,4 +1,4 @@
-"""Reading without knowing: staging asks the cache first, then the origin, and fills, whatever happens to the cache."""
+"""Staging through the cache service: reads the cache first, then the origin, and fills the cache."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,12 +28,12 @@ class Origin:
         self.distinct = len({entry.digest for entry in self.entries})
 
     def lose(self) -> None:
-        """From now on only the cache has it."""
+        """Delete the dataset from the store, so that only the cache has it."""
         for key in list(self.store.list("packs/")):
             self.store.delete(key)
 
     def staged(self, near: SimpleCache, node: str) -> dict[str, bytes]:
-        """Stage on a node that has nothing yet; return what is there then."""
+        """Stage on an empty node; return the staged files."""
         cache = NodeCache(self.folder / node, self.store, cache_client=near)
         tree = cache.tree(digest_of(self.entries), lambda: iter(self.entries), holder="test")
         return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
@@ -52,7 +52,7 @@ def test_a_second_node_reads_from_the_cache_service_what_the_first_fetched(
     origin.lose()
     second = cache_of(*urls)
     assert origin.staged(second, "second") == FILES
-    assert second.counts == {"hits": sum(map(bool, FILES.values()))}  # nobody is asked for what is empty
+    assert second.counts == {"hits": sum(map(bool, FILES.values()))}  # empty files are not requested
 
 
 def test_a_killed_cache_node_costs_requests_to_the_origin_only(
@@ -65,7 +65,7 @@ def test_a_killed_cache_node_costs_requests_to_the_origin_only(
     assert origin.staged(near, "second") == FILES
     again = cache_of(*urls)
     origin.lose()
-    assert origin.staged(again, "third") == FILES, "the others were filled with what was missing"
+    assert origin.staged(again, "third") == FILES, "the other nodes were filled with the missing files"
 
 
 def test_flipped_bits_in_the_cache_are_detected_and_repaired_from_the_origin(
@@ -83,7 +83,7 @@ def test_flipped_bits_in_the_cache_are_detected_and_repaired_from_the_origin(
     assert flipped == origin.distinct - 1, "all but the empty file"
     assert origin.staged(cache_of(one.url), "second") == FILES
     origin.lose()
-    assert origin.staged(cache_of(one.url), "third") == FILES, "the cache has the right ones now"
+    assert origin.staged(cache_of(one.url), "third") == FILES, "the cache has the right bytes now"
 
 
 def test_without_origin_and_cache_the_error_is_that_of_the_origin(

@@ -1,4 +1,4 @@
-"""Gangs without a runner: nobody leases for them, and how their program ended is their one result."""
+"""Gangs without a runner: the dispatcher reports the end of their program as their only result."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def result(rig: DispatcherRig, id: str) -> dict[str, Any]:
 def test_a_successful_program_is_one_result(rig: DispatcherRig) -> None:
     id = submit(rig)
     executor, launch = rig.launch(id)
-    rig.until(lambda: rig.state(id) is State.RUNNING)  # nobody leases, and it runs all the same
+    rig.until(lambda: rig.state(id) is State.RUNNING)  # it runs without a lease
     executor.end(launch.id)
     rig.end(id)
     assert result(rig, id)["status"] == "ok"

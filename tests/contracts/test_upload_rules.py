@@ -1,4 +1,4 @@
-"""What the rules of uploads promise on each database: compare-and-set, taking over, sharing bytes, letting go."""
+"""Rules of uploads, on each database: compare-and-set, takeover by a later writer, shared bytes, deletion."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -127,11 +127,11 @@ def test_a_stalled_writer_is_fenced(database: Database, store: ObjectStore) -> N
 
 
 class Killed(BaseException):
-    """The process ends here, and none of its code goes on."""
+    """Raised where the process dies; no code of it continues."""
 
 
 class Dying:
-    """Passes calls on until an object has been put; the process is killed at that moment and reaches nothing more."""
+    """Store that passes calls on until an object is stored; there the process dies and no later call has an effect."""
 
     def __init__(self, target: object, killed: threading.Event) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""A pod without a cluster: runner, evaluator's post and model server's post as three containers are, by the kernel's
+"""A pod without a cluster: runner and two container inits isolated as three containers are, by the kernel's
 own means.
 
 Each has a user of its own, no capabilities, no new privileges, and namespaces of its own of mounts, processes, IPC and
@@ -41,7 +41,7 @@ class Image:
 
 
 class Container:
-    """One container's first process."""
+    """The first process of a container."""
 
     def __init__(
         self, image: Image, name: str, command: list[str], *, fixed: Sequence[Path] = (), hidden: Sequence[Path] = ()
@@ -63,7 +63,7 @@ class Container:
 
     @property
     def first(self) -> int:
-        """The container's first process, as seen from outside."""
+        """Return the id of the container's first process outside its namespace."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
 
         def found() -> list[str]:
@@ -73,27 +73,27 @@ class Container:
         return int(until(found, message=f"{self.name} did not begin")[0])
 
     def send(self, number: signal.Signals) -> None:
-        """Send its first process a signal."""
+        """Send a signal to the first process."""
         os.kill(self.first, number)
 
     def children(self) -> list[int]:
-        """The processes that its first one has started."""
+        """Return the children of the first process."""
         return list(map(int, Path(f"/proc/{self.first}/task/{self.first}/children").read_text().split()))
 
     def wait(self, seconds: float = 30.0) -> int:
-        """Wait for its end; what it said is in ``said``."""
+        """Wait for the end of the container; its output is in ``said``."""
         self.said = self.process.communicate(timeout=seconds)[0].decode()
         return self.process.returncode
 
     def end(self) -> None:
-        """End it, if it has not."""
+        """Kill the container if it runs."""
         if self.process.poll() is None:
             self.process.kill()  # unshare takes its child along
         self.process.communicate()
 
 
 class Pod:
-    """Three containers and what they share."""
+    """Three containers and their shared folder."""
 
     def __init__(self, image: Image, folder: Path, document: Mapping[str, Any], token: str) -> None:
         folder.chmod(0o755)
@@ -125,10 +125,10 @@ class Pod:
 
     @property
     def containers(self) -> tuple[Container, Container, Container]:
-        """All three."""
+        """Return the three containers."""
         return self.runner, self.evaluator, self.model_server
 
     def end(self) -> None:
-        """End what is left."""
+        """Kill the containers that still run."""
         for one in self.containers:
             one.end()

@@ -1,4 +1,4 @@
-"""Kill everything, at any time: no result is lost, none comes twice, and the end is that of an undisturbed run."""
+"""Chaos: any process is killed at any time; no result is lost or doubled, and all equal those of an undisturbed run."""
 
 import random
 import signal
@@ -41,7 +41,7 @@ PATIENCE = 150.0
 
 @pytest.fixture(scope="module")
 def undisturbed(platform: PlatformProcess) -> Iterator[Callable[[str], Undisturbed]]:
-    """Play a load with nobody disturbing it, once for all tests; return its lines, untimed, and its digest."""
+    """Run a load undisturbed, once for all tests; return its results without timing, and its digest."""
     known: dict[str, Undisturbed] = {}
 
     def play(load: str) -> tuple[list[bytes], str]:
@@ -60,7 +60,7 @@ def digest(platform: PlatformProcess, id: str) -> str:
 
 
 def differing(platform: PlatformProcess, id: str, undisturbed: Undisturbed) -> list[tuple[bytes, bytes]]:
-    """Return the result lines that differ from an undisturbed run's, timing apart, each beside what it should be."""
+    """Return the pairs of results that differ from an undisturbed run's, without timing."""
     lines = [untimed(line) for line in platform.lines(id)]
     found = [pair for pair in zip(lines, undisturbed[0], strict=True) if pair[0] != pair[1]]
     assert bool(found) == (digest(platform, id) != undisturbed[1])
@@ -77,19 +77,19 @@ def flushed(platform: PlatformProcess) -> bool:
 
 
 def reach(platform: PlatformProcess, id: str, goal: int) -> None:
-    """Wait until so many tasks are done: a state to kill something at, however fast the machine is."""
+    """Wait until a number of tasks are done: a state for a kill, on machines of any speed."""
     until(lambda: platform.get(id)["tasks"]["done"] >= goal, PATIENCE, f"{goal} tasks are not played", every=0.01)
 
 
 def claimed(platform: PlatformProcess, id: str) -> bool:
-    """Tell whether a job has a running simulation in hand, which it sums up; its claim is a column of the row."""
+    """Return whether a job finalizes a running simulation; its claim is a column of the row."""
     with closing(sqlite3.connect(f"file:{platform.home}/windtunnel.db?mode=ro", uri=True)) as connection:
         found = connection.execute("SELECT claim FROM simulations WHERE id = ? AND state = 'running'", (id,)).fetchone()
     return found is not None and found[0] is not None
 
 
 def at_work(platform: PlatformProcess, id: str) -> bool:
-    """Tell whether results come by now."""
+    """Return whether results arrive."""
     return bool(platform.get(id)["tasks"]["done"] > 0)
 
 
@@ -206,7 +206,7 @@ def test_roles_that_die_at_the_same_instant_are_all_restarted(start_platform: St
 def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
     start_platform: StartPlatform, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
-    """Only three deaths of one task played by itself are that task's fault; hurried murders are nobody's."""
+    """Only three deaths at one task that is run alone poison that task; rapid kills do not."""
     chance = random.Random(9)
     platform = start_platform(**HASTE)
     # One worker: what is done after a kill is the work of the evaluator that came next.

@@ -1,4 +1,4 @@
-"""Datasets of one's own on a running platform: uploaded, registered, simulated; and its processes killed meanwhile."""
+"""User datasets on a running platform: uploaded, registered and simulated, while processes are killed."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def tar(files: Mapping[str, bytes]) -> bytes:
 
 
 def upload(platform: PlatformProcess, body: bytes) -> str:
-    """Bring bytes over tus; return the upload's id."""
+    """Upload bytes over tus; return the id of the upload."""
     made = platform.http.post(
         "/v1/uploads",
         content=body,
@@ -42,7 +42,7 @@ def upload(platform: PlatformProcess, body: bytes) -> str:
 
 
 def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Register files and wait until that has ended; return the version."""
+    """Register files, wait for the end and return the version."""
     answer = platform.http.post("/v1/datasets", json={"name": name, "source": {"upload": upload(platform, tar(files))}})
     assert answer.status_code == 202, answer.text
     where = answer.headers["Location"]
@@ -51,12 +51,12 @@ def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -
 
 
 def scenarios(count: int, **members: Any) -> bytes:
-    """Write so many scenarios."""
+    """Return a number of scenarios as NDJSON."""
     return b"".join(json.dumps({"name": f"own-{at}", **members}).encode() + b"\n" for at in range(count))
 
 
 def described(extends: str, **more: Any) -> bytes:
-    """Write what makes files a dataset to be played."""
+    """Return the description of a dataset."""
     return json.dumps({"extends": extends, "scenarios": "lines.ndjson", **more}).encode()
 
 
@@ -94,7 +94,7 @@ def test_user_streets_are_simulated_on_the_built_in_road_networks(platform: Plat
 
 
 def bodies(count: int) -> Iterator[tuple[str, bytes]]:
-    """Yield files that take a while to register."""
+    """Yield files whose registration takes some time."""
     chance = random.Random(7)
     for at in range(count):
         yield f"part-{at % 10}/{at:05}.bin", chance.randbytes(16 << 10)

@@ -1,4 +1,4 @@
-"""Same model, dataset, parameters and seed: the same lines to the byte but for `timing`; and again from an archive."""
+"""Determinism: the same model, dataset, parameters and seed give equal results except `timing`, also from an archive."""
 
 import json
 import zipfile
@@ -21,7 +21,7 @@ DRIVERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def played(platform: PlatformProcess, **asked: Any) -> tuple[list[bytes], str]:
-    """Play it and return its lines without their timing, and the digest of them all."""
+    """Run a simulation; return its results without timing, and the digest of its results."""
     ended = platform.run(**{**SAMPLE, **asked}, patience=120.0)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
@@ -47,7 +47,7 @@ def test_another_seed_gives_other_results(platform: PlatformProcess) -> None:
 
 
 def test_a_scenario_gives_the_same_result_in_any_selection(platform: PlatformProcess) -> None:
-    """What is played before it, and in which place, changes nothing of what a scenario comes to."""
+    """The scenarios before it and its position do not change the result of a scenario."""
 
     def by_scenario(tasks: list[int]) -> dict[int, Any]:
         id = platform.run(**DRIVERS["idm"], dataset="car_street", scenarios={"tasks": tasks})["id"]

@@ -1,4 +1,4 @@
-"""The chart's bootstrap in a real Envoy, before three real cache nodes: keys arrive as they were sent, and stay put."""
+"""The chart's bootstrap in a real Envoy before three real cache nodes: keys arrive unchanged and keep their node."""
 
 import copy
 import json
@@ -46,7 +46,7 @@ KEYS = (
 def local_bootstrap(bootstrap: Any, nodes: list[int], port: int, stats_port: int, admin: int) -> Any:
     """Return the chart's bootstrap with this machine's addresses in place of the cluster's.
 
-    And with patience: a node that a busy machine keeps waiting would count as away, and its keys go to another.
+    Timeouts are long: a node that answers late on a busy machine would count as unhealthy and lose its keys.
     """
     changed = copy.deepcopy(bootstrap)
     resources = changed["static_resources"]
@@ -72,20 +72,20 @@ def address(port: int) -> Any:
 
 
 class EnvoyRig:
-    """Cache nodes and the Envoy before them."""
+    """An Envoy and the cache nodes behind it."""
 
     def __init__(self, nodes: list[Cache], port: int, stats_port: int) -> None:
         self.nodes, self.port, self.stats_port = nodes, port, stats_port
         self.up = list(nodes)
 
     def stop(self, node: Cache) -> None:
-        """Stop a node; harmless twice."""
+        """Stop a node; idempotent."""
         if node in self.up:
             self.up.remove(node)
             node.stop()
 
     def ask(self, method: str, key: str, body: bytes = b"", *, headers: str = AUTHORIZED) -> Answer:
-        """Send a request through Envoy, its target as it is."""
+        """Send a request through Envoy with an unmodified target."""
         length = f"Content-Length: {len(body)}\r\n" if method == "PUT" else ""
         line = RawConnection(self.port)
         try:
@@ -96,18 +96,18 @@ class EnvoyRig:
             line.close()
 
     def holders(self, key: str) -> list[int]:
-        """Return the nodes that have an object, asked one by one."""
+        """Return the numbers of the nodes that have an object."""
         return [number for number, node in enumerate(self.nodes) if node.get(key).status == 200]
 
     def probe(self, path: str) -> tuple[int, str]:
-        """Ask the page for probes; its length is not announced, so the connection's end is the answer's."""
+        """GET from the port for probes; without a Content-Length the answer ends with the connection."""
         with socket.create_connection(("127.0.0.1", self.stats_port), timeout=30) as line:
             line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
             text = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode()
         return int(text.split()[1]), text
 
     def metrics(self) -> str:
-        """Return what Envoy counted of its nodes: who was away, and when a request went to another."""
+        """Return Envoy's metrics of its nodes: failed health checks and rerouted requests."""
         counted = ("membership", "health_check", "outlier", "retry", "connect_")
         lines = self.probe("/stats/prometheus")[1].splitlines()
         return "\n".join(line for line in lines if '"scs"' in line and any(one in line for one in counted))
@@ -141,7 +141,7 @@ def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvoyRig]:
 
 
 def all_nodes_healthy(envoy: EnvoyRig) -> bool:
-    """Tell whether Envoy is up and has found all nodes healthy."""
+    """Return whether Envoy runs and reports all nodes as healthy."""
     try:
         status, text = envoy.probe("/stats/prometheus")
     except OSError:
@@ -151,7 +151,7 @@ def all_nodes_healthy(envoy: EnvoyRig) -> bool:
 
 
 def routes_agree(envoy: EnvoyRig) -> bool:
-    """Tell whether every thread leads a key to the same node: connections go now to one, now to the other."""
+    """Return whether all threads of Envoy route a key to the same node; connections are spread over threads."""
     keys = [f"settled/{number}" for number in range(20)]
     puts = [envoy.ask("PUT", key, b"x").status for key in keys for _ in range(4)]
     return set(puts) == {201} and all(len(envoy.holders(key)) == 1 for key in keys)

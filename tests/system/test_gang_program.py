@@ -1,4 +1,4 @@
-"""A gang's leader and followers as processes of this machine: they meet, run a program together, and fail together."""
+"""Leader and followers of a gang as local processes: they connect, run a program together and fail together."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ time.sleep(600)
 
 
 class Gang:
-    """Processes, each with a folder for /tmp of its own."""
+    """Replicas as processes, each with its own folder as /tmp."""
 
     def __init__(self, folder: Path, size: int, program: str, *, own: Sequence[str] = (), key: str = "") -> None:
         [port] = free_ports(1)
@@ -52,7 +52,7 @@ class Gang:
         self.own = own
 
     def start(self, role: str, index: int, command: Sequence[str], **more: str) -> "subprocess.Popen[str]":
-        """Start one."""
+        """Start a replica."""
         code = "import pathlib, signal, sys; from runtimes.harness.gang import replica as gang; "
         code += "signal.signal(15, gang.stop); "
         code += "sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
@@ -66,7 +66,7 @@ class Gang:
         )
 
     def connected(self) -> bool:
-        """Tell whether the leader has a connection from a replica (proc(5): addresses in hex, 01 is ESTABLISHED)."""
+        """Return whether the leader has a connection from a replica (proc(5): addresses in hex, 01 is ESTABLISHED)."""
         port = f"{int(self.environ['WINDTUNNEL_GANG_LEADER'].rpartition(':')[2]):04X}"
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             _, local, remote, state, *_ = line.split()
@@ -75,7 +75,7 @@ class Gang:
         return False
 
     def play(self, **more: str) -> tuple[int, str, list[int]]:
-        """Start all, late ones too; return the leader's exit and words, and the others' exits."""
+        """Start all replicas; return the leader's exit code and output, and the exit codes of the others."""
         replicas = [self.start("follow", 0, [sys.executable, "-c", self.program])]
         leader = self.start("lead", 0, self.own, **more)
         until(self.connected, message="the first replica does not find the leader")
@@ -91,7 +91,7 @@ class Gang:
 
 @contextlib.contextmanager
 def led(gang: Gang, *commands: Sequence[str]) -> Iterator[Leader]:
-    """Lead processes, each with a command of its own, from in here: for several tasks in a row."""
+    """Lead follower processes, each with its own command, from this process, for several tasks."""
     address = ("127.0.0.1", int(gang.environ["WINDTUNNEL_GANG_LEADER"].rpartition(":")[2]))
     with contextlib.ExitStack() as ending:
         with socket.create_server(address) as listener:
@@ -192,7 +192,7 @@ def test_a_replica_that_searches_the_leader_does_not_connect_to_itself(monkeypat
     create = socket.create_connection
 
     def unlucky(wanted, **options):
-        """Be given the very port that was asked for, once."""
+        """Return, once, the requested port as the port of the client's own end."""
         tried.append(create(wanted, source_address=None if tried else address, **options))
         return tried[-1]
 

@@ -1,4 +1,4 @@
-"""A client generated from openapi.yaml, by a tool that knows nothing of us, sees a simulation through."""
+"""A client that an independent tool generates from openapi.yaml runs a simulation."""
 
 import importlib
 import io
@@ -29,7 +29,7 @@ content_type_overrides:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the generated package in it, and what the generator needs to be installed."""
+    """A folder with the generated package and its dependencies."""
     folder = tmp_path_factory.mktemp("client")
     (folder / "config.yaml").write_text(OVERRIDES)
     uvx = Path(sys.executable).parent / "uvx"

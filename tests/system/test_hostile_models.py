@@ -1,4 +1,4 @@
-"""Models that misbehave in some scenarios: each of those has a named result, final at once, and the others go on."""
+"""Hostile models: each scenario in which a model misbehaves has a named, final result; other scenarios continue."""
 
 import re
 import stat
@@ -137,7 +137,7 @@ def test_a_model_that_never_finishes_loading_can_be_cancelled(platform: Platform
 
 
 def zipped(*entries: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
-    """Make a zip of these entries."""
+    """Return a zip of entries."""
     made = BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in entries:
@@ -146,7 +146,7 @@ def zipped(*entries: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
 
 
 def link(name: str, target: str) -> tuple[zipfile.ZipInfo, bytes]:
-    """Make the entry of a symbolic link."""
+    """Return the zip entry of a symbolic link."""
     info = zipfile.ZipInfo(name)
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
     return info, target.encode()

@@ -1,4 +1,4 @@
-"""Images made without a daemon, unpacked and run as a cluster would: nobody's rights, nothing to write to."""
+"""Images built without a daemon, unpacked and run as in a cluster: without privileges, read-only."""
 
 import functools
 import json
@@ -42,7 +42,7 @@ chroot=$(command -v chroot); PATH=$inside; exec "$chroot" "$@"
 
 
 class Container:
-    """An unpacked image, and a way to run something in it."""
+    """An unpacked image in which commands are run."""
 
     def __init__(self, root: Path, config: dict[str, Any]) -> None:
         self.root = root
@@ -51,7 +51,7 @@ class Container:
         self.entrypoint: list[str] = config["Entrypoint"]
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as the image's user; where we are not root ourselves, as the one that a user namespace has."""
+        """Run a command as the image's user, or without root as the user of a user namespace."""
         enter = [f"--userspec={self.user}"] if AS_ROOT else []
         unshare = ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child"]
         unshare += [] if AS_ROOT else ["--map-root-user"]
@@ -59,7 +59,7 @@ class Container:
         return subprocess.run([*unshare, *settle], env=self.environ, capture_output=True, text=True, timeout=240)
 
     def python(self, code: str) -> str:
-        """Run Python and return what it says."""
+        """Run Python code and return its output."""
         done = self.run(build.PYTHON, "-c", code)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -70,7 +70,7 @@ AS_ROOT = os.geteuid() == 0
 
 @pytest.fixture(scope="module")
 def unpacked() -> Iterator[Callable[[str], Container]]:
-    """Make images and lay them out, each once; away with them afterwards, for some are large."""
+    """Build and unpack images, each once; delete them afterwards, as some are large."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
 

@@ -1,4 +1,4 @@
-"""A gang that speaks MPI, with a real MPICH: no ssh, task after task, and a rank that dies costs only its task."""
+"""A gang of MPI with a real MPICH: without ssh, several tasks in a row; a rank that dies costs only its task."""
 
 import os
 import secrets
@@ -44,7 +44,7 @@ sys.exit(gang.main(sys.argv[2:], pathlib.Path(sys.argv[1])))
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[GangConnection]:
-    """A gang of two replicas with two ranks each, as its runner sees it."""
+    """Runner of a gang of two replicas with two ranks each."""
     python = tool("mpich")
     program = tmp_path / "program.py"
     program.write_text(SUM)

@@ -22,7 +22,7 @@ DONE, BEREFT, STOPPED = 0, 77, 143
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """An interpreter that every container's user may run."""
+    """An interpreter that the users of all containers may run."""
     folder = tmp_path_factory.mktemp("image")
     for parent in (folder, *folder.parents):
         if parent.stat().st_uid == os.geteuid() and len(parent.parts) > 2:
@@ -61,7 +61,7 @@ def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
 
 
 def work_off(one: Pod, runner_api: RunnerApi) -> None:
-    """Play the dispatcher until the runner has ended."""
+    """Act as the dispatcher until the runner has ended."""
     runner_api.settle_until_exit(one.runner.process)
 
 
@@ -189,7 +189,7 @@ def test_a_second_container_init_and_a_stranger_are_refused(
 
 
 def turned_away(path: Path, user: int) -> bool:
-    """Tell whether the runner hangs up on this user."""
+    """Return whether the runner closes the connection of a user."""
     child = os.fork()
     if child == 0:
         os.setresuid(user, user, user)
@@ -229,7 +229,7 @@ NOOP = {"world": {"simulator": "noop", "package": None}}
 
 
 def waiting(one: Pod) -> None:
-    """Wait until its evaluator and its model server are at hand."""
+    """Wait until a warm pod has its evaluator and its model server."""
     until(lambda: len(one.evaluator.children()) >= 2 and len(one.model_server.children()) >= 2)
 
 

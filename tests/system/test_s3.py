@@ -1,4 +1,4 @@
-"""The whole platform over a real S3 server: all of it lies there, and losing the server for a while loses nothing."""
+"""The platform on a real S3 server: all objects are stored there, and an outage of the server loses nothing."""
 
 import io
 import os
@@ -38,7 +38,7 @@ LOAD: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A MinIO of this file's own: one test kills it."""
+    """A MinIO for this file only: one test kills it."""
     started = minio_server(tmp_path_factory.mktemp("minio")).start()
     try:
         yield started
@@ -55,7 +55,7 @@ def url(server: S3Server) -> str:
 def platform(
     prepared: None, server: S3Server, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PlatformProcess]:
-    """A platform that keeps its objects there."""
+    """A platform whose object store is the MinIO."""
     told = {
         "OBJECT_STORE_URL": url,
         "OBJECT_STORE_ACCESS_KEY": server.access_key,
@@ -71,7 +71,7 @@ def platform(
 
 @pytest.fixture
 def store(server: S3Server, url: str) -> ObjectStore:
-    """The platform's bucket, seen past the platform."""
+    """The platform's bucket, read without the platform."""
     return open_store(url, (server.access_key, server.secret_key))
 
 
@@ -198,7 +198,7 @@ def test_one_command_runs_the_platform_with_its_own_minio_and_ctrl_c_leaves_no_p
 
 
 def _mentioning(words: str) -> list[int]:
-    """Return the processes that were told of a folder, in their arguments or their environment."""
+    """Return the processes with a folder in their arguments or environment."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():

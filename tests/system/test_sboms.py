@@ -1,4 +1,4 @@
-"""Bills of materials, against CycloneDX's own schema and against what is really in an image."""
+"""Bills of materials, checked against the schema of CycloneDX and the content of an image."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Schemathesis against a running platform: no server error, and no answer the document does not know."""
+"""Schemathesis against a running platform: no server error and no response missing from the OpenAPI document."""
 
 import subprocess
 import sys

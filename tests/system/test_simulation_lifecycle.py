@@ -1,4 +1,4 @@
-"""A simulation's life over HTTP: cancelled, retried, deleted, listed, compared; and the models it drives."""
+"""Life cycle of simulations over HTTP: cancelled, retried, deleted, listed, compared; and their models."""
 
 import socket
 import zipfile
@@ -17,14 +17,14 @@ QUICK = {"runtime": "python", "dataset": "noop", "scenarios": {"range": [0, 200]
 
 
 def running(platform: PlatformProcess, **asked: Any) -> str:
-    """Submit something and wait until it has its first results; return its id."""
+    """Submit a simulation, wait for its first results and return its id."""
     id = platform.submit(**asked)["id"]
     until(lambda: platform.get(id)["tasks"]["done"] > 0, message="no result comes")
     return id
 
 
 def objects_of(platform: PlatformProcess, id: str, kind: str = "") -> list[Path]:
-    """Return the files that the object store has of a simulation, perhaps only those of one kind."""
+    """Return the object files of a simulation, or those of one kind."""
     return [path for path in (platform.home / "objects" / kind).rglob(f"*{id}*/**/*") if path.is_file()]
 
 

@@ -55,7 +55,7 @@ def send_request(
 
 @contextmanager
 def streamed(platform: PlatformProcess, path: str, **options: Any) -> Iterator[httpx.Response]:
-    """Open a stream on a connection of its own, which is closed at the end."""
+    """Open a stream on its own connection, which is closed at the end."""
     with httpx.Client(base_url=platform.url, timeout=60.0, trust_env=False) as client:
         with client.stream(options.pop("method", "GET"), path, **options) as response:
             yield response
@@ -249,7 +249,7 @@ def test_a_follower_of_a_killed_api_process_resumes_without_loss(start_platform:
     cut = 0
 
     def followed() -> bool:
-        """Follow from where the last connection ended; tell whether all results have arrived."""
+        """Resume where the last connection ended; return whether all results have arrived."""
         nonlocal cut
         with (
             suppress(httpx.TransportError),

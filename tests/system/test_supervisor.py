@@ -1,4 +1,4 @@
-"""The supervisor with roles of a few lines: what dies is started again, what is told to stop stops, nothing is left."""
+"""The supervisor with small roles: dead roles are restarted, stopped roles end, no process is left."""
 
 import os
 import resource
@@ -62,7 +62,7 @@ class Started:
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def restart(self) -> None:
-        """Kill the role that lives twice; once it runs again, the supervisor's loop has passed all that was due."""
+        """Kill the role that runs twice; when it runs again, the supervisor's loop has done all due work."""
         for _ in range(2):
             before = self.pids("lives")
             os.kill(before[-1], signal.SIGKILL)
@@ -78,7 +78,7 @@ class Started:
 
 @pytest.fixture
 def patience() -> float:
-    """Seconds for which the supervisor waits for a role that was asked to stop."""
+    """Seconds that the supervisor waits for a role to stop."""
     return STOP_TIMEOUT
 
 

@@ -1,4 +1,4 @@
-"""Schemas of what a cluster takes, closed: Kubernetes drops a field it does not know, a test must not."""
+"""Schemas of Kubernetes objects, closed: Kubernetes drops unknown fields silently, a test must detect them."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ BUILT_IN = {
 
 
 def complaints(one: dict[str, Any]) -> list[str]:
-    """Return what each version of its schema has against an object; nothing: all take it as it is."""
+    """Return the violations of an object by each version of its schema; empty if all versions accept it."""
     found = list(_validators(one["apiVersion"], one["kind"]))
     assert found, f"no schema for {one['apiVersion']} {one['kind']}"
     return [
@@ -62,7 +62,7 @@ def _custom() -> dict[tuple[str, str], list[tuple[str, dict[str, Any]]]]:
 
 
 def closed(schema: Any) -> Any:
-    """Return a schema that refuses unknown fields, with Kubernetes' own formats as plain JSON Schema."""
+    """Return a schema that refuses unknown fields, with the formats of Kubernetes as plain JSON Schema."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):

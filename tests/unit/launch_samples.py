@@ -1,4 +1,4 @@
-"""Launches that the tests of manifests are about, each with a name."""
+"""Sample launches for tests of manifests, by name."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ OPTIONS = KubernetesOptions(
 
 
 def launch(**changes: Any) -> Launch:
-    """Return a launch of two workers; changed as told."""
+    """Return a launch of two workers with changes."""
     return Launch(
         **{
             "id": "s1x1x1",

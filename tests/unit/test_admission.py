@@ -1,4 +1,4 @@
-"""Who may start: first come, first served, and nobody starves."""
+"""Admission: first come, first served, without starvation."""
 
 from hypothesis import given
 from hypothesis import strategies as st

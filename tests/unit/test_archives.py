@@ -1,4 +1,4 @@
-"""Archives that strangers send: what is taken, what is refused, and that neither costs more than it should."""
+"""Untrusted archives: which are read, which are refused, and bounds on the cost of both."""
 
 import bz2
 import gzip
@@ -22,7 +22,7 @@ FILES = {"a.txt": b"alpha", "deep/b.bin": bytes(range(256)) * 500, "empty": b"",
 
 
 def blob(data: bytes, piece: int = 1000) -> ByteSource:
-    """Let bytes be read as an upload is: in pieces."""
+    """Return bytes as a source that is read in pieces, as uploads are."""
 
     def read(start: int, stop: int) -> Iterator[bytes]:
         for at in range(start, min(stop, len(data)), piece):
@@ -32,7 +32,7 @@ def blob(data: bytes, piece: int = 1000) -> ByteSource:
 
 
 def read(data: bytes, piece: int = 1000, **limits: int) -> dict[str, bytes]:
-    """Read an archive to its end."""
+    """Read all files of an archive."""
     return {file.path: b"".join(file.chunks) for file in files_of(blob(data, piece), **limits)}
 
 

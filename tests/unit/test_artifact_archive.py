@@ -1,4 +1,4 @@
-"""A zip whose every byte is known before it is sent."""
+"""Archive of artifacts: a zip whose length and bytes are known before it is sent."""
 
 import io
 import zipfile

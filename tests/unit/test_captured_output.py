@@ -1,4 +1,4 @@
-"""What models print is held to a rate and a cap, and what is left out is said."""
+"""Captured output of models: a rate, a cap, and a message about dropped output."""
 
 from runtimes.harness.runner.captured_output import CapturedOutput
 from runtimes.harness.runner.process_spec import ending

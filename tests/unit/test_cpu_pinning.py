@@ -1,4 +1,4 @@
-"""Which core an evaluator and its host share."""
+"""CPU pinning: the core that an evaluator and its model server share."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The lines that the platform writes itself, for whoever could not."""
+"""Result lines that the platform writes for crashed tasks."""
 
 import json
 

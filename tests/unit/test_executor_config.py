@@ -1,4 +1,4 @@
-"""What an operator says of the places simulations run in: read whole, or refused with the place and what would do."""
+"""Configuration of executors: read completely, or refused with the name of the executor and the remedy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What replicas are told: the same whole from every place, and names that a cluster takes."""
+"""Environment of a gang's replicas, consistent for all of them, and names that a cluster accepts."""
 
 import json
 import re
@@ -18,13 +18,13 @@ sizes = st.integers(1, 40)
 
 
 def places(about):
-    """Every place of a gang, slice by slice."""
+    """Return every replica of a gang, slice by slice."""
     asked = gangs.gang_of(about)
     return [ReplicaPosition(slice=str(s), index=str(i)) for s in range(asked.slices) for i in range(asked.size)]
 
 
 def filled(value, place):
-    """What the kubelet makes of a reference in a variable."""
+    """Return a value with its variable references expanded, as the kubelet does."""
     return value.replace("$(WINDTUNNEL_GANG_SLICE)", place.slice).replace("$(WINDTUNNEL_GANG_INDEX)", place.index)
 
 
@@ -135,7 +135,7 @@ def test_different_inputs_have_different_names(one, other):
 
 @pytest.mark.parametrize("value", ["Straße 1", "straße 1", "a" * 64, "-a", "a-0123456789"])
 def test_a_generated_name_cannot_be_chosen_by_a_user(value):
-    """What looks made up is made up again, so that nobody can call a thing by another's name."""
+    """A name in the form of a generated name is generated again, so that no user can take another's name."""
     made = names.label(value)
     assert names.label(made) != made
 

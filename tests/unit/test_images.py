@@ -1,4 +1,4 @@
-"""Which images there are, what they are called, and how folders become layers and archives."""
+"""Images: which exist, their names, and how folders become layers and archives."""
 
 import json
 import re

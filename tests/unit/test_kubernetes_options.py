@@ -1,4 +1,4 @@
-"""What may be said of a Kubernetes cluster, what its refusals mean, and which rights are asked for."""
+"""Options of a Kubernetes executor, the meaning of refusals, and the requested permissions."""
 
 from typing import Any
 

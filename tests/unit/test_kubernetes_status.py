@@ -1,4 +1,4 @@
-"""What is told of a launch by what a real cluster had of it (tests/recorded), and by what none could be made to say."""
+"""Status mapping: launch status from objects recorded on a real cluster (tests/recorded) and from constructed ones."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ PATIENCE = 120.0
 
 
 def scene(name: str) -> tuple[Owner, list[Pod], list[ClusterEvent]]:
-    """Read what a cluster had of one launch."""
+    """Read the recorded objects of a launch."""
     found = json.loads((RECORDED / f"{name}.json").read_text())
     owner = msgspec.convert(found["jobsets"][0], Owner)
     pods, events = msgspec.convert(found["pods"], list[Pod]), msgspec.convert(found["events"], list[ClusterEvent])
@@ -201,7 +201,7 @@ def test_a_launch_with_one_healthy_pod_is_not_hopeless() -> None:
 
 
 def left(phase: str = "Running", *, leaving: float | None = None, silent: float | None = None) -> Pod:
-    """Return a pod that was told to go, or that nobody has vouched for, so many seconds ago."""
+    """Return a pod that was deleted, or whose node stopped reporting, a number of seconds ago."""
     conditions = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}]
     if silent is not None:
         conditions[1] |= {"status": "False", "lastTransitionTime": (NOW - timedelta(seconds=silent)).isoformat()}
@@ -260,7 +260,7 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reas
 
 
 def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any) -> Pod:
-    """Return a pod of a gang without a runner: how its containers ended, the program's after those beside it."""
+    """Return a failed pod of a gang without a runner, with the exit codes of its containers, the program's last."""
     names = [*(f"beside-{number}" for number in range(len(exits) - 1)), name]
     ended = [
         {"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in zip(names, exits, strict=False)
@@ -312,7 +312,7 @@ def mpijob(*conditions: tuple[str, str], reason: str = "") -> Owner:
 
 
 def of(part: str, age: float, *exits: int, **status: Any) -> Pod:
-    """Return a pod of an MPIJob, which runs unless it has an exit."""
+    """Return a pod of an MPIJob, which runs unless it has an exit code."""
     ended = [{"name": "main", "state": {"terminated": {"exitCode": code, **status.pop("ended", {})}}} for code in exits]
     made = (NOW - timedelta(seconds=age)).isoformat()
     metadata = {"labels": {"windtunnel/part": part}, "creationTimestamp": made}
@@ -377,7 +377,7 @@ def test_workers_of_mpi_that_fail_before_the_launcher_starts_end_the_launch() ->
 
 
 def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
-    """Return what is told of a suspended launch whose place in the cluster's queue has these conditions."""
+    """Return the status of a suspended launch whose Kueue workload has these conditions."""
     named = [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions]
     workload = msgspec.convert({"status": {"conditions": named}}, Workload)
     labels = {"windtunnel/launch": "a"} | ({"kueue.x-k8s.io/queue-name": "q"} if label else {})

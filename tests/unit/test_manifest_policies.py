@@ -1,4 +1,4 @@
-"""Who may reach whom, by the policies of two launches side by side; NetworkPolicy's rules evaluated as written down."""
+"""Reachability of pods by the NetworkPolicies of two concurrent launches, evaluated as the API specifies."""
 
 import dataclasses
 import ipaddress
@@ -14,7 +14,7 @@ GANG = dataclasses.replace(gang(), id="s3x1x1", simulation_id="s3")
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """One end of a connection: a pod, or an address outside where ``labels`` is None."""
+    """One end of a connection: a pod, or an address outside the cluster where ``labels`` is None."""
 
     address: str
     namespace: str = ""
@@ -22,7 +22,7 @@ class End:
 
 
 def pod(about, address="10.244.0.9", part=""):
-    """A pod of a launch, with the labels that its template has."""
+    """Return a pod of a launch with the labels of its template."""
     objects = manifests.launch_objects(about, OPTIONS, ALL)
     jobs = objects[0]["spec"]["replicatedJobs"]
     labels = jobs[0]["template"]["spec"]["template"]["metadata"]["labels"]
@@ -65,7 +65,7 @@ def matches(peer, end, namespace):
 
 
 def allowed(one, other, port, protocol, direction, way, policies):
-    """What one end's policies say of the other: nothing selects it, or a rule of one of them lets it."""
+    """Return whether the policies of one end allow the other: no policy selects the end, or a rule allows it."""
     if one.labels is None:
         return True
     mine = [
@@ -87,7 +87,7 @@ def allowed(one, other, port, protocol, direction, way, policies):
 
 
 def reaches(source, target, port, protocol="TCP", policies=POLICIES):
-    """A connection is let through by who begins it and by who takes it."""
+    """Return whether a connection is allowed by the policies of both ends."""
     out = allowed(source, target, port, protocol, "egress", "to", policies)
     return out and allowed(target, source, port, protocol, "ingress", "from", policies)
 
@@ -101,7 +101,7 @@ def test_every_pod_reaches_the_dns_of_the_cluster(about, protocol):
 
 
 def test_an_option_sets_another_dns_service():
-    """A cache of names on each node has an address that is no pod's; some sites' servers listen on another port."""
+    """A DNS cache on each node has an address outside the pods; some DNS servers listen on another port."""
     near = dataclasses.replace(OPTIONS, dns=({"ipBlock": {"cidr": "169.254.20.10/32"}},), dns_ports=(53, 5353))
     policies = [
         each

@@ -1,4 +1,4 @@
-"""What a launch becomes in a cluster: as files to read, and held to the schemas of those who take it."""
+"""Manifests of launches: equal to golden files and valid by the schemas of Kubernetes and its operators."""
 
 import copy
 import dataclasses
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "kubernetes"
 
 
 class Plain(yaml.SafeDumper):
-    """Says again what was said before, rather than point to it: each part can be read by itself."""
+    """YAML dumper without anchors and aliases: each part of a file is readable by itself."""
 
     def ignore_aliases(self, data):
         return True
@@ -31,7 +31,7 @@ def made(name: str):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_objects_of_a_launch_equal_the_golden_files(name):
-    """To agree on something new, remove the file and run this again; then read the difference."""
+    """To accept a change, delete the golden file, run this test twice and read the diff."""
     path = GOLDEN / f"{name}.yaml"
     text = yaml.dump_all(made(name), Dumper=Plain, sort_keys=False, width=120)
     if not path.exists():
@@ -86,7 +86,7 @@ def test_every_object_has_labels_to_find_and_bill_it(name):
 
 
 def pods(one):
-    """Yield every template of a pod in an object."""
+    """Yield all pod templates of an object."""
     if isinstance(one, dict):
         if "containers" in one.get("spec", {}):
             yield one

@@ -1,4 +1,4 @@
-"""Which nodes settings and EndpointSlices name."""
+"""Membership of the cache service: nodes from settings and from EndpointSlices."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The figures of several executors are one page."""
+"""Metrics server: the metrics of several executors on one page."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families

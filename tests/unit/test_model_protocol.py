@@ -72,7 +72,7 @@ def send(frame: bytes, end: socket.socket) -> None:
 
 
 def reply(model_server: ModelServerClient) -> bytes:
-    """Return the right answer to the next `act`."""
+    """Return the valid reply to the next `act`."""
     return framed(("action", model_server.seq + 1, ACTION.tobytes()))
 
 

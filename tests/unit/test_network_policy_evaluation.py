@@ -1,4 +1,4 @@
-"""The evaluator of NetworkPolicies, on what the API's own words say of them."""
+"""Evaluation of NetworkPolicies in tests, checked against the rules of the API's documentation."""
 
 from typing import Any
 

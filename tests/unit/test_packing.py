@@ -1,4 +1,4 @@
-"""Packs, sorting and names: the parts that a registration is made of."""
+"""Parts of a dataset registration: packs, external sort, file names and manifests."""
 
 import hashlib
 import random

@@ -1,4 +1,4 @@
-"""How far a simulation has come, and what is said of it, in whatever order its results arrive."""
+"""Progress of a simulation, for any order of arriving results."""
 
 from itertools import permutations
 

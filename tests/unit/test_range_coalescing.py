@@ -1,4 +1,4 @@
-"""Files that lie together are asked for together, in constant memory; retries wait longer each time."""
+"""Range coalescing: adjacent files are one request, in constant memory; and pauses between retries."""
 
 import random
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Result lines say everything in one order, timing last, and nothing of the machine."""
+"""Result batch: order of members with timing last, sketches of metrics, and errors without details of the machine."""
 
 import json
 import math

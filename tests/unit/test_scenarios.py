@@ -1,4 +1,4 @@
-"""What a user's scenarios may say: all that the shipped ones say, and nothing that reaches beyond parameters."""
+"""User scenarios: all features of built-in scenarios are accepted, anything beyond parameters is refused."""
 
 import json
 from itertools import repeat

@@ -1,4 +1,4 @@
-"""What a submission may ask of a dataset."""
+"""Selection: the parameters, sweeps and scenarios that a submission requests of a dataset."""
 
 import pytest
 

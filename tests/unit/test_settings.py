@@ -1,4 +1,4 @@
-"""Settings: all of them named, none of them guessed."""
+"""Settings from the environment: parsing, defaults and refusals."""
 
 from dataclasses import fields
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Signatures are the ones that Amazon publishes for its examples."""
+"""Signature version 4: equal to the signatures in Amazon's published examples."""
 
 import calendar
 

@@ -1,4 +1,4 @@
-"""The table of states, and what must hold of it."""
+"""The table of states and its invariants."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which pods wait, which go, and who gets which: decisions over values, no cluster."""
+"""Decisions of the warm pool: which pods are kept, deleted and taken; without a cluster."""
 
 import base64
 import json
