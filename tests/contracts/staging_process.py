@@ -22,12 +22,12 @@ def content(version: int, number: int) -> bytes:
 
 def manifest(version: int) -> list[ManifestEntry]:
     """Return a version's manifest; each of its files is an object."""
-    found = []
+    entries = []
     for number in range(FILES):
         held = content(version, number)
         digest = "sha256:" + hashlib.sha256(held).hexdigest()
-        found.append(ManifestEntry(f"d{number // 10}/{number:03d}", len(held), digest, f"store:p/{version}-{number}"))
-    return found
+        entries.append(ManifestEntry(f"d{number // 10}/{number:03d}", len(held), digest, f"store:p/{version}-{number}"))
+    return entries
 
 
 def living(holders: set[str]) -> set[str]:

@@ -33,8 +33,8 @@ def platform(database: Database, tmp_path: Path) -> Platform:
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as made:
-        yield made
+    with ThreadPoolExecutor(2) as threads:
+        yield threads
 
 
 def both(pool: ThreadPoolExecutor, ask: Callable[[int], T]) -> list[T]:
@@ -56,11 +56,11 @@ def test_two_submissions_with_the_same_idempotency_key_make_one_simulation(
     for round in range(ROUNDS):
 
         def ask(_: int, key: str = f"key-{round}") -> tuple[str, bool]:
-            made, replayed = platform.simulations.submit(submission, key=key, request_digest="same")
-            return made.id, replayed
+            simulation, replayed = platform.simulations.submit(submission, key=key, request_digest="same")
+            return simulation.id, replayed
 
-        (one, _), (other, _) = answers = both(pool, ask)
-        assert one == other and sorted(replayed for _, replayed in answers) == [False, True]
+        (first, _), (second, _) = answers = both(pool, ask)
+        assert first == second and sorted(replayed for _, replayed in answers) == [False, True]
     assert len(platform.simulations.list(limit=200)[0]) == ROUNDS
 
 
@@ -70,6 +70,6 @@ def test_two_models_added_under_the_same_name_are_two_versions(platform: Platfor
         def ask(number: int, name: str = f"model-{round}") -> Model:
             return platform.models.add((MODEL, b"# %d\n" % number), filename="model.py", name=name)
 
-        made = both(pool, ask)
-        assert sorted(one.version for one in made) == [1, 2]
-        assert len({one.digest for one in made}) == 2
+        models = both(pool, ask)
+        assert sorted(model.version for model in models) == [1, 2]
+        assert len({model.digest for model in models}) == 2

@@ -25,7 +25,7 @@ def write(path: Path, document: Any, mode: int = 0o600) -> Path:
     return path
 
 
-def given(**values: Any) -> dict[str, Any]:
+def fields(**values: Any) -> dict[str, Any]:
     return {"connections": {"lake": {"endpoint": "https://s3.example", "secret_key": SECRET, **values}}}
 
 
@@ -50,8 +50,10 @@ def bucket(minio: S3Server) -> str:
 
 def test_connections_are_read_by_name_and_without_a_file_there_are_none(tmp_path: Path) -> None:
     assert connections.load(tmp_path / "none.json") == {}
-    found = connections.load(write(tmp_path / "c.json", given(access_key="me", buckets=["one", "two"], region="eu-1")))
-    assert found["lake"] == Connection(
+    loaded = connections.load(
+        write(tmp_path / "c.json", fields(access_key="me", buckets=["one", "two"], region="eu-1"))
+    )
+    assert loaded["lake"] == Connection(
         name="lake",
         endpoint="https://s3.example",
         region="eu-1",
@@ -64,7 +66,7 @@ def test_connections_are_read_by_name_and_without_a_file_there_are_none(tmp_path
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ValueError, match="chmod 600"):
-        connections.load(write(tmp_path / "c.json", given(), mode))
+        connections.load(write(tmp_path / "c.json", fields(), mode))
 
 
 @pytest.mark.parametrize(
@@ -77,18 +79,18 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
         {"connections": {SECRET.upper(): {"endpoint": "http://a"}}},
         {"connections": {}, "password": SECRET},
         {"connections": {"lake": {"secret_key": SECRET}}},
-        given(password=SECRET),
-        given(secret_key=[SECRET]),
-        given(secret_key={"value": SECRET}),
-        given(buckets=SECRET),
-        given(buckets=[1, SECRET]),
-        given(region=f"a b {SECRET}"),
-        given(endpoint=f"https://me:{SECRET}@s3.example"),
-        given(endpoint=f"https://s3.example/{SECRET}"),
-        given(endpoint=f"https://s3.example?{SECRET}"),
-        given(endpoint=f"ftp://{SECRET}"),
-        given(endpoint=f"https://s3.example:{SECRET}"),
-        given(endpoint=SECRET),
+        fields(password=SECRET),
+        fields(secret_key=[SECRET]),
+        fields(secret_key={"value": SECRET}),
+        fields(buckets=SECRET),
+        fields(buckets=[1, SECRET]),
+        fields(region=f"a b {SECRET}"),
+        fields(endpoint=f"https://me:{SECRET}@s3.example"),
+        fields(endpoint=f"https://s3.example/{SECRET}"),
+        fields(endpoint=f"https://s3.example?{SECRET}"),
+        fields(endpoint=f"ftp://{SECRET}"),
+        fields(endpoint=f"https://s3.example:{SECRET}"),
+        fields(endpoint=SECRET),
         SECRET * 100_000,
     ],
 )
@@ -101,8 +103,8 @@ def test_an_error_in_the_file_is_named_without_its_content(tmp_path: Path, docum
 
 
 def test_a_connection_does_not_show_its_keys() -> None:
-    one = Connection(name="lake", endpoint="http://a", access_key="AKIA", secret_key=SECRET)
-    assert SECRET not in f"{one!r} {one} {[one]}" and "AKIA" not in repr(one)
+    connection = Connection(name="lake", endpoint="http://a", access_key="AKIA", secret_key=SECRET)
+    assert SECRET not in f"{connection!r} {connection} {[connection]}" and "AKIA" not in repr(connection)
 
 
 def test_the_error_for_an_unknown_connection_lists_the_known_connections() -> None:
@@ -132,10 +134,10 @@ def test_an_invalid_bucket_name_is_refused(name: str) -> None:
 
 
 def test_only_the_buckets_that_a_connection_names_may_be_read() -> None:
-    one = Connection(name="lake", endpoint="http://127.0.0.1:1", buckets=("these",))
-    assert connections.check(one, "these") == ("127.0.0.1",)
+    connection = Connection(name="lake", endpoint="http://127.0.0.1:1", buckets=("these",))
+    assert connections.check(connection, "these") == ("127.0.0.1",)
     with pytest.raises(Invalid, match="those"):
-        connections.check(one, "those")
+        connections.check(connection, "those")
 
 
 @pytest.mark.parametrize("alias", ["127.0.0.1", "localhost"])
@@ -165,9 +167,11 @@ def test_a_host_that_does_not_exist_is_an_error_that_calls_it_unknown() -> None:
 def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "permitted", lambda number: number != "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = Connection(name="lake", endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}", secret_key=SECRET)
+        connection = Connection(
+            name="lake", endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}", secret_key=SECRET
+        )
         with pytest.raises(OriginFailed):
-            list(s3.listing(one, "these", ""))
+            list(s3.listing(connection, "these", ""))
         listener.settimeout(10)
         heard = listener.accept()[0]
         with heard:
@@ -181,12 +185,12 @@ def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monke
 def test_a_bucket_is_listed_in_order_and_read_while_its_etag_matches(
     lake: Connection, bucket: str, minio: S3Server
 ) -> None:
-    found = list(s3.listing(lake, bucket, "set/"))
-    assert [(one.key, one.size) for one in found] == [("set/a", 5), ("set/b", 5), ("set/deep/c", 10)]
-    assert b"".join(s3.read(lake, bucket, "set/a", found[0].etag)) == b"set/a"
+    objects = list(s3.listing(lake, bucket, "set/"))
+    assert [(entry.key, entry.size) for entry in objects] == [("set/a", 5), ("set/b", 5), ("set/deep/c", 10)]
+    assert b"".join(s3.read(lake, bucket, "set/a", objects[0].etag)) == b"set/a"
     open_store(minio.url(bucket), (minio.access_key, minio.secret_key)).put("set/a", [b"other"])
     with pytest.raises(OriginChanged, match=f"{bucket}/set/a"):
-        list(s3.read(lake, bucket, "set/a", found[0].etag))
+        list(s3.read(lake, bucket, "set/a", objects[0].etag))
     with pytest.raises(OriginFailed, match=f"{bucket}/set/none"):
         list(s3.read(lake, bucket, "set/none"))
     with pytest.raises(OriginFailed, match="s3://"):
@@ -205,7 +209,9 @@ def test_a_long_listing_is_read_page_by_page(lake: Connection, bucket: str, mini
         filler.start()
     for filler in fillers:
         filler.join()
-    assert [one.key for one in s3.listing(lake, bucket, "many/")] == [f"many/{number:04d}" for number in range(1050)]
+    assert [entry.key for entry in s3.listing(lake, bucket, "many/")] == [
+        f"many/{number:04d}" for number in range(1050)
+    ]
 
 
 def test_wrong_keys_are_an_error_that_names_the_bucket_and_no_key(
@@ -215,20 +221,20 @@ def test_wrong_keys_are_an_error_that_names_the_bucket_and_no_key(
     for attempt in (lambda: list(s3.listing(wrong, bucket, "set/")), lambda: list(s3.read(wrong, bucket, "set/a"))):
         with pytest.raises(OriginFailed) as caught:
             attempt()
-        said = f"{caught.value!r} {caught.value.detail} {caught.value.members}"
-        assert bucket in said
+        output = f"{caught.value!r} {caught.value.detail} {caught.value.members}"
+        assert bucket in output
         for hidden in (SECRET, "someone", lake.endpoint, "X-Amz", "Signature="):
-            assert hidden not in said + caplog.text
+            assert hidden not in output + caplog.text
 
 
-class Sly(BaseHTTPRequestHandler):
+class RedirectingServer(BaseHTTPRequestHandler):
     """Server that answers every request with a redirect to a forbidden address."""
 
-    asked: ClassVar[list[str]] = []
+    requests: ClassVar[list[str]] = []
     target: ClassVar[str] = ""
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requests.append(self.path)
         self.send_response(307)
         self.send_header("Location", self.target)
         self.send_header("Content-Length", "0")
@@ -241,11 +247,11 @@ class Sly(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def sly() -> Iterator[str]:
+def redirecting_server() -> Iterator[str]:
     """The endpoint of a server that redirects every request."""
-    Sly.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Sly)
-    Sly.target = f"http://127.0.0.1:{server.server_port}/elsewhere"
+    RedirectingServer.requests = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RedirectingServer)
+    RedirectingServer.target = f"http://127.0.0.1:{server.server_port}/elsewhere"
     serving = threading.Thread(target=server.serve_forever, args=(0.05,))
     serving.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -254,17 +260,17 @@ def sly() -> Iterator[str]:
     server.server_close()
 
 
-def test_no_redirect_is_followed(sly: str) -> None:
-    one = Connection(name="lake", endpoint=sly, access_key="me", secret_key=SECRET)
+def test_no_redirect_is_followed(redirecting_server: str) -> None:
+    connection = Connection(name="lake", endpoint=redirecting_server, access_key="me", secret_key=SECRET)
     with pytest.raises(OriginFailed):
-        list(s3.listing(one, "these", ""))
+        list(s3.listing(connection, "these", ""))
     with pytest.raises(OriginFailed):
-        list(s3.read(one, "these", "key"))
-    assert Sly.asked and not any(path.startswith("/elsewhere") for path in Sly.asked)
+        list(s3.read(connection, "these", "key"))
+    assert RedirectingServer.requests and not any(path.startswith("/elsewhere") for path in RedirectingServer.requests)
 
 
 def test_the_permissions_of_the_opened_file_are_checked(tmp_path: Path) -> None:
-    target = write(tmp_path / "c.json", given(), 0o600)
+    target = write(tmp_path / "c.json", fields(), 0o600)
     link = tmp_path / "link.json"
     os.symlink(target, link)
     assert connections.load(link)["lake"].secret_key == SECRET

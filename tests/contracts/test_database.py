@@ -135,19 +135,21 @@ def test_labels_are_compared_case_sensitively(database: Database) -> None:
 
     database.write(add)
 
-    def found(*label: tuple[str, str]) -> list[str]:
+    def listed(*label: tuple[str, str]) -> list[str]:
         with database.read() as c:
             return [row.id for row in simulations.page(c, filters={}, label=label, after=None, limit=9)]
 
-    assert found() == ["s3", "s2", "s1"]
-    assert found(("env", "prod")) == ["s3", "s1"] and found(("env", "Prod")) == ["s2"] and found(("ENV", "prod")) == []
-    assert found(("env", "prod"), ("team", "a%b_c")) == ["s3"] and found(("team", "a_b_c")) == []
-    assert found(("env", "Prod"), ("env", "prod")) == found(("env", "prod"), ("env", "Prod")) == []
+    assert listed() == ["s3", "s2", "s1"]
+    assert (
+        listed(("env", "prod")) == ["s3", "s1"] and listed(("env", "Prod")) == ["s2"] and listed(("ENV", "prod")) == []
+    )
+    assert listed(("env", "prod"), ("team", "a%b_c")) == ["s3"] and listed(("team", "a_b_c")) == []
+    assert listed(("env", "Prod"), ("env", "prod")) == listed(("env", "prod"), ("env", "Prod")) == []
 
 
 def test_a_claim_belongs_to_its_owner_until_it_expires(queued: Database) -> None:
-    def claim(who: str, now: float) -> bool:
-        return queued.write(lambda c: simulations.claim(c, "s1", State.QUEUED, who, 10.0, now))
+    def claim(owner: str, now: float) -> bool:
+        return queued.write(lambda c: simulations.claim(c, "s1", State.QUEUED, owner, 10.0, now))
 
     assert claim("a", 0.0) and claim("a", 5.0)
     assert not claim("b", 14.0)
@@ -155,8 +157,8 @@ def test_a_claim_belongs_to_its_owner_until_it_expires(queued: Database) -> None
 
 
 def test_a_second_leader_is_elected_only_after_the_term_of_the_first(database: Database) -> None:
-    def take(who: str, now: float) -> int | None:
-        return database.write(lambda c: leaders.take(c, "dispatch", who, 10.0, now))
+    def take(owner: str, now: float) -> int | None:
+        return database.write(lambda c: leaders.take(c, "dispatch", owner, 10.0, now))
 
     assert take("a", 0.0) == 1 and take("a", 5.0) == 1
     assert take("b", 14.0) is None

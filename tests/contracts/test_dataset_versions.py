@@ -53,16 +53,16 @@ def platform(database: Database, tmp_path: Path) -> Platform:
     )
 
 
-def asked(platform: Platform, name: str, body: bytes) -> str:
+def request_version(platform: Platform, name: str, body: bytes) -> str:
     """Request a version from an archive; return its id."""
     upload = platform.uploads.create(len(body))
     platform.uploads.append(upload.id, 0, iter([body]))
     return str(platform.datasets.register(name, {"upload": upload.id})["id"])
 
 
-def made(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
+def register(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
     """Register files and return the version when it has ended."""
-    id = asked(platform, name, tar(files, "w"))
+    id = request_version(platform, name, tar(files, "w"))
     platform.dataset_registration.register(id)
     return platform.datasets.get(id)
 
@@ -73,18 +73,18 @@ def objects(platform: Platform) -> set[str]:
 
 
 def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> None:
-    assert made(platform, "d", {"a": b"1"})["version"] == "1"
-    assert made(platform, "d", {"../a": b"1"})["state"] == "failed"
-    assert made(platform, "d", {"a": b"1"})["version"] == "1"
-    assert made(platform, "d", {"a": b"2"})["version"] == "2"
+    assert register(platform, "d", {"a": b"1"})["version"] == "1"
+    assert register(platform, "d", {"../a": b"1"})["state"] == "failed"
+    assert register(platform, "d", {"a": b"1"})["version"] == "1"
+    assert register(platform, "d", {"a": b"2"})["version"] == "2"
     platform.datasets.delete("d@2")
-    assert made(platform, "d", {"a": b"3"})["version"] == "3"
-    assert made(platform, "d", {"a": b"2"})["version"] == "4"
+    assert register(platform, "d", {"a": b"3"})["version"] == "3"
+    assert register(platform, "d", {"a": b"2"})["version"] == "4"
 
 
 def test_two_consecutive_holders_of_a_claim_leave_one_version(platform: Platform, clock: Clock) -> None:
     """The first holder loses its claim while it still writes: it can neither finish nor leave objects."""
-    id = asked(platform, "d", tar({"a": b"x" * 1000}, "w"))
+    id = request_version(platform, "d", tar({"a": b"x" * 1000}, "w"))
     write = platform.store.put
     stolen: list[str] = []
 
@@ -109,7 +109,7 @@ def test_two_consecutive_holders_of_a_claim_leave_one_version(platform: Platform
 
 
 def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clock: Clock) -> None:
-    id = asked(platform, "d", tar({"a": b"1"}, "w"))
+    id = request_version(platform, "d", tar({"a": b"1"}, "w"))
     for attempt in range(6):
         platform.database.write(lambda c, at=attempt: store.claim(c, id, f"dead-{at}", 9.0, clock.now))  # type: ignore[misc]
         assert platform.datasets.waiting() == ([], [])
@@ -120,7 +120,7 @@ def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clo
 
 
 def test_an_unavailable_store_is_asked_again_later(platform: Platform, clock: Clock) -> None:
-    id = asked(platform, "d", tar({"a": b"1"}, "w"))
+    id = request_version(platform, "d", tar({"a": b"1"}, "w"))
     put = platform.store.put
 
     def away(key: str, chunks: Any) -> int:
@@ -138,7 +138,7 @@ def test_an_unavailable_store_is_asked_again_later(platform: Platform, clock: Cl
 
 
 def test_a_full_disk_ends_the_registration_with_that_reason(platform: Platform) -> None:
-    id = asked(platform, "d", tar({"a": b"1"}, "w"))
+    id = request_version(platform, "d", tar({"a": b"1"}, "w"))
 
     def full(key: str, chunks: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -149,12 +149,12 @@ def test_a_full_disk_ends_the_registration_with_that_reason(platform: Platform) 
     assert found["state"] == "failed" and "disk is full" in found["reason"]
 
 
-def waiting(platform: Platform, upload: str, *names: str) -> list[str]:
+def request_versions(platform: Platform, upload: str, *names: str) -> list[str]:
     """Request versions from one upload; return their ids."""
     return [str(platform.datasets.register(name, {"upload": upload})["id"]) for name in names]
 
 
-def sent(platform: Platform, body: bytes) -> str:
+def upload_bytes(platform: Platform, body: bytes) -> str:
     """Upload bytes; return the id of the upload."""
     upload = platform.uploads.create(len(body))
     return platform.uploads.append(upload.id, 0, iter([body])).id
@@ -164,33 +164,33 @@ def sent(platform: Platform, body: bytes) -> str:
 def test_an_upload_is_kept_until_every_registration_of_it_has_ended(
     platform: Platform, files: dict[str, bytes]
 ) -> None:
-    upload = sent(platform, tar(files, "w"))
-    one, two, three = waiting(platform, upload, "one", "two", "three")
-    platform.dataset_registration.register(one)
+    upload = upload_bytes(platform, tar(files, "w"))
+    first, second, third = request_versions(platform, upload, "one", "two", "three")
+    platform.dataset_registration.register(first)
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
-    platform.datasets.delete(three)
+    platform.datasets.delete(third)
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
-    platform.dataset_registration.register(two)
-    assert platform.datasets.get(two)["state"] == platform.datasets.get(one)["state"] != "registering"
+    platform.dataset_registration.register(second)
+    assert platform.datasets.get(second)["state"] == platform.datasets.get(first)["state"] != "registering"
     platform.uploads.delete(upload)
 
 
 def test_an_upload_is_kept_for_a_registration_that_asks_during_its_release(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upload = sent(platform, tar({"a": b"1"}, "w"))
+    upload = upload_bytes(platform, tar({"a": b"1"}, "w"))
     letting_go = threading.Thread(target=platform.uploads.let_go, args=(upload,))
     hold = dataset_sources.hold
 
-    def held(*given: Any) -> None:
-        hold(*given)
+    def held(*arguments: Any) -> None:
+        hold(*arguments)
         letting_go.start()
         letting_go.join(0.5)  # it waits for this transaction to end
 
     monkeypatch.setattr(dataset_sources, "hold", held)
-    [id] = waiting(platform, upload, "d")
+    [id] = request_versions(platform, upload, "d")
     letting_go.join()
     with pytest.raises(InUse):
         platform.uploads.delete(upload)
@@ -204,7 +204,7 @@ def test_a_manifest_with_an_invalid_connection_name_fails_at_once_with_the_line(
     platform: Platform, connection: object
 ) -> None:
     line = {"path": "drives/x.bin", "digest": "sha256:" + "0" * 64, "size": 3, "source": "s3://fleet/x"}
-    upload = sent(platform, json.dumps(line | {"connection": connection}).encode())
+    upload = upload_bytes(platform, json.dumps(line | {"connection": connection}).encode())
     id = platform.datasets.register("d", {"manifest": {"upload": upload}})["id"]
     platform.dataset_registration.register(id)
     found = platform.datasets.get(id)
@@ -265,7 +265,7 @@ class Life:
         kind = self.chance.randrange(4)
         description = json.dumps(MINE | {"title": f"t{kind}"}).encode()
         files = {"dataset.json": description, "lines.ndjson": LINES, f"f{kind}": b"y" * kind}
-        new = made(self.platform, f"d{self.chance.randrange(3)}", files)
+        new = register(self.platform, f"d{self.chance.randrange(3)}", files)
         assert new["state"] == "ready"
         self.contents[new["digest"]] = files
 
@@ -279,7 +279,7 @@ class Life:
             assert self.platform.datasets.get(id)["state"] == "ready"
 
     def fail(self) -> None:
-        assert made(self.platform, "d0", {"fine": b"z", "../x": b""})["state"] == "failed"
+        assert register(self.platform, "d0", {"fine": b"z", "../x": b""})["state"] == "failed"
 
     def delete(self) -> None:
         for version in self.versions():
@@ -343,7 +343,7 @@ def test_no_needed_object_is_deleted_and_no_other_object_is_kept(platform: Platf
 
 
 def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clock) -> None:
-    kept = made(platform, "d", {"a": b"1"})
+    kept = register(platform, "d", {"a": b"1"})
     platform.store.put(f"packs/{kept['id']}/stray", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/stray", [b"x"])
     clock.now += GRACE * 2
@@ -394,7 +394,7 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
     database.close()
 
 
-def noted(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str, Any]:
+def register_prefix(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str, Any]:
     """Register a prefix of a bucket."""
     id = platform.datasets.register("d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"})["id"]
     platform.dataset_registration.register(id)
@@ -404,7 +404,7 @@ def noted(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str,
 def test_a_prefix_is_registered_by_reference_to_its_bucket(
     connected: Platform, bucket: tuple[Connection, Any, str]
 ) -> None:
-    found = noted(connected, bucket[2])
+    found = register_prefix(connected, bucket[2])
     assert (found["state"], found["file_count"]) == ("ready", 40), found
     files, _ = connected.datasets.files("d")
     assert files[0]["path"] == "0/000.bin" and files[0]["source"] == f"s3://{bucket[2]}/drives/0/000.bin"
@@ -418,7 +418,7 @@ def test_a_prefix_is_registered_by_reference_to_its_bucket(
 def test_the_next_version_reads_only_what_changed(
     connected: Platform, bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted(connected, bucket[2])
+    register_prefix(connected, bucket[2])
     _, client, name = bucket
     client.put_object(name, "drives/1/001.bin", BytesIO(b"new"), 3)
     client.put_object(name, "drives/9", BytesIO(b"nine"), 4)
@@ -431,7 +431,7 @@ def test_the_next_version_reads_only_what_changed(
         return original(self, bucket, key, *rest)
 
     monkeypatch.setattr(BucketReader, "read", watched)
-    found = noted(connected, name)
+    found = register_prefix(connected, name)
     assert (found["version"], found["file_count"]) == ("2", 40)
     assert sorted(read) == ["drives/1/001.bin", "drives/9"]
     changes = {one["path"]: one["change"] for one in connected.datasets.diff("d", "1", "2")}
@@ -445,35 +445,35 @@ def test_a_prefix_is_a_folder_and_not_every_key_that_begins_with_it(
 ) -> None:
     for key in ("drives-old/x", "drives.csv", "drives2/y"):
         bucket[1].put_object(bucket[2], key, BytesIO(b"x"), 1)
-    with_slash, without = noted(connected, bucket[2]), noted(connected, bucket[2], "drives")
+    with_slash, without = register_prefix(connected, bucket[2]), register_prefix(connected, bucket[2], "drives")
     assert (without["state"], without["file_count"], without["id"]) == ("ready", 40, with_slash["id"]), without
 
 
 def test_a_prefix_that_is_one_object_is_that_file(connected: Platform, bucket: tuple[Connection, Any, str]) -> None:
-    found = noted(connected, bucket[2], "drives/3/007.bin")
+    found = register_prefix(connected, bucket[2], "drives/3/007.bin")
     assert (found["state"], found["file_count"]) == ("ready", 1), found
     assert b"".join(connected.datasets.file("d", "007.bin").read(0, 50)) == b"7" * 50
-    assert noted(connected, bucket[2], "drives/3/007")["state"] == "failed"
+    assert register_prefix(connected, bucket[2], "drives/3/007")["state"] == "failed"
 
 
 def test_moved_content_is_read_from_its_new_location_after_another_registration(
     connected: Platform, bucket: tuple[Connection, Any, str], clock: Clock
 ) -> None:
-    first = noted(connected, bucket[2])
+    first = register_prefix(connected, bucket[2])
     _, client, name = bucket
-    for one in list(client.list_objects(name, "drives/", recursive=True)):
-        moved = one.object_name.replace("drives/", "moved/")
-        client.copy_object(name, moved, CopySource(name, one.object_name))
-        client.remove_object(name, one.object_name)
+    for entry in list(client.list_objects(name, "drives/", recursive=True)):
+        moved = entry.object_name.replace("drives/", "moved/")
+        client.copy_object(name, moved, CopySource(name, entry.object_name))
+        client.remove_object(name, entry.object_name)
     with pytest.raises(PlatformError):
         b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5))
-    again = noted(connected, name, "moved/")
+    again = register_prefix(connected, name, "moved/")
     assert (again["id"], again["version"], again["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
     clock.now += GRACE * 2
     assert connected.datasets.collect_garbage() == 2  # what told where it lay, and that one's index
     assert b"".join(connected.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
-    assert noted(connected, name, "moved/")["id"] == first["id"]
+    assert register_prefix(connected, name, "moved/")["id"] == first["id"]
     assert len(list(connected.store.list("manifests/"))) == 2
 
 
@@ -481,8 +481,8 @@ def test_content_in_the_platforms_store_is_not_replaced_by_a_reference_to_a_buck
     connected: Platform, bucket: tuple[Connection, Any, str]
 ) -> None:
     files = {f"{at % 4}/{at:03}.bin": b"%d" % at * 50 for at in range(40)}
-    kept = made(connected, "d", files)
-    assert noted(connected, bucket[2])["id"] == kept["id"]
+    kept = register(connected, "d", files)
+    assert register_prefix(connected, bucket[2])["id"] == kept["id"]
     bucket[1].remove_object(bucket[2], "drives/3/039.bin")
     assert b"".join(connected.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
 
@@ -511,7 +511,7 @@ def test_bytes_changed_in_transit_are_not_registered(
 ) -> None:
     platform, proxy = far
     proxy.next.extend([None, None, flips_a_bit])  # it is looked for as a folder, then as an object, then read
-    found = noted(platform, bucket[2], "drives/3/007.bin")
+    found = register_prefix(platform, bucket[2], "drives/3/007.bin")
     assert found["state"] == "ready" and len(proxy.requests) == 4
     (file,), _ = platform.datasets.files("d")
     assert file["digest"] == "sha256:" + hashlib.sha256(b"7" * 50).hexdigest()
@@ -524,7 +524,7 @@ def test_an_etag_that_is_not_a_hash_of_the_bytes_costs_a_second_read(
         dataset_registration, "_md5", lambda: hashlib.blake2b(digest_size=16)
     )  # as if the store's were another
     platform, proxy = far
-    assert noted(platform, bucket[2], "drives/3/007.bin")["state"] == "ready" and len(proxy.requests) == 4
+    assert register_prefix(platform, bucket[2], "drives/3/007.bin")["state"] == "ready" and len(proxy.requests) == 4
 
 
 @pytest.mark.parametrize("name", ["truncated", "announces less", "reset at once", "hangs up", "babbles"])
@@ -534,7 +534,7 @@ def test_the_reason_why_a_bucket_is_unreadable_is_a_sentence(
     platform, proxy = far
     proxy.next.extend([None, None])
     proxy.always = PASSING[name]
-    found = noted(platform, bucket[2], "drives/3/007.bin")
+    found = register_prefix(platform, bucket[2], "drives/3/007.bin")
     assert found["state"] == "failed" and f"s3://{bucket[2]}/drives/3/007.bin" in found["reason"]
     assert "Error" not in found["reason"] and "_" not in found["reason"], found["reason"]
 
@@ -563,21 +563,21 @@ def test_a_missing_bucket_is_named_at_once(
     for one in bucket[1].list_objects(bucket[2], recursive=True):
         bucket[1].remove_object(bucket[2], one.object_name)
     bucket[1].remove_bucket(bucket[2])
-    found = noted(connected, bucket[2])
+    found = register_prefix(connected, bucket[2])
     assert found["state"] == "failed" and bucket[2] in found["reason"], found
 
 
 def test_no_secret_is_in_any_answer_event_or_log(
     connected: Platform, bucket: tuple[Connection, Any, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = noted(connected, bucket[2], "nothing-there/")
+    found = register_prefix(connected, bucket[2], "nothing-there/")
     assert found["state"] == "failed"
-    gone = noted(connected, bucket[2])
+    gone = register_prefix(connected, bucket[2])
     bucket[1].remove_object(bucket[2], "drives/0/000.bin")
     with pytest.raises((PlatformError, NotFound)) as raised:
         b"".join(connected.datasets.file(gone["id"], "0/000.bin").read(0, 50))
-    told = f"{found} {gone} {raised.value} {raised.value.__dict__} {caplog.text}"
-    assert bucket[0].secret_key not in told and bucket[2] in str(raised.value)
+    output = f"{found} {gone} {raised.value} {raised.value.__dict__} {caplog.text}"
+    assert bucket[0].secret_key not in output and bucket[2] in str(raised.value)
     with pytest.raises(UnknownDataset):
         connected.datasets.get(bucket[0].secret_key)
 
@@ -591,7 +591,7 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
     database = sqlite_database(tmp_path / "test.db", clock=clock)
     lab = Connection(name="lab", endpoint="http://127.0.0.1:9", access_key="a", secret_key="b")
     objects = FilesystemStore(tmp_path / "objects")
-    made = build(
+    platform = build(
         database,
         objects,
         LocalNotifier(),
@@ -599,14 +599,14 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
     )
     sources = Many(objects, {"lab": lab})
     job = DatasetRegistration(
-        database, objects, made.uploads, sources, made.datasets, tmp_path / "sorting", sort_memory=1 << 20
+        database, objects, platform.uploads, sources, platform.datasets, tmp_path / "sorting", sort_memory=1 << 20
     )
-    id = made.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
+    id = platform.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
     tracemalloc.start()
     job.register(id)
     at, files = None, 0
     while True:
-        page, at = made.datasets.files("many", after=at, limit=1000)
+        page, at = platform.datasets.files("many", after=at, limit=1000)
         files += len(page)
         if at is None:
             break

@@ -61,7 +61,7 @@ class ControllableExecutor(FakeExecutor):
 
     def observe(self, ids: Iterable[str]) -> Mapping[str, LaunchStatus]:
         self._answer()
-        return {id: replace(one, **self.reported) for id, one in super().observe(ids).items()}
+        return {id: replace(status, **self.reported) for id, status in super().observe(ids).items()}
 
     def cancel(self, launch_id: str) -> None:
         self._answer()
@@ -102,9 +102,9 @@ class DispatcherRig:
         )
         self.dispatcher = Dispatcher(self.platform, self.dispatch, sites, run_dir=self.run_dir, ttl=1.0, interval=0.1)
 
-    def submit(self, **asked: Any) -> str:
+    def submit(self, **fields: Any) -> str:
         usual = {"dataset": "noop", "runtime": "python", "model": "mine", "scenarios": {"range": [0, 40]}, "workers": 2}
-        submission = Submission(**usual | asked)
+        submission = Submission(**usual | fields)
         return self.platform.simulations.submit(submission)[0].id
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -118,19 +118,19 @@ class DispatcherRig:
 
     def launch(self, id: str) -> tuple[ControllableExecutor, Launch]:
         """Wait until a simulation is submitted to an executor; return the executor and the launch."""
-        found: list[tuple[ControllableExecutor, Launch]] = []
+        submitted: list[tuple[ControllableExecutor, Launch]] = []
 
         def handed() -> bool:
-            found[:] = [
-                (executor, one)
+            submitted[:] = [
+                (executor, launch)
                 for executor in (self.east, self.west)
-                for one in executor.launches.values()
-                if one.simulation_id == id and one.id in self.active_launches
+                for launch in executor.launches.values()
+                if launch.simulation_id == id and launch.id in self.active_launches
             ]
-            return bool(found)
+            return bool(submitted)
 
         self.until(handed)
-        return found[0]
+        return submitted[0]
 
     @property
     def active_launches(self) -> set[str]:
@@ -165,7 +165,7 @@ class DispatcherRig:
 
     def results(self, id: str) -> list[dict[str, Any]]:
         """Return the results of a simulation that has ended."""
-        return [json.loads(one) for one in b"".join(self.platform.results.lines(id)).splitlines()]
+        return [json.loads(text) for text in b"".join(self.platform.results.lines(id)).splitlines()]
 
     def messages(self, id: str) -> list[str]:
         with self.platform.database.read() as c:

@@ -16,16 +16,16 @@ from tests.contracts.test_dispatcher import rig as rig  # a fixture is found by 
 from workers.executors.base import Missed
 
 
-def lent(rig: DispatcherRig, id: str) -> LiveLaunch:
+def launch_in_snapshot(rig: DispatcherRig, id: str) -> LiveLaunch:
     """Return a simulation's launch from the dispatcher's snapshot."""
-    return next(one for one in rig.dispatch.snapshot().launches if one.simulation == id)
+    return next(launch for launch in rig.dispatch.snapshot().launches if launch.simulation == id)
 
 
 def test_a_simulation_whose_only_launch_has_ended_gets_another(rig: DispatcherRig) -> None:
     id = rig.submit()
     _, launch = rig.launch(id)
     rig.play(launch, 10)
-    rig.dispatch.end_launch(lent(rig, id))
+    rig.dispatch.end_launch(launch_in_snapshot(rig, id))
     _, other = rig.launch(id)
     assert other.id != launch.id
     rig.play(other)
@@ -40,7 +40,7 @@ def test_the_end_of_a_launch_and_the_requeue_of_its_simulation_are_one_transacti
     refusal = "BEFORE UPDATE ON simulations WHEN NEW.state='queued' BEGIN SELECT RAISE(ABORT, 'refused'); END"
     rig.platform.database.write(lambda c: c.execute(text(f"CREATE TRIGGER refusal {refusal}")))
     with pytest.raises(IntegrityError, match="refused"):
-        rig.dispatch.requeue(lent(rig, id), "its processes vanished")
+        rig.dispatch.requeue(launch_in_snapshot(rig, id), "its processes vanished")
     assert rig.active_launches == {launch.id}
     rig.platform.database.write(lambda c: c.execute(text("DROP TRIGGER refusal")))
     rig.play(launch)
@@ -52,7 +52,7 @@ def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(rig: Disp
     id = rig.submit()
     executor, launch = rig.launch(id)
     rig.play(launch, 10)
-    stale = lent(rig, id)
+    stale = launch_in_snapshot(rig, id)
     executor.end(launch.id, 1, "its node is gone")
     rig.until(lambda: launch.id not in rig.active_launches)
     _, other = rig.launch(id)

@@ -25,7 +25,7 @@ PROGRAM = f"""
 import sys
 from pathlib import Path
 from runtimes.environments import Environment, prepare
-prepare(Environment("small", {LOCK!r}), Path(sys.argv[1]), lambda said, part: print(said, flush=True))
+prepare(Environment("small", {LOCK!r}), Path(sys.argv[1]), lambda message, part: print(message, flush=True))
 print("done", flush=True)
 """
 
@@ -36,8 +36,8 @@ def quiet(message: str, part: float | None) -> None:
 
 def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_path: Path) -> None:
     assert ready(SMALL, tmp_path) is None
-    said: list[tuple[str, float | None]] = []
-    site = prepare(SMALL, tmp_path, lambda message, part: said.append((message, part)))
+    messages: list[tuple[str, float | None]] = []
+    site = prepare(SMALL, tmp_path, lambda message, part: messages.append((message, part)))
     assert site == ready(SMALL, tmp_path) == tmp_path / SMALL.digest / "site"
     code = f"import sys; sys.path.insert(0, {str(site)!r}); import msgspec; print(msgspec.__cached__)"
     imported = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
@@ -47,16 +47,18 @@ def test_an_environment_is_a_read_only_folder_of_packages_named_by_content(tmp_p
         if path.is_file():
             assert path.stat().st_mode & 0o222 == 0, f"{path} may be written to"
             assert path.stat().st_nlink == 1, f"{path} is shared with a cache"
-    assert said[0][1] == 0.0 and said[-1] == ("ready", 1.0)
+    assert messages[0][1] == 0.0 and messages[-1] == ("ready", 1.0)
     assert prepare(SMALL, tmp_path, quiet) == site
 
 
 def test_two_processes_that_need_the_same_environment_make_it_once(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     with ThreadPoolExecutor(4) as pool:
-        sites = list(pool.map(lambda _: prepare(SMALL, tmp_path, lambda what, part: said.append(what)), range(4)))
+        sites = list(
+            pool.map(lambda _: prepare(SMALL, tmp_path, lambda message, part: messages.append(message)), range(4))
+        )
     assert len(set(sites)) == 1
-    assert sum(what.startswith("downloading") for what in said) == 1
+    assert sum(message.startswith("downloading") for message in messages) == 1
 
 
 @pytest.mark.parametrize("paths", [0, 1, 5])

@@ -76,10 +76,10 @@ class Agent:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    made = Agent(tmp_path / "home")
-    yield made
-    if made.process.poll() is None:
-        made.end()
+    agent_process = Agent(tmp_path / "home")
+    yield agent_process
+    if agent_process.process.poll() is None:
+        agent_process.end()
 
 
 def launch_of(url: str, **changes: Any) -> Launch:
@@ -105,9 +105,9 @@ def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
     """A runner API with a hundred thousand tasks of a millisecond: a launch that runs until it is ended."""
     definition = dict(datasets()["noop"].definition)
     play = {"definition": definition, "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 1}}
-    made = RunnerApi(tmp_path, total=100_000, play=play, model=MODEL)
-    yield made
-    made.close()
+    server = RunnerApi(tmp_path, total=100_000, play=play, model=MODEL)
+    yield server
+    server.close()
 
 
 @pytest.fixture(params=["fake", "local", "slurm"])

@@ -50,20 +50,20 @@ class Cluster:
         self.client = KubernetesClient(Kubeconfig(folder / "kubeconfig"), time_out=10)
         self.executor = KubernetesExecutor("west", self.client, parse({"cores": 8}), ClusterMetrics("west"))
 
-    def answer(self, asked: BaseHTTPRequestHandler) -> None:
-        path = asked.path.partition("?")[0]
-        what = path.rpartition("/")[2]
-        if "watch=true" in asked.path:
-            self.watches.append(asked.path)
-            (self.watched.pop(0) if self.watched else streams(changed("ADDED", "1")))(asked)
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        path = request.path.partition("?")[0]
+        plural = path.rpartition("/")[2]
+        if "watch=true" in request.path:
+            self.watches.append(request.path)
+            (self.watched.pop(0) if self.watched else streams(changed("ADDED", "1")))(request)
         elif path == "/apis":
-            says(200, {"groups": self.groups})(asked)
-        elif status := self.refused.get(what):
-            says(status, {"message": f"{what} is forbidden: cannot", "reason": "Forbidden"})(asked)
-        elif asked.command == "POST":
-            says(201, {"metadata": {"uid": "u"}})(asked)
+            says(200, {"groups": self.groups})(request)
+        elif status := self.refused.get(plural):
+            says(status, {"message": f"{plural} is forbidden: cannot", "reason": "Forbidden"})(request)
+        elif request.command == "POST":
+            says(201, {"metadata": {"uid": "u"}})(request)
         else:
-            says(200, {"items": self.lists.get(what, [])})(asked)
+            says(200, {"items": self.lists.get(plural, [])})(request)
 
     def asked(self) -> list[str]:
         """Return the plural names requested since the last call, without API discovery."""
@@ -74,10 +74,10 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    made.client.close()
-    made.server.close()
+    server = Cluster(tmp_path)
+    yield server
+    server.client.close()
+    server.server.close()
 
 
 def jobset(id: str, *, ready: int, **spec: Any) -> dict[str, Any]:
@@ -88,16 +88,16 @@ def jobset(id: str, *, ready: int, **spec: Any) -> dict[str, Any]:
 
 def test_running_launches_cost_one_list_request_in_total(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset(f"a{number}", ready=1) for number in range(200)]
-    seen = cluster.executor.observe([f"a{number}" for number in range(200)])
-    assert {one.phase for one in seen.values()} == {Phase.RUNNING} and len(seen) == 200
+    statuses = cluster.executor.observe([f"a{number}" for number in range(200)])
+    assert {status.phase for status in statuses.values()} == {Phase.RUNNING} and len(statuses) == 200
     assert cluster.asked() == ["jobsets"]
 
 
 def test_starting_launches_cost_one_list_of_pods_and_one_of_warnings(cluster: Cluster) -> None:
     cluster.lists["jobsets"] = [jobset(f"a{number}", ready=0) for number in range(200)]
     cluster.executor.observe([f"a{number}" for number in range(200)])
-    asked = [path for _, path, _, _ in cluster.server.asked if "/pods?" in path]
-    assert len(asked) == 1 and asked[0].count("%2C") == 50
+    paths = [path for _, path, _, _ in cluster.server.asked if "/pods?" in path]
+    assert len(paths) == 1 and paths[0].count("%2C") == 50
     assert sorted(cluster.asked()) == ["events", "jobsets", "pods"]
     cluster.executor.observe(["a1"])
     assert set(cluster.asked()) <= {"jobsets"}, "pods are not read again at once"
@@ -108,20 +108,20 @@ def test_every_list_selects_the_objects_of_this_installation(cluster: Cluster) -
     cluster.executor.observe(["a"])
     cluster.executor.orphans([])
     cluster.executor.cancel("b")
-    asked = [path for verb, path, _, _ in cluster.server.asked if verb == "GET" and "labelSelector" in path]
-    assert {path.partition("?")[0].rpartition("/")[2] for path in asked} >= {"jobsets", "pods", "networkpolicies"}
-    assert [path for path in asked if "windtunnel/installation%3Dwindtunnel" not in path] == []
+    paths = [path for verb, path, _, _ in cluster.server.asked if verb == "GET" and "labelSelector" in path]
+    assert {path.partition("?")[0].rpartition("/")[2] for path in paths} >= {"jobsets", "pods", "networkpolicies"}
+    assert [path for path in paths if "windtunnel/installation%3Dwindtunnel" not in path] == []
 
 
 def test_all_pods_of_a_failed_mpijob_are_read(cluster: Cluster) -> None:
     """With one page of pods only, a failed pod could be missed and its failure be attributed to the cluster."""
 
-    def page(asked: BaseHTTPRequestHandler) -> None:
-        if "/pods?" not in asked.path:
-            return cluster.answer(asked)
-        first = "continue=next" not in asked.path
-        made = [pod("lead")] * first + [pod("replica")] * 500
-        says(200, {"items": made[:500], "metadata": {"continue": "next" if first else ""}})(asked)
+    def page(request: BaseHTTPRequestHandler) -> None:
+        if "/pods?" not in request.path:
+            return cluster.answer(request)
+        first = "continue=next" not in request.path
+        pods = [pod("lead")] * first + [pod("replica")] * 500
+        says(200, {"items": pods[:500], "metadata": {"continue": "next" if first else ""}})(request)
 
     def pod(part: str) -> dict[str, Any]:
         labels = {"windtunnel/launch": "a", "windtunnel/part": part}
@@ -230,8 +230,8 @@ def test_a_watch_resumes_at_the_last_resource_version_until_that_has_expired(clu
 
 
 def test_a_conflict_on_a_resource_quota_does_not_refuse_the_launch(cluster: Cluster) -> None:
-    said = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please try again'
-    conflict = says(409, {"message": said, "reason": "Conflict"})
+    message = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please try again'
+    conflict = says(409, {"message": message, "reason": "Conflict"})
     cluster.server.answers = [cluster.answer, cluster.answer, conflict, cluster.answer]  # the secret's
     launch = launch_of("http://10.0.0.1:1")
     with pytest.raises(ClusterFull, match=r"tried again.*resourcequotas"):
@@ -243,16 +243,16 @@ def test_a_conflict_on_a_resource_quota_does_not_refuse_the_launch(cluster: Clus
 
 def test_the_network_policy_of_a_launch_is_created_first_and_owns_its_objects(cluster: Cluster) -> None:
     cluster.executor.submit(launch_of("http://10.0.0.1:1"))
-    made = [json.loads(body) for verb, _, _, body in cluster.server.asked if verb == "POST"]
-    assert [one["kind"] for one in made] == ["NetworkPolicy", "Secret", "JobSet"]
-    assert made[0]["metadata"]["ownerReferences"] == []
-    owners = [one["metadata"]["ownerReferences"][0] for one in made[1:]]
-    assert {(one["kind"], one["name"], one["uid"]) for one in owners} == {
-        ("NetworkPolicy", made[0]["metadata"]["name"], "u")
+    objects = [json.loads(body) for verb, _, _, body in cluster.server.asked if verb == "POST"]
+    assert [item["kind"] for item in objects] == ["NetworkPolicy", "Secret", "JobSet"]
+    assert objects[0]["metadata"]["ownerReferences"] == []
+    owners = [item["metadata"]["ownerReferences"][0] for item in objects[1:]]
+    assert {(item["kind"], item["name"], item["uid"]) for item in owners} == {
+        ("NetworkPolicy", objects[0]["metadata"]["name"], "u")
     }
-    assert {one["metadata"]["namespace"] for one in made} == {"windtunnel-default"}
-    seen = cluster.executor.observe([made[0]["metadata"]["labels"]["windtunnel/launch"]])
-    assert [one.phase for one in seen.values()] == [Phase.STARTING], "the server's cache may be behind"
+    assert {item["metadata"]["namespace"] for item in objects} == {"windtunnel-default"}
+    statuses = cluster.executor.observe([objects[0]["metadata"]["labels"]["windtunnel/launch"]])
+    assert [item.phase for item in statuses.values()] == [Phase.STARTING], "the server's cache may be behind"
 
 
 def test_a_refused_launch_leaves_no_object_that_can_be_deleted(cluster: Cluster) -> None:
@@ -267,10 +267,10 @@ def test_a_refused_launch_leaves_no_object_that_can_be_deleted(cluster: Cluster)
 def test_a_cluster_without_jobset_any_more_is_discovered_again_and_gets_a_job(cluster: Cluster, status: int) -> None:
     cluster.executor.observe([])  # it is believed for a while that JobSets are served
     cluster.refused["jobsets"] = status
-    cluster.groups = [one for one in GROUPS if one["name"] != "jobset.x-k8s.io"]
+    cluster.groups = [group for group in GROUPS if group["name"] != "jobset.x-k8s.io"]
     with pytest.raises(ConnectionError, match="does not serve jobsets any more"):
         cluster.executor.submit(launch_of("http://10.0.0.1:1"))
     cluster.server.asked.clear()
     cluster.executor.submit(launch_of("http://10.0.0.1:1"))
-    made = [json.loads(body)["kind"] for verb, _, _, body in cluster.server.asked if verb == "POST"]
-    assert made == ["NetworkPolicy", "Secret", "Job"]
+    kinds = [json.loads(body)["kind"] for verb, _, _, body in cluster.server.asked if verb == "POST"]
+    assert kinds == ["NetworkPolicy", "Secret", "Job"]

@@ -32,74 +32,74 @@ def executor(cluster: Cluster) -> KubernetesExecutor:
 
 
 def opened(cluster: Cluster, chosen: KubernetesOptions) -> KubernetesExecutor:
-    made = KubernetesExecutor("west", cluster.client, chosen, ClusterMetrics("west"), url="http://runner_api:1")
-    assert isinstance(made, KeepsWarmLaunches)
-    return made
+    executor = KubernetesExecutor("west", cluster.client, chosen, ClusterMetrics("west"), url="http://runner_api:1")
+    assert isinstance(executor, KeepsWarmLaunches)
+    return executor
 
 
-def there(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
+def warm_pods(executor: KubernetesExecutor, *ids: str, ready: int = 1) -> list[dict[str, Any]]:
     """Return the warm pods of the cluster, made from the executor's requests."""
     wanted = warm_pool.warm_targets(executor.options, executor.served(), "http://runner_api:1")
     (digest,) = wanted
-    found = [jobset(id, ready=ready) for id in ids]
-    for one in found:
-        one["metadata"]["labels"]["windtunnel/warm"] = digest
-        one["metadata"]["annotations"] = {"windtunnel/token-hash": "h"}
-    return found
+    jobsets = [jobset(id, ready=ready) for id in ids]
+    for item in jobsets:
+        item["metadata"]["labels"]["windtunnel/warm"] = digest
+        item["metadata"]["annotations"] = {"windtunnel/token-hash": "h"}
+    return jobsets
 
 
-def asked(cluster: Cluster) -> list[tuple[str, str, Any]]:
+def requests(cluster: Cluster) -> list[tuple[str, str, Any]]:
     """Return the requests since the last call: verb, last segment of the path, and body."""
-    found = [
+    calls = [
         (verb, path.partition("?")[0].rpartition("/")[2], json.loads(body) if body else None)
         for verb, path, _, body in cluster.server.asked
         if not path.startswith("/apis?") and path != "/apis"
     ]
     cluster.server.asked.clear()
-    return found
+    return calls
 
 
-def given(executor: KubernetesExecutor) -> Launch:
+def take(executor: KubernetesExecutor) -> Launch:
     """Take a warm pod, as the dispatcher does."""
     launch = launch_of("http://runner_api:1")
-    found = executor.take_warm_launch(launch)
-    assert found == WarmLaunch("warm1", "h")
-    return replace(launch, id=found.id, token="", workers=1)
+    taken = executor.take_warm_launch(launch)
+    assert taken == WarmLaunch("warm1", "h")
+    return replace(launch, id=taken.id, token="", workers=1)
 
 
 def test_three_requests_create_a_warm_pod_and_taking_it_needs_none(
     cluster: Cluster, executor: KubernetesExecutor
 ) -> None:
     assert executor.maintain_warm_pool({}) is False
-    calls = asked(cluster)
+    calls = requests(cluster)
     assert [name for verb, name, _ in calls if verb == "POST"] == ["networkpolicies", "secrets", "jobsets"]
     owner = calls[-1][2]["metadata"]
     assert owner["labels"]["windtunnel/simulation"] == "" and owner["labels"]["windtunnel/warm"]
     assert len(owner["annotations"]["windtunnel/token-hash"]) == 64
     assert "token" not in json.dumps(owner).replace("token-hash", "")
-    cluster.lists["jobsets"] = there(executor, "warm1")
-    asked(cluster)
-    assert executor.maintain_warm_pool({}) is True and "POST" not in [verb for verb, _, _ in asked(cluster)]
-    given(executor)
-    assert asked(cluster) == []
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1")
+    requests(cluster)
+    assert executor.maintain_warm_pool({}) is True and "POST" not in [verb for verb, _, _ in requests(cluster)]
+    take(executor)
+    assert requests(cluster) == []
 
 
 def test_taking_a_warm_pod_is_one_request_that_names_its_launch(cluster: Cluster, executor: KubernetesExecutor) -> None:
-    cluster.lists["jobsets"] = there(executor, "warm1")
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    launch = given(executor)
-    asked(cluster)
+    launch = take(executor)
+    requests(cluster)
     executor.submit(launch)
-    ((verb, name, body),) = asked(cluster)
+    ((verb, name, body),) = requests(cluster)
     assert (verb, name) == ("PATCH", "wt-warm1")
     labels = {"windtunnel/warm": None, "windtunnel/simulation": launch.simulation_id, "windtunnel/attempt": "1"}
     assert body == {"metadata": {"labels": labels, "annotations": {"windtunnel/token-hash": None}}}
 
 
 def test_a_deleted_warm_pod_is_missed(cluster: Cluster, executor: KubernetesExecutor) -> None:
-    cluster.lists["jobsets"] = there(executor, "warm1")
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    launch = given(executor)
+    launch = take(executor)
     cluster.refused["wt-warm1"] = 404
     with pytest.raises(Missed):
         executor.submit(launch)
@@ -108,30 +108,30 @@ def test_a_deleted_warm_pod_is_missed(cluster: Cluster, executor: KubernetesExec
 def test_labels_of_a_taken_warm_pod_are_written_later_when_the_api_server_is_unavailable(
     cluster: Cluster, executor: KubernetesExecutor
 ) -> None:
-    cluster.lists["jobsets"] = there(executor, "warm1")
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    launch = given(executor)
+    launch = take(executor)
     cluster.refused["wt-warm1"] = 503
     executor.submit(launch)  # its runners are at work
     cluster.refused.clear()
-    asked(cluster)
+    requests(cluster)
     executor.maintain_warm_pool({"warm1": ActiveLaunch(launch.simulation_id, 1, 1)})
-    assert [name for verb, name, _ in asked(cluster) if verb == "PATCH"] == ["wt-warm1"]
+    assert [name for verb, name, _ in requests(cluster) if verb == "PATCH"] == ["wt-warm1"]
 
 
 def test_a_warm_pod_that_was_taken_but_not_used_is_deleted(cluster: Cluster, executor: KubernetesExecutor) -> None:
-    cluster.lists["jobsets"] = there(executor, "warm1")
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     executor.maintain_warm_pool({})
-    given(executor)
-    asked(cluster)
+    take(executor)
+    requests(cluster)
     executor.maintain_warm_pool({})
-    assert ("DELETE", "wt-warm1") in [each[:2] for each in asked(cluster)]
+    assert ("DELETE", "wt-warm1") in [each[:2] for each in requests(cluster)]
 
 
 def test_a_complete_warm_pod_is_not_an_orphan_and_an_incomplete_one_is(
     cluster: Cluster, executor: KubernetesExecutor
 ) -> None:
-    cluster.lists["jobsets"] = there(executor, "warm1")
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1")
     cluster.lists["networkpolicies"] = [jobset("warm1", ready=0), jobset("warm2", ready=0)]
     assert executor.orphans([]) == ["warm2"]
 
@@ -139,7 +139,7 @@ def test_a_complete_warm_pod_is_not_an_orphan_and_an_incomplete_one_is(
 def test_warm_pods_are_created_a_few_at_a_time(cluster: Cluster, tmp_path: Path) -> None:
     executor = opened(cluster, options(pods=20))
     assert executor.maintain_warm_pool({}) is False
-    assert [name for verb, name, _ in asked(cluster) if verb == "POST"].count("jobsets") == 5
+    assert [name for verb, name, _ in requests(cluster) if verb == "POST"].count("jobsets") == 5
 
 
 def test_a_cluster_that_refuses_a_warm_pod_is_asked_once_and_its_objects_are_deleted(
@@ -150,14 +150,14 @@ def test_a_cluster_that_refuses_a_warm_pod_is_asked_once_and_its_objects_are_del
     cluster.refused["secrets"] = 403
     cluster.server.asked.clear()
     assert executor.maintain_warm_pool({}) is False
-    verbs = [each[:2] for each in asked(cluster)]
+    verbs = [each[:2] for each in requests(cluster)]
     assert verbs.count(("POST", "secrets")) == 1 and [verb for verb, _ in verbs].count("DELETE") >= 1
 
 
 def test_all_warm_pods_are_deleted_when_none_is_configured(cluster: Cluster, executor: KubernetesExecutor) -> None:
-    cluster.lists["jobsets"] = there(executor, "warm1", "warm2", ready=0)
-    asked(cluster)
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1", "warm2", ready=0)
+    requests(cluster)
     idle = opened(cluster, parse({"cores": 8, "namespace": "ns"}))
     assert idle.maintain_warm_pool({}) is True
-    gone = {name for verb, name, _ in asked(cluster) if verb == "DELETE"}
+    gone = {name for verb, name, _ in requests(cluster) if verb == "DELETE"}
     assert gone == {"wt-warm1", "wt-warm2"} and idle.take_warm_launch(launch_of("http://runner_api:1")) is None

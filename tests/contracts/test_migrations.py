@@ -30,10 +30,10 @@ def test_the_first_of_several_processes_migrates_and_the_others_find_the_tables(
         {"WINDTUNNEL_HOME": str(tmp_path / str(number)), "WINDTUNNEL_DATABASE_URL": url} for number in range(TOGETHER)
     ]
     command = [sys.executable, "-m", "server", "migrate"]
-    running = [subprocess.Popen(command, env=one, stderr=subprocess.PIPE, text=True) for one in environments]
-    for one in running:
-        _, said = one.communicate(timeout=120)
-        assert one.returncode == 0, said
+    running = [subprocess.Popen(command, env=process, stderr=subprocess.PIPE, text=True) for process in environments]
+    for process in running:
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 0, output
     database = Database(url)
     try:
         with database.engine.connect() as connection:
@@ -62,21 +62,21 @@ def refused(url: str, home: Path) -> str:
 
 
 def test_an_unknown_host_of_a_database_is_named_in_one_line_without_the_password(tmp_path: Path) -> None:
-    said = refused("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
-    assert said.startswith("The database wind at nowhere.invalid:5432 cannot be used: failed to resolve host")
+    message = refused("postgresql+psycopg://tim:secret@nowhere.invalid/wind", tmp_path)
+    assert message.startswith("The database wind at nowhere.invalid:5432 cannot be used: failed to resolve host")
 
 
 def test_a_refused_connection_to_the_database_is_named(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-    said = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{port}/wind", tmp_path)
-    assert f"The database wind at 127.0.0.1:{port} cannot be used: " in said and "refused" in said
+    message = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{port}/wind", tmp_path)
+    assert f"The database wind at 127.0.0.1:{port} cannot be used: " in message and "refused" in message
 
 
 def test_a_database_that_never_answers_is_given_up_after_the_timeout(tmp_path: Path, silent: int) -> None:
     began = time.monotonic()
-    said = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind", tmp_path)
-    assert f"The database wind at 127.0.0.1:{silent} cannot be used: " in said and "timeout" in said
+    message = refused(f"postgresql+psycopg://tim:secret@127.0.0.1:{silent}/wind", tmp_path)
+    assert f"The database wind at 127.0.0.1:{silent} cannot be used: " in message and "timeout" in message
     assert time.monotonic() - began > CONNECTING - 1
 
 
@@ -90,8 +90,8 @@ def test_a_postgresql_without_that_database_is_named(
     postgres: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = postgres_url(postgres, request.node.nodeid, migrated=False)
-    said = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
-    assert "cannot be used" in said and 'database "nothing" does not exist' in said
+    message = refused(url.replace(url.partition("?")[0].rpartition("/")[2], "nothing"), tmp_path)
+    assert "cannot be used" in message and 'database "nothing" does not exist' in message
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -128,18 +128,18 @@ def test_listed_objects_may_be_deleted_during_the_listing(store: ObjectStore) ->
 
 
 def test_many_threads_put_and_get_at_once(store: ObjectStore) -> None:
-    found: dict[int, bytes] = {}
+    contents: dict[int, bytes] = {}
 
     def there_and_back(number: int) -> None:
         store.put(f"t/{number}", [str(number).encode() * 10_000])
-        found[number] = b"".join(store.get(f"t/{number}"))
+        contents[number] = b"".join(store.get(f"t/{number}"))
 
     threads = [threading.Thread(target=there_and_back, args=(number,)) for number in range(24)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {number: str(number).encode() * 10_000 for number in range(24)}
+    assert contents == {number: str(number).encode() * 10_000 for number in range(24)}
 
 
 def test_a_presigned_link_reads_and_writes_one_object_or_does_not_exist(store: ObjectStore) -> None:
@@ -191,14 +191,14 @@ def test_a_staged_file_is_verified_read_only_and_fetched_once(store: ObjectStore
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
     store.put("models/m", [content])
     cache = NodeCache(tmp_path / "cache", store, {})
-    found: list[Path] = []
-    askers = [threading.Thread(target=lambda: found.append(cache.object("models/m", digest))) for _ in range(8)]
+    paths: list[Path] = []
+    askers = [threading.Thread(target=lambda: paths.append(cache.object("models/m", digest))) for _ in range(8)]
     for asker in askers:
         asker.start()
     for asker in askers:
         asker.join()
-    assert len(set(found)) == 1 and len(found) == 8
-    assert found[0].read_bytes() == content and found[0].stat().st_mode & 0o222 == 0
+    assert len(set(paths)) == 1 and len(paths) == 8
+    assert paths[0].read_bytes() == content and paths[0].stat().st_mode & 0o222 == 0
 
 
 def test_bytes_that_are_not_what_their_digest_says_are_never_visible(store: ObjectStore, tmp_path: Path) -> None:

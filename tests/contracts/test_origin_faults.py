@@ -71,9 +71,9 @@ class Origin:
 
 @pytest.fixture
 def origin(minio: S3Server, tmp_path: Path) -> Iterator[Origin]:
-    made = Origin(minio, tmp_path)
-    yield made
-    made.proxy.close()
+    reachable = Origin(minio, tmp_path)
+    yield reachable
+    reachable.proxy.close()
 
 
 @pytest.mark.parametrize("size", [7_000, LARGE], ids=["small", "large"])
@@ -96,10 +96,10 @@ def test_permanent_faults_are_a_clear_error(name: str, origin: Origin, caplog: p
     with pytest.raises((OriginFailed, Corrupt)) as caught:
         origin.stage([entry], retry_limits)
     assert origin.nothing_is_visible()
-    said = str(caught.value) + repr(caught.value.members) + caplog.text
+    output = str(caught.value) + repr(caught.value.members) + caplog.text
     assert f"s3://{origin.bucket}/a/file.bin" in str(caught.value)
     for secret in (origin.secret, "Credential", "Signature", "Authorization", "http://"):
-        assert secret not in said
+        assert secret not in output
     assert len(origin.proxy.requests) == (1 if name in FINAL else 2)
 
 
@@ -108,7 +108,7 @@ def test_an_interrupted_download_resumes(origin: Origin) -> None:
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([truncated, truncated])
     assert (origin.stage([entry]) / "file.bin").read_bytes() == content
-    starts = [int(asked.removeprefix("bytes=").split("-")[0]) for _, asked in origin.proxy.requests]
+    starts = [int(requested.removeprefix("bytes=").split("-")[0]) for _, requested in origin.proxy.requests]
     assert starts[0] == 0 < starts[1] < starts[2]
 
 
@@ -125,10 +125,10 @@ def test_progress_is_reported_within_a_large_file(origin: Origin) -> None:
     entry = origin.put("file.bin", content)
     origin.proxy.next.extend([stalled, flips_a_bit])
     cache = NodeCache(origin.folder, origin.near, {"flaky": origin.connection}, retry_limits=BRIEF)
-    said: list[DownloadProgress] = []
-    cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim", on_progress=said.append)
-    assert any(0 < one.bytes < LARGE and one.files == 0 for one in said)
-    assert (said[-1].bytes, said[-1].files) == (LARGE, 1), "what had to come twice counts once"
+    reports: list[DownloadProgress] = []
+    cache.tree(digest_of([entry]), lambda: iter([entry]), holder="sim", on_progress=reports.append)
+    assert any(0 < progress.bytes < LARGE and progress.files == 0 for progress in reports)
+    assert (reports[-1].bytes, reports[-1].files) == (LARGE, 1), "what had to come twice counts once"
 
 
 def test_a_changed_object_is_detected_before_any_byte_of_it_is_used(origin: Origin) -> None:

@@ -31,9 +31,9 @@ def bucket(minio: S3Server) -> str:
 
 @pytest.fixture
 def proxy(minio: S3Server) -> Iterator[Proxy]:
-    made = Proxy(minio.endpoint)
-    yield made
-    made.close()
+    server = Proxy(minio.endpoint)
+    yield server
+    server.close()
 
 
 def connection(server: S3Server, endpoint: str) -> Connection:
@@ -43,16 +43,16 @@ def connection(server: S3Server, endpoint: str) -> Connection:
 @pytest.fixture
 def store(minio: S3Server, bucket: str, proxy: Proxy) -> Iterator[S3Store]:
     """The store, through the proxy."""
-    made = S3Store(connection(minio, proxy.endpoint), bucket, limits=HASTY)
-    yield made
-    made.close()  # the proxy waits for those who keep a connection
+    opened = S3Store(connection(minio, proxy.endpoint), bucket, limits=HASTY)
+    yield opened
+    opened.close()  # the proxy waits for those who keep a connection
 
 
 @pytest.mark.parametrize("name", ["truncated", "reset in mid-body", "stalled in mid-body"])
 def test_an_interrupted_body_is_resumed(name: str, store: S3Store, proxy: Proxy) -> None:
     proxy.next.extend([PASSING[name], PASSING[name]])
     assert b"".join(store.get("a")) == CONTENT
-    starts = [int(asked.removeprefix("bytes=").partition("-")[0]) for _, asked in proxy.requests]
+    starts = [int(requested.removeprefix("bytes=").partition("-")[0]) for _, requested in proxy.requests]
     assert starts[0] == 0 < starts[1] <= starts[2]
 
 
@@ -77,9 +77,9 @@ def test_a_lasting_fault_is_an_error_without_secrets(
         with pytest.raises(StoreUnavailable) as caught:
             attempt()
         assert caught.value.__suppress_context__
-        said = f"{caught.value} {caught.value.members} {caplog.text}"
+        output = f"{caught.value} {caught.value.members} {caplog.text}"
         for hidden in (minio.secret_key, minio.access_key, "Signature", "Credential"):
-            assert hidden not in said
+            assert hidden not in output
         assert proxy.endpoint not in str(caught.value)
 
 
@@ -146,7 +146,7 @@ def test_unfinished_multipart_uploads_are_aborted(minio: S3Server) -> None:
     begun = client._create_multipart_upload(store.bucket, "never", {})
     assert begun
     assert store.sweep(datetime.now(UTC) - timedelta(days=1)) == 0
-    found = client._list_multipart_uploads(store.bucket, prefix="never").uploads
-    assert [one.object_name for one in found] == ["never"]
+    uploads = client._list_multipart_uploads(store.bucket, prefix="never").uploads
+    assert [upload.object_name for upload in uploads] == ["never"]
     assert store.sweep(datetime.now(UTC) + timedelta(minutes=1)) == 1
     assert not client._list_multipart_uploads(store.bucket, prefix="never").uploads

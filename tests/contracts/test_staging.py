@@ -47,8 +47,8 @@ def some_files(count: int, seed: int = 1) -> dict[str, bytes]:
 def packed(store: ObjectStore, files: dict[str, bytes], target: int = 1 << 20) -> list[ManifestEntry]:
     """Write files into packs and return the manifest."""
     keys = (f"packs/d/{number}" for number in range(1000))
-    found = pack((SourceFile(name, [files[name]]) for name in files), store.put, lambda: next(keys), target=target)
-    return sorted(found, key=lambda entry: entry.path.encode())
+    entries = pack((SourceFile(name, [files[name]]) for name in files), store.put, lambda: next(keys), target=target)
+    return sorted(entries, key=lambda entry: entry.path.encode())
 
 
 class Counting:
@@ -79,9 +79,9 @@ class Crowded(Counting):
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if not self.reads:
-            found = os.statvfs(self.disk)
+            disk = os.statvfs(self.disk)
             with open(self.disk / "others", "wb") as others:
-                os.posix_fallocate(others.fileno(), 0, found.f_bavail * found.f_frsize - (1 << 20))
+                os.posix_fallocate(others.fileno(), 0, disk.f_bavail * disk.f_frsize - (1 << 20))
         return super().get(key, start, length)
 
 
@@ -172,10 +172,10 @@ def test_a_hundred_requests_for_one_dataset_download_it_once(local: FilesystemSt
     entries = packed(local, {"a": b"a" * 100, "b": b"b" * 3000})
     counting = Counting(local, first=lambda: until(lambda: pins(tmp_path / "cache") == 100))
     caches = [NodeCache(tmp_path / "cache", counting) for _ in range(4)]
-    asked = iter(range(100))
+    numbers = iter(range(100))
 
     def ask() -> Path:
-        number = next(asked)
+        number = next(numbers)
         return staged(caches[number % 4], entries, f"sim-{number}")
 
     found = together(100, ask)
@@ -189,7 +189,7 @@ def test_waiters_for_a_failed_download_fail_with_the_same_error(local: Filesyste
     counting = Counting(local, pause=0.5, first=lambda: all_ask())
     cache = NodeCache(tmp_path / "cache", counting)
     failures: list[BaseException] = []
-    asked = iter(range(10))
+    numbers = iter(range(10))
 
     def all_ask() -> None:
         """Let the first download fail only when all callers wait for it."""
@@ -198,7 +198,7 @@ def test_waiters_for_a_failed_download_fail_with_the_same_error(local: Filesyste
 
     def ask() -> Path:
         try:
-            return staged(cache, entries, f"sim-{next(asked)}")
+            return staged(cache, entries, f"sim-{next(numbers)}")
         except OriginFailed as error:
             failures.append(error)
             return Path()
@@ -352,16 +352,16 @@ def test_pins_of_dead_processes_are_removed_by_a_sweep(local: FilesystemStore, t
     cache = NodeCache(tmp_path / "cache", local, capacity=1500)
     first, second = version(local, "a", 1000), version(local, "b", 1000)
     staged(cache, first, "sim/1 of:us")
-    asked: list[set[str]] = []
+    numbers: list[set[str]] = []
 
     def alive(holders: set[str]) -> set[str]:
-        asked.append(holders)
+        numbers.append(holders)
         return holders - {"sim/1 of:us"}
 
     with pytest.raises(NodeFull):
         staged(cache, second, "living")
     NodeCache(tmp_path / "cache", local).sweep(alive)
-    assert asked == [{"sim/1 of:us", "living"}]
+    assert numbers == [{"sim/1 of:us", "living"}]
     staged(cache, second, "living")
     assert cache.ready(digest_of(first)) is None
 
@@ -493,11 +493,11 @@ def test_a_second_node_reads_from_the_cache_what_the_first_fetched(
     files = some_files(60, seed=int.from_bytes(tmp_path.name.encode()))
     entries = packed(local, files, target=1)
     counting = Counting(local)
-    near = cache_of(*(server.url for server in servers))
-    assert contents(staged(NodeCache(tmp_path / "first", counting, cache_client=near), entries)) == files
+    cache_client = cache_of(*(server.url for server in servers))
+    assert contents(staged(NodeCache(tmp_path / "first", counting, cache_client=cache_client), entries)) == files
     fetched = len(counting.reads)
     said: list[DownloadProgress] = []
-    second = NodeCache(tmp_path / "second", counting, cache_client=near)
+    second = NodeCache(tmp_path / "second", counting, cache_client=cache_client)
     tree = second.tree(digest_of(entries), lambda: iter(entries), holder="sim", on_progress=said.append)
     assert contents(tree) == files
     empty = sum(not content for content in files.values())
@@ -509,9 +509,11 @@ def test_without_the_cache_a_dataset_is_read_from_the_origin(
     cache_of: Callable[..., SimpleCache], local: FilesystemStore, tmp_path: Path
 ) -> None:
     files = some_files(20)
-    near = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
+    cache_client = cache_of(*(f"http://127.0.0.1:{port}" for port in free_ports(2)))
     assert (
-        contents(staged(NodeCache(tmp_path / "cache", local, cache_client=near), packed(local, files, target=1)))
+        contents(
+            staged(NodeCache(tmp_path / "cache", local, cache_client=cache_client), packed(local, files, target=1))
+        )
         == files
     )
 

@@ -32,9 +32,9 @@ class Origin:
         for key in list(self.store.list("packs/")):
             self.store.delete(key)
 
-    def staged(self, near: SimpleCache, node: str) -> dict[str, bytes]:
+    def staged(self, client: SimpleCache, node: str) -> dict[str, bytes]:
         """Stage on an empty node; return the staged files."""
-        cache = NodeCache(self.folder / node, self.store, cache_client=near)
+        cache = NodeCache(self.folder / node, self.store, cache_client=client)
         tree = cache.tree(digest_of(self.entries), lambda: iter(self.entries), holder="test")
         return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
 
@@ -47,7 +47,7 @@ def origin(tmp_path: Path) -> Origin:
 def test_a_second_node_reads_from_the_cache_service_what_the_first_fetched(
     servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
-    urls = [one.url for one in servers]
+    urls = [server.url for server in servers]
     assert origin.staged(cache_of(*urls), "first") == FILES
     origin.lose()
     second = cache_of(*urls)
@@ -58,11 +58,11 @@ def test_a_second_node_reads_from_the_cache_service_what_the_first_fetched(
 def test_a_killed_cache_node_costs_requests_to_the_origin_only(
     servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
-    urls = [one.url for one in servers]
-    near = cache_of(*urls)
-    origin.staged(near, "first")
+    urls = [server.url for server in servers]
+    client = cache_of(*urls)
+    origin.staged(client, "first")
     servers[0].kill()
-    assert origin.staged(near, "second") == FILES
+    assert origin.staged(client, "second") == FILES
     again = cache_of(*urls)
     origin.lose()
     assert origin.staged(again, "third") == FILES, "the other nodes were filled with the missing files"
@@ -71,19 +71,19 @@ def test_a_killed_cache_node_costs_requests_to_the_origin_only(
 def test_flipped_bits_in_the_cache_are_detected_and_repaired_from_the_origin(
     servers: list[Server], cache_of: Callable[..., SimpleCache], origin: Origin
 ) -> None:
-    one = servers[0]
-    origin.staged(cache_of(one.url), "first")
+    server = servers[0]
+    origin.staged(cache_of(server.url), "first")
     flipped = 0
-    for path in (one.folder / "objects").rglob("*.*"):
+    for path in (server.folder / "objects").rglob("*.*"):
         if path.is_file() and not path.name.startswith("ledger.") and path.stat().st_size:
             content = bytearray(path.read_bytes())
             content[len(content) // 2] ^= 1
             path.write_bytes(content)
             flipped += 1
     assert flipped == origin.distinct - 1, "all but the empty file"
-    assert origin.staged(cache_of(one.url), "second") == FILES
+    assert origin.staged(cache_of(server.url), "second") == FILES
     origin.lose()
-    assert origin.staged(cache_of(one.url), "third") == FILES, "the cache has the right bytes now"
+    assert origin.staged(cache_of(server.url), "third") == FILES, "the cache has the right bytes now"
 
 
 def test_without_origin_and_cache_the_error_is_that_of_the_origin(

@@ -14,13 +14,13 @@ TRAINED = {"size": 2, "command": ["torchrun", "train.py"], "operator": "trainer"
 
 
 def submit(rig: DispatcherRig, **changes: Any) -> str:
-    asked = {"dataset": "program", "scenarios": {"range": [0, 1]}, "workers": None, "gang": TRAINED}
-    return rig.submit(**asked | changes)
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "workers": None, "gang": TRAINED}
+    return rig.submit(**fields | changes)
 
 
 def result(rig: DispatcherRig, id: str) -> dict[str, Any]:
-    [found] = rig.results(id)
-    return found
+    [line] = rig.results(id)
+    return line
 
 
 def test_a_successful_program_is_one_result(rig: DispatcherRig) -> None:

@@ -26,8 +26,8 @@ def uploads(database: Database, store: ObjectStore) -> Uploads:
 
 
 def finished(uploads: Uploads, data: bytes, *, partial: bool = False) -> Upload:
-    made = uploads.create(len(data), partial=partial)
-    return uploads.append(made.id, 0, [data])
+    upload = uploads.create(len(data), partial=partial)
+    return uploads.append(upload.id, 0, [data])
 
 
 def keys(store: ObjectStore) -> list[str]:
@@ -36,51 +36,51 @@ def keys(store: ObjectStore) -> list[str]:
 
 def test_every_part_is_durable_before_the_next_is_read(database: Database, store: ObjectStore) -> None:
     uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(part=4))
-    made = uploads.create(10)
+    upload = uploads.create(10)
     seen: list[int] = []
 
     def body() -> Iterator[bytes]:
         for piece in (b"0123", b"4567", b"89"):
             yield piece
-            seen.append(uploads.get(made.id).offset)
+            seen.append(uploads.get(upload.id).offset)
 
-    assert uploads.append(made.id, 0, body()).offset == 10
+    assert uploads.append(upload.id, 0, body()).offset == 10
     assert seen[:2] == [0, 4] and len(keys(store)) == 3
-    assert b"".join(uploads.content(made.id)) == b"0123456789"
+    assert b"".join(uploads.content(upload.id)) == b"0123456789"
     for start in range(11):
         for length in range(12 - start):
-            assert uploads.read(made.id, start, length) == b"0123456789"[start : start + length]
+            assert uploads.read(upload.id, start, length) == b"0123456789"[start : start + length]
 
 
 def test_a_later_writer_takes_over_and_the_earlier_writer_advances_nothing(
     uploads: Uploads, store: ObjectStore
 ) -> None:
-    made = uploads.create(10)
+    upload = uploads.create(10)
 
     def body() -> Iterator[bytes]:
         yield b"old"
-        assert uploads.append(made.id, 0, [b"fresh"]).offset == 5
+        assert uploads.append(upload.id, 0, [b"fresh"]).offset == 5
 
     with pytest.raises(OffsetMismatch) as late:
-        uploads.append(made.id, 0, body())
+        uploads.append(upload.id, 0, body())
     assert late.value.members["offset"] == 5
-    uploads.append(made.id, 5, [b"bytes"])
-    assert b"".join(uploads.content(made.id)) == b"freshbytes"
+    uploads.append(upload.id, 5, [b"bytes"])
+    assert b"".join(uploads.content(upload.id)) == b"freshbytes"
     assert len(keys(store)) == 2  # what the late one stored is gone
 
 
 def test_one_of_two_processes_at_the_same_offset_succeeds(database: Database, store: ObjectStore) -> None:
     first, second = (Uploads(database, store) for _ in range(2))
-    made = first.create(4000)
+    upload = first.create(4000)
     both = threading.Barrier(2)
     outcomes: list[str] = []
 
     def race(one: Uploads, byte: bytes) -> None:
         for _ in range(10):
-            at = one.get(made.id).offset
+            at = one.get(upload.id).offset
             both.wait(30.0)
             try:
-                one.append(made.id, at, [byte * 100])
+                one.append(upload.id, at, [byte * 100])
                 outcomes.append("kept")
             except Conflict:
                 outcomes.append("late")
@@ -91,16 +91,16 @@ def test_one_of_two_processes_at_the_same_offset_succeeds(database: Database, st
         thread.start()
     for thread in threads:
         thread.join(60.0)
-    kept = first.get(made.id).offset
+    kept = first.get(upload.id).offset
     assert kept == 100 * outcomes.count("kept") and 10 <= outcomes.count("kept") <= 20
-    first.append(made.id, kept, [b"c" * (4000 - kept)])
-    whole = b"".join(first.content(made.id))
+    first.append(upload.id, kept, [b"c" * (4000 - kept)])
+    whole = b"".join(first.content(upload.id))
     assert all(len(set(whole[at : at + 100])) == 1 for at in range(0, 4000, 100)), "bytes of the two are mixed"
 
 
 def test_a_stalled_writer_is_fenced(database: Database, store: ObjectStore) -> None:
     uploads = Uploads(database, store, ttl=100.0, largest=1000, limits=UploadLimits(stalled=0.05))
-    made = uploads.create(10)
+    upload = uploads.create(10)
     hanging, woken = threading.Event(), threading.Event()
     outcome: list[str] = []
 
@@ -111,19 +111,19 @@ def test_a_stalled_writer_is_fenced(database: Database, store: ObjectStore) -> N
 
     def hang() -> None:
         try:
-            uploads.append(made.id, 0, body())
+            uploads.append(upload.id, 0, body())
         except OffsetMismatch:
             outcome.append("late")
 
     thread = threading.Thread(target=hang)
     thread.start()
     assert hanging.wait(30.0)
-    assert uploads.settled(made.id).offset == 0
-    assert uploads.append(made.id, 0, [b"0123456789"]).finished
+    assert uploads.settled(upload.id).offset == 0
+    assert uploads.append(upload.id, 0, [b"0123456789"]).finished
     woken.set()
     thread.join(30.0)
     assert outcome == ["late"]
-    assert b"".join(uploads.content(made.id)) == b"0123456789"
+    assert b"".join(uploads.content(upload.id)) == b"0123456789"
 
 
 class Killed(BaseException):
@@ -153,34 +153,34 @@ def test_an_upload_of_a_dead_process_resumes_at_its_offset(database: Database, s
     reached: Any = Dying(database, killed)
     stored: Any = Dying(store, killed)
     uploads = Uploads(reached, stored, ttl=100.0)
-    made = uploads.create(10)
+    upload = uploads.create(10)
     with pytest.raises(Killed):
-        uploads.append(made.id, 0, [b"01234"])
+        uploads.append(upload.id, 0, [b"01234"])
     other = Uploads(database, store, ttl=100.0, limits=UploadLimits(stalled=0.05))
-    assert other.settled(made.id).offset == 0
-    other.append(made.id, 0, [b"0123456789"])
+    assert other.settled(upload.id).offset == 0
+    other.append(upload.id, 0, [b"0123456789"])
     assert len(keys(store)) == 2
     other.remove_orphans()
     assert len(keys(store)) == 1
-    assert b"".join(other.content(made.id)) == b"0123456789"
+    assert b"".join(other.content(upload.id)) == b"0123456789"
 
 
 def test_the_search_for_unreferenced_objects_skips_recent_objects(uploads: Uploads, store: ObjectStore) -> None:
-    made = uploads.create(10)
+    upload = uploads.create(10)
 
     def body() -> Iterator[bytes]:
         yield b"01234"
-        store.put(f"uploads/{made.id}/00000000000005-aaaaaaaaaaaaaaaa", [b"56789"])
+        store.put(f"uploads/{upload.id}/00000000000005-aaaaaaaaaaaaaaaa", [b"56789"])
         uploads.remove_orphans()
         assert len(keys(store)) == 1
 
-    uploads.append(made.id, 0, body())
+    uploads.append(upload.id, 0, body())
     store.put("uploads/00000000000000000000000000/00000000000000-aaaaaaaaaaaaaaaa", [b"nobody's"])
     uploads.remove_orphans()
     assert len(keys(store)) == 2
-    uploads.append(made.id, 5, [b"56789"])
+    uploads.append(upload.id, 5, [b"56789"])
     uploads.remove_orphans()
-    assert b"".join(uploads.content(made.id)) == b"0123456789" and len(keys(store)) == 2
+    assert b"".join(uploads.content(upload.id)) == b"0123456789" and len(keys(store)) == 2
 
 
 def test_shared_bytes_stay_until_their_last_upload_is_deleted(uploads: Uploads, store: ObjectStore) -> None:
@@ -196,46 +196,50 @@ def test_shared_bytes_stay_until_their_last_upload_is_deleted(uploads: Uploads, 
 
 
 def test_an_unfinished_upload_has_no_content(uploads: Uploads) -> None:
-    made = uploads.create(10)
-    uploads.append(made.id, 0, [b"01234"])
-    for use in (lambda: uploads.content(made.id), lambda: uploads.read(made.id, 0, 1), lambda: uploads.hold(made.id)):
+    upload = uploads.create(10)
+    uploads.append(upload.id, 0, [b"01234"])
+    for use in (
+        lambda: uploads.content(upload.id),
+        lambda: uploads.read(upload.id, 0, 1),
+        lambda: uploads.hold(upload.id),
+    ):
         with pytest.raises(UploadUnfinished):
             use()
 
 
 def test_an_idle_upload_expires_and_each_append_extends_its_time(uploads: Uploads, clock: Clock) -> None:
-    made = uploads.create(10)
+    upload = uploads.create(10)
     clock.now += 99.0
-    uploads.append(made.id, 0, [b"01234"])
+    uploads.append(upload.id, 0, [b"01234"])
     clock.now += 99.0
-    assert uploads.sweep() == 0 and uploads.get(made.id).offset == 5
+    assert uploads.sweep() == 0 and uploads.get(upload.id).offset == 5
     clock.now += 2.0
     with pytest.raises(Gone):
-        uploads.get(made.id)
+        uploads.get(upload.id)
     assert uploads.sweep() == 1
     with pytest.raises(UnknownUpload):
-        uploads.get(made.id)
+        uploads.get(upload.id)
 
 
 def test_a_pinned_upload_neither_expires_nor_is_deleted(uploads: Uploads, store: ObjectStore, clock: Clock) -> None:
-    made = finished(uploads, b"x")
-    uploads.hold(made.id, 500.0)
+    upload = finished(uploads, b"x")
+    uploads.hold(upload.id, 500.0)
     clock.now += 200.0
-    assert uploads.sweep() == 0 and b"".join(uploads.content(made.id)) == b"x"
+    assert uploads.sweep() == 0 and b"".join(uploads.content(upload.id)) == b"x"
     with pytest.raises(InUse):
-        uploads.delete(made.id)
-    uploads.let_go(made.id)
+        uploads.delete(upload.id)
+    uploads.let_go(upload.id)
     assert uploads.sweep() == 1
     assert keys(store) == []
 
 
 def test_an_upload_deleted_during_an_append_keeps_no_bytes(uploads: Uploads, store: ObjectStore) -> None:
-    made = uploads.create(10)
+    upload = uploads.create(10)
 
     def body() -> Iterator[bytes]:
         yield b"01234"
-        uploads.delete(made.id)
+        uploads.delete(upload.id)
 
     with pytest.raises((NotFound, UnknownUpload)):
-        uploads.append(made.id, 0, body())
+        uploads.append(upload.id, 0, body())
     assert keys(store) == []

@@ -1,4 +1,4 @@
-"""Determinism: the same model, dataset, parameters and seed give equal results except `timing`, also from an archive."""
+"""Determinism: the same model, dataset, parameters and seed give equal results, also from an archive."""
 
 import json
 import zipfile
