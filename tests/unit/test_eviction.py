@@ -72,7 +72,8 @@ def test_a_newcomer_that_can_never_fit_evicts_nothing() -> None:
         def by_key(self, group: str, below: float) -> Iterator[Candidate]:
             raise AssertionError("nothing has to be read")
 
-        youngest = by_key  # type: ignore[assignment]
+        def youngest(self, group: str) -> Iterator[Candidate]:
+            raise AssertionError("nothing has to be read")
 
     groups = {"g": Group(LRU, 30, 40), "h": Group(LRU, 0, 9)}
     assert decide(groups, Unread(), Newcomer(group="g", size=41), 40, 4.0).full == "g"
