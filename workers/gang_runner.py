@@ -1,6 +1,6 @@
 """Gang runner: leases tasks and has the gang's leader run them, one after the other.
 
-``python -m workers.gang_runner --launch FILE --posts FOLDER``
+``python -m workers.gang_runner --launch FILE --sockets FOLDER``
 
 It reads the document that workers/standalone_runner.py reads, and its ``format``. It listens on ``gang.sock`` in FOLDER
 for the leader (`runtimes.harness.gang.replica`) in the container beside it, and takes no lease before all replicas are
@@ -221,12 +221,12 @@ def main() -> None:
     """Run one launch, given by a document."""
     parser = argparse.ArgumentParser(prog="workers.gang_runner", description=__doc__.split("\n")[0])
     parser.add_argument("--launch", type=Path, required=True, help="the JSON document that describes the launch")
-    parser.add_argument("--posts", type=Path, required=True, help="the folder of the leader's socket")
+    parser.add_argument("--sockets", type=Path, required=True, help="the folder of the leader's socket")
     options = parser.parse_args()
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, stop)
     try:
-        code, reason = serve(json.loads(options.launch.read_bytes()), options.posts)
+        code, reason = serve(json.loads(options.launch.read_bytes()), options.sockets)
     except LaunchOver as error:
         code, reason = DONE, f"the launch is over ({error})"
     except GangStopped as error:

@@ -10,7 +10,7 @@ It reads a JSON document (``--launch FILE``):
 - ``model``: path of the model's file; if null or missing, the model is downloaded.
 - ``files``: folder for downloads; by default the shared one of a pod, else a temporary one.
 - ``container_users``: ``{"evaluator": uid, "model_server": uid}``, the users of the containers whose inits start the
-  processes. With ``--posts``, the folder with the socket for these inits; without, processes are children of this one.
+  processes. With ``--sockets``, the folder with the socket for these inits; without, it starts the processes itself.
 - ``warm``: the launch is not known yet. Processes are started at once from a ``worker_spec`` with the fields that the
   runner API would supply (format, isolation, world); then the runner waits for its launch without a time limit.
 - ``name``: distinguishes this runner from others of its launch; by default the machine's host name.
@@ -72,12 +72,12 @@ def main() -> None:
     """Run the launch that the command line names; exit with the runner's code."""
     parser = argparse.ArgumentParser(prog="workers.standalone_runner", description=__doc__.split("\n")[0])
     parser.add_argument("--launch", type=Path, required=True, help="the JSON document that describes the launch")
-    parser.add_argument("--posts", type=Path, help="the folder of the socket to which container inits connect")
+    parser.add_argument("--sockets", type=Path, help="the folder of the socket to which container inits connect")
     options = parser.parse_args()
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))  # no lease is held yet that must be released
     # Before anything can fail: container inits that find no runner would keep the pod running.
-    spawner = RemoteSpawner.open(options.posts) if options.posts else None
+    spawner = RemoteSpawner.open(options.sockets) if options.sockets else None
     try:
         code, reason = serve(json.loads(options.launch.read_bytes()), spawner)
     except (OSError, ValueError, KeyError, TypeError) as error:

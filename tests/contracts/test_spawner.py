@@ -47,30 +47,30 @@ class SpawnerRig:
         until(served, every=0.0)
 
 
-@pytest.fixture(params=["here", "posts"])
+@pytest.fixture(params=["here", "remote"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpawnerRig]:
     if request.param == "here":
         yield SpawnerRig(LocalSpawner(worker_spec()))
         return
-    posts = RemoteSpawner.open(tmp_path)
-    posts.expect({os.geteuid(): "model_server"}, worker_spec())
+    spawner = RemoteSpawner.open(tmp_path)
+    spawner.expect({os.geteuid(): "model_server"}, worker_spec())
     init = [sys.executable, "-m", "runtimes.harness.runner.container_init"]
     command = [
         *init,
         "model_server",
-        "--posts",
+        "--sockets",
         str(tmp_path),
         "--site",
         SITE,
     ]
-    post = subprocess.Popen(command, cwd=ROOT)
-    made = SpawnerRig(posts, post)
+    container_init = subprocess.Popen(command, cwd=ROOT)
+    made = SpawnerRig(spawner, container_init)
     try:
         yield made
     finally:
-        posts.close()
-        post.kill()
-        post.wait()
+        spawner.close()
+        container_init.kill()
+        container_init.wait()
 
 
 def model_server(rig: SpawnerRig, given: WorkerSpec) -> ModelServerProcess:

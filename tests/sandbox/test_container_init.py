@@ -49,7 +49,7 @@ class ContainerInitRig:
         self._spawner.expect({USERS[attack_runner.user]: "model_server"}, kit)
         self._selector = selectors.DefaultSelector()
         self._spawner.register(self._selector, self._lost)
-        told = ["post", "model_server", "--posts", str(folder), "--site", str(folder / "site")]
+        told = ["post", "model_server", "--sockets", str(folder), "--site", str(folder / "site")]
         code = f"import sys; sys.path[:0] = [{str(folder)!r}]; sys.argv = {told!r}; "
         code += "from runtimes.harness.runner.container_init import main; main()"
         command = [

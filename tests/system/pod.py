@@ -97,11 +97,11 @@ class Pod:
 
     def __init__(self, image: Image, folder: Path, document: Mapping[str, Any], token: str) -> None:
         folder.chmod(0o755)
-        self.posts, self.files, self.secret = folder / "posts", folder / "files", folder / "token"
-        for path in (self.posts, self.files, self.secret):
+        self.sockets, self.files, self.secret = folder / "sockets", folder / "files", folder / "token"
+        for path in (self.sockets, self.files, self.secret):
             path.mkdir()
             os.chown(path, USERS["runner"], USERS["runner"])
-        self.posts.chmod(0o755)
+        self.sockets.chmod(0o755)
         self.secret.chmod(0o700)
         (self.secret / "token").write_text(token)
         users = {name: USERS[name] for name in ("evaluator", "model_server")}
@@ -110,14 +110,14 @@ class Pod:
         (self.secret / "launch.json").write_text(json.dumps(given | dict(document)))
         for path in self.secret.iterdir():
             os.chown(path, USERS["runner"], USERS["runner"])
-        launch = ["--launch", str(self.secret / "launch.json"), "--posts", str(self.posts)]
+        launch = ["--launch", str(self.secret / "launch.json"), "--sockets", str(self.sockets)]
         self.runner = Container(image, "runner", ["-m", "workers.standalone_runner", *launch])
         self.evaluator, self.model_server = (
             Container(
                 image,
                 name,
-                ["-m", "runtimes.harness.runner.container_init", name, "--posts", str(self.posts), "--site", SITE],
-                fixed=[self.posts, self.files],
+                ["-m", "runtimes.harness.runner.container_init", name, "--sockets", str(self.sockets), "--site", SITE],
+                fixed=[self.sockets, self.files],
                 hidden=[self.secret],
             )
             for name in ("evaluator", "model_server")

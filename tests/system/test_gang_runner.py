@@ -82,7 +82,7 @@ class Company:
 
     def _start(self, name: str, arguments: list[str], *options: str, number: int = 0) -> "subprocess.Popen[str]":
         if name == "runner":
-            arguments = [*arguments, "--posts", str(self.folder)]
+            arguments = [*arguments, "--sockets", str(self.folder)]
         else:
             code = "import pathlib, signal, sys; from runtimes.harness.gang import replica as gang; "
             code += "signal.signal(15, gang.stop); "

@@ -183,7 +183,7 @@ def test_a_second_container_init_and_a_stranger_are_refused(
     one = pod(at)
     until(lambda: "report" in at.asked)
     for user in (os.geteuid(), USERS["model_server"], USERS["evaluator"]):
-        assert turned_away(one.posts / "runner.sock", user), f"user {user} was let in"
+        assert turned_away(one.sockets / "runner.sock", user), f"user {user} was let in"
     work_off(one, at)
     assert len(at.results()) == 400
 
@@ -210,7 +210,7 @@ def test_container_inits_without_a_runner_end_at_once(image: Image, tmp_path: Pa
     post = Container(
         image,
         "model_server",
-        ["-m", "runtimes.harness.runner.container_init", "model_server", "--posts", str(tmp_path), "--site", SITE],
+        ["-m", "runtimes.harness.runner.container_init", "model_server", "--sockets", str(tmp_path), "--site", SITE],
     )
     assert post.wait() == 0
 

@@ -130,9 +130,9 @@ def test_only_the_runner_writes_to_shared_volumes_and_sees_the_token():
             one["name"]: one.get("readOnly", False) for one in container["volumeMounts"] if "tmp" not in one["name"]
         }
         if container["name"] == "runner":
-            assert shared == {"posts": False, "files": False, "token": True}
+            assert shared == {"sockets": False, "files": False, "token": True}
         else:
-            assert shared == {"posts": True, "files": True}
+            assert shared == {"sockets": True, "files": True}
 
 
 @pytest.mark.parametrize(("workers", "workers_per_pod", "count"), [(1, 1, 1), (8, 4, 2), (9, 4, 3), (12736, 1, 12736)])

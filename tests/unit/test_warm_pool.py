@@ -154,7 +154,7 @@ def test_a_warm_pod_has_the_objects_of_a_launch_and_knows_its_worker_spec(served
     other, _ = wish.new_launch()
     assert made.id != other.id and made.token != other.token and token_hash == hashed(made.token)
     assert names.owner(made.id) == f"wt-{made.id}" and len(made.id) <= 40 and made.id.isalnum()
-    objects = manifests.launch_objects(made, options(), served, kit=wish.kit)
+    objects = manifests.launch_objects(made, options(), served, worker_spec=wish.worker_spec)
     assert [complaint for each in objects for complaint in complaints(each)] == []
     secret = next(each for each in objects if each["kind"] == "Secret")
     told = json.loads(base64.b64decode(secret["data"]["launch.json"]))

@@ -1,8 +1,8 @@
 """Container init: first process of an evaluator's or model server's container; starts processes on the runner's order.
 
-``python -m runtimes.harness.runner.container_init evaluator|model_server [--posts FOLDER] [--site FOLDER]``
+``python -m runtimes.harness.runner.container_init evaluator|model_server [--sockets FOLDER] [--site FOLDER]``
 
-It connects to the runner's socket in the ``--posts`` folder, reports its sandbox level, and for each order starts a
+It connects to the runner's socket in the ``--sockets`` folder, reports its sandbox level, and for each order starts a
 confined process with the descriptors that came along (see process_spec.py). It writes on the process's control socket
 how the process ended, and kills the process when the runner closes that socket. When the runner's connection closes, it
 kills all its processes and exits 0: containers that end in a chain let a pod complete. SIGTERM alone does not end it
@@ -31,7 +31,7 @@ from .process_spec import Installation, ProcessSpec, ending, start_process
 #: The runner's socket, as remote_spawner.py names it; that module needs libraries that these containers lack.
 SOCKET = "runner.sock"
 #: The folder that all containers of a pod share, and the folder of the image's packages.
-FOLDER, SITE = Path("/run/windtunnel/posts"), "/opt/windtunnel/site"
+FOLDER, SITE = Path("/run/windtunnel/sockets"), "/opt/windtunnel/site"
 #: Seconds to wait for a runner (its image may still be pulled), and between two attempts: at first, and later.
 PATIENCE, FAST_INTERVAL, SLOW_INTERVAL = 900.0, 0.005, 0.1
 #: Exit codes: the runner ended (the normal end); no runner ever came.
@@ -190,7 +190,7 @@ def main() -> None:
     """Run as a container's first process."""
     parser = argparse.ArgumentParser(prog="container_init", description="Starts processes on a runner's order.")
     parser.add_argument("module", choices=("evaluator", "model_server"))
-    parser.add_argument("--posts", type=Path, default=FOLDER, help="the folder of the runner's socket")
+    parser.add_argument("--sockets", type=Path, default=FOLDER, help="the folder of the runner's socket")
     parser.add_argument("--site", default=SITE, help="the packages of what is started")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
@@ -199,9 +199,9 @@ def main() -> None:
     best = level()
     # Only after the level was determined: a process that is not dumpable cannot write its own /proc files.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    runner = connect(options.posts / SOCKET)
+    runner = connect(options.sockets / SOCKET)
     if runner is None:  # a runner that came and went had no work for this container: the pod has not failed
-        sys.exit(DONE if (options.posts / SOCKET).exists() else NO_RUNNER)
+        sys.exit(DONE if (options.sockets / SOCKET).exists() else NO_RUNNER)
     signal.signal(signal.SIGTERM, lambda *_: None)
     runner.send(json.dumps({"level": best.number, "missing": best.missing, "refusal": best.refusal}).encode())
     installation = Installation(

@@ -101,7 +101,7 @@ def connect_to_the_runner(stage: Stage) -> object:
     """connect to the runner's socket, as a container init does"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as out:
         out.settimeout(TIME)
-        out.connect(str(RUN / "posts" / "runner.sock"))
+        out.connect(str(RUN / "sockets" / "runner.sock"))
         with contextlib.suppress(OSError):
             out.send(b'{"level": 3, "missing": [], "refusal": null}')
         out.settimeout(1.0)
@@ -114,7 +114,7 @@ def connect_to_the_runner(stage: Stage) -> object:
 @attack
 def replace_the_runners_socket(stage: Stage) -> object:
     """put a socket of its own where container inits look for the runner's"""
-    os.rename(RUN / "posts" / "runner.sock", RUN / "posts" / "old")
+    os.rename(RUN / "sockets" / "runner.sock", RUN / "sockets" / "old")
     return "moved"
 
 
@@ -122,7 +122,7 @@ def replace_the_runners_socket(stage: Stage) -> object:
 def leave_a_socket_for_the_evaluator(stage: Stage) -> object:
     """a new socket in the folder that all containers see"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as out:
-        out.bind(str(RUN / "posts" / "mine"))
+        out.bind(str(RUN / "sockets" / "mine"))
         return "bound"
 
 

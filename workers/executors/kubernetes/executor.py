@@ -183,7 +183,8 @@ class KubernetesExecutor:
     def _create_warm_launch(self, target: warm_pool.WarmTarget) -> None:
         """Create a warm launch."""
         launch, token_hash = target.new_launch()
-        objects = manifests.launch_objects(launch, self._options, self._queries.served(), kit=target.kit)
+        served = self._queries.served()
+        objects = manifests.launch_objects(launch, self._options, served, worker_spec=target.worker_spec)
         owner = objects[0]["metadata"]
         owner["labels"] = owner["labels"] | {WARM: target.digest}
         owner["annotations"] = {TOKEN_HASH: token_hash}

@@ -40,7 +40,7 @@ class WarmTarget:
 
     key: WarmKey
     launch: Launch
-    kit: Mapping[str, Any]
+    worker_spec: Mapping[str, Any]
     digest: str
     pods: int
 
@@ -103,14 +103,14 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
         )
         isolation = "launch" if dataset.definition.get("isolation") == "launch" else format.isolation
         world = {name: dataset.definition.get(name) for name in ("simulator", "package")}
-        kit = {"format": format.name, "isolation": isolation, "world": world}
+        worker_spec = {"format": format.name, "isolation": isolation, "world": world}
         launch = _template_launch(key, options, url)
         complete = json.dumps(
-            [manifests.launch_objects(launch, options, served, kit=kit), dataset.digest], sort_keys=True
+            [manifests.launch_objects(launch, options, served, worker_spec=worker_spec), dataset.digest], sort_keys=True
         )
         digest = hashlib.sha256(complete.encode()).hexdigest()[:DIGEST_LENGTH]
         pods = option.pods + (found[digest].pods if digest in found else 0)
-        found[digest] = WarmTarget(key=key, launch=launch, kit=kit, digest=digest, pods=pods)
+        found[digest] = WarmTarget(key=key, launch=launch, worker_spec=worker_spec, digest=digest, pods=pods)
     return found
 
 

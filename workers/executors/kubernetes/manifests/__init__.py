@@ -38,11 +38,11 @@ OPERATORS: Mapping[str, tuple[str, Callable[[PodSpecBuilder], Object]]] = {
 
 
 def launch_objects(
-    launch: Launch, options: KubernetesOptions, served: ServedApis, *, kit: Mapping[str, Any] | None = None
+    launch: Launch, options: KubernetesOptions, served: ServedApis, *, worker_spec: Mapping[str, Any] | None = None
 ) -> list[Object]:
     """Return a launch's objects, the owner first. Raise a PlatformError if this cluster can never run it.
 
-    With a ``kit`` the launch is warm: its runners start from the kit and wait for their launch.
+    With a ``worker_spec`` the launch is warm: its runners start workers by that spec and wait for their launch.
     """
     placement = launch.placement
     if placement.claims and not served.dra:
@@ -51,7 +51,7 @@ def launch_objects(
         raise Unsupported(f"This cluster runs no Kueue, so nothing would ever leave the queue {placement.queue!r}.")
     pods = PodSpecBuilder(launch, options)
     namespace = names.namespace(options.namespace, launch.project)
-    objects = [_owner(pods, served), _secret(pods, kit), *policy.policies(pods)]
+    objects = [_owner(pods, served), _secret(pods, worker_spec), *policy.policies(pods)]
     return [_within(namespace, document) for document in objects]
 
 
@@ -72,7 +72,7 @@ def _within(namespace: str, document: Object) -> Object:
     return document | {"metadata": {**document["metadata"], "namespace": namespace}}
 
 
-def _secret(pods: PodSpecBuilder, kit: Mapping[str, Any] | None) -> Object:
+def _secret(pods: PodSpecBuilder, worker_spec: Mapping[str, Any] | None) -> Object:
     """Return the secret with the runner's launch.json, its token, and the gang's shared key.
 
     The key is an HMAC of the token and does not reveal it, because a gang's program may read the key.
@@ -85,8 +85,8 @@ def _secret(pods: PodSpecBuilder, kit: Mapping[str, Any] | None) -> Object:
         "format": launch.format,
         "token_file": f"{containers.RUN}/token/token",
     }
-    if kit is not None:
-        config |= {"warm": True, "worker_spec": kit}
+    if worker_spec is not None:
+        config |= {"warm": True, "worker_spec": worker_spec}
     content = {"launch.json": json.dumps(config, sort_keys=True), "token": launch.token}
     if launch.gang is not None:
         content |= {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}

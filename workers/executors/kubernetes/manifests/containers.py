@@ -32,10 +32,10 @@ class ContainerTemplate:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-_POSTS = Mount(volume="posts", path=f"{RUN}/posts")
+_SOCKETS = Mount(volume="sockets", path=f"{RUN}/sockets")
 _FILES = Mount(volume="files", path=f"{RUN}/files")
 
-_LAUNCH = ("--launch", f"{RUN}/token/launch.json", "--posts", _POSTS.path)
+_LAUNCH = ("--launch", f"{RUN}/token/launch.json", "--sockets", _SOCKETS.path)
 
 #: Only the runner holds the token, and only the runner may write into the shared volumes.
 RUNNER = ContainerTemplate(
@@ -43,7 +43,7 @@ RUNNER = ContainerTemplate(
     user=10001,
     command=("python", "-m", "workers.standalone_runner", *_LAUNCH),
     mounts=(
-        Mount(volume="posts", path=_POSTS.path, read_only=False),
+        Mount(volume="sockets", path=_SOCKETS.path, read_only=False),
         Mount(volume="files", path=_FILES.path, read_only=False),
         Mount(volume="token", path=f"{RUN}/token"),
     ),
@@ -52,20 +52,20 @@ EVALUATOR = ContainerTemplate(
     name="evaluator",
     user=10002,
     command=("python", "-m", "runtimes.harness.runner.container_init", "evaluator"),
-    mounts=(_POSTS, _FILES),
+    mounts=(_SOCKETS, _FILES),
 )
 MODEL_SERVER = ContainerTemplate(
     name="model-server",
     user=10003,
     command=("python", "-m", "runtimes.harness.runner.container_init", "model_server"),
-    mounts=(_POSTS, _FILES),
+    mounts=(_SOCKETS, _FILES),
 )
 #: A gang's program is the user's own, so it holds no platform secrets.
 PROGRAM = ContainerTemplate(name="main", user=10003, command=())
 #: Container of an MPIJob, with the user of the operator's own images.
 MPI = ContainerTemplate(name="main", user=1000, command=())
 #: A gang's leader, beside its runner: it reads the model and distributes it.
-LEADER = ContainerTemplate(name="main", user=10003, command=(), mounts=(_POSTS, _FILES))
+LEADER = ContainerTemplate(name="main", user=10003, command=(), mounts=(_SOCKETS, _FILES))
 GANG_RUNNER = replace(
     RUNNER,
     command=("python", "-m", "workers.gang_runner", *_LAUNCH),

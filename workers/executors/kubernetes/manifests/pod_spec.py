@@ -27,7 +27,7 @@ TMP = "1Gi"
 LEADER_SHARE = Share(cpu="100m", memory="512Mi")
 #: Commands of a gang's leader and replicas in images that contain the harness.
 GANG = ("python", "-m", "runtimes.harness.gang.replica")
-LEAD, FOLLOW = (*GANG, "--tasks", f"{containers.RUN}/posts/gang.sock", "lead"), (*GANG, "follow")
+LEAD, FOLLOW = (*GANG, "--tasks", f"{containers.RUN}/sockets/gang.sock", "lead"), (*GANG, "follow")
 #: Command prefix of an MPI replica in a user's image: waits for the leader's DNS name, and starts the proxy again while
 #: it exits with 5 because the launcher does not listen yet.
 WAIT = (
@@ -294,7 +294,7 @@ class PodSpecBuilder:
             token = {"audience": self.options.scs.audience, "expirationSeconds": 3600, "path": containers.SCS_TOKEN}
             sources.append({"serviceAccountToken": token})
         return [
-            {"name": "posts", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "sockets", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
             {"name": "files", "emptyDir": {}},
             {"name": "token", "projected": {"defaultMode": 0o440, "sources": sources}},
             *(_tmp_volume(template) for template in (containers.RUNNER, *others)),
