@@ -218,8 +218,8 @@ class Proxy:
         with contextlib.suppress(OSError), self._spoken(client) as client:
             self._clients.append(client)
             while head := _head(client):
-                asked = re.search(rb"(?im)^range: *(\S+)", head)
-                self.requests.append((head.split(b"\r\n")[0].decode(), asked[1].decode() if asked else ""))
+                requested = re.search(rb"(?im)^range: *(\S+)", head)
+                self.requests.append((head.split(b"\r\n")[0].decode(), requested[1].decode() if requested else ""))
                 fault = self.next.popleft() if self.next else self.always
                 answer = self._ask(head)
                 if fault is not None:

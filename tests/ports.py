@@ -15,13 +15,13 @@ _ports = (FIRST + _PART * EACH + (_BEGIN + step) % EACH for step in itertools.co
 
 def free_ports(count: int) -> list[int]:
     """Return ports on which no process listens, each at most once."""
-    found: list[int] = []
-    while len(found) < count:
+    ports: list[int] = []
+    while len(ports) < count:
         port = next(_ports)
         with socket.socket() as end:
             try:
                 end.bind(("", port))
             except OSError:
                 continue
-        found.append(port)
-    return found
+        ports.append(port)
+    return ports

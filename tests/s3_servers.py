@@ -55,10 +55,10 @@ class S3Server:
         parent = os.getpid()
         names = (("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"), ("SWIFT_ACCESS_KEY", "SWIFT_SECRET_KEY"))
         keys = {name: key for pair in names for name, key in zip(pair, (self.access_key, self.secret_key), strict=True)}
-        told = {"address": f"127.0.0.1:{self.port}", "port": str(self.port), "folder": str(self.folder)}
+        placeholders = {"address": f"127.0.0.1:{self.port}", "port": str(self.port), "folder": str(self.folder)}
         with open(self.printed, "ab") as output:
             self._process = subprocess.Popen(
-                [word.format(**told) for word in self._command],
+                [word.format(**placeholders) for word in self._command],
                 env={**os.environ, **self._environ, **keys},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -31,9 +31,9 @@ class SandboxFiles:
     def start(self, user: str, script: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start a script of ``inside/``, or code, as a user, in the way model servers are started."""
         becoming = {"user": USERS[user], "group": USERS[user], "extra_groups": []} if os.geteuid() == 0 else {}
-        what = [str(self.folder / "inside" / script)] if script.endswith(".py") else ["-c", self.prelude + script]
+        program = [str(self.folder / "inside" / script)] if script.endswith(".py") else ["-c", self.prelude + script]
         environment = {"PATH": "/usr/bin:/bin", **options.pop("env", {})}
-        command = [str(self.python), "-I", "-S", "-B", *what, *arguments]
+        command = [str(self.python), "-I", "-S", "-B", *program, *arguments]
         return subprocess.Popen(command, env=environment, **becoming, **options)
 
     def run(self, user: str, code: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
@@ -48,7 +48,7 @@ class SandboxFiles:
 
 
 def readable_by_all(path: Path) -> bool:
-    return all(os.stat(place).st_mode & stat.S_IXOTH for place in (path, *path.parents))
+    return all(os.stat(folder).st_mode & stat.S_IXOTH for folder in (path, *path.parents))
 
 
 def python_for_all(folder: Path) -> Path:

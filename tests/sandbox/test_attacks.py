@@ -74,7 +74,7 @@ def documented(user: str, level: int) -> dict[str, str]:
     """Read one column of the table."""
     row = re.compile(r"\| `(\w+)` \|[^|]*" + r"\| (contained|escaped) " * len(COLUMNS) + r"\|")
     column = COLUMNS.index((user, level)) + 2
-    return {found[1]: found[column] for found in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if found}
+    return {match[1]: match[column] for match in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if match}
 
 
 @pytest.mark.parametrize("attack_runner", USERS, indirect=True)

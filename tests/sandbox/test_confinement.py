@@ -46,7 +46,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def said(finished: subprocess.CompletedProcess[bytes]) -> str:
+def output(finished: subprocess.CompletedProcess[bytes]) -> str:
     assert finished.returncode == 0, finished.stderr.decode()
     return finished.stdout.decode().strip()
 
@@ -140,8 +140,8 @@ def fork():
 
 
 def test_execve_works_until_the_seal(confined: Confined) -> None:
-    assert said(confined(TRY_EXECVE + "execve()")) == "executed"
-    assert said(confined(TRY_EXECVE + "seal(); print(execve())")) == "1"
+    assert output(confined(TRY_EXECVE + "execve()")) == "executed"
+    assert output(confined(TRY_EXECVE + "seal(); print(execve())")) == "1"
 
 
 def test_a_child_of_a_zygote_cannot_fork_and_the_zygote_still_can(confined: Confined) -> None:
@@ -155,7 +155,7 @@ for _ in range(2):
     os.waitpid(child, 0)
 print("zygote", execve(), fork())
 """
-    assert said(confined(TRY_EXECVE + code, may_fork=True)).split("\n") == ["child 1 1"] * 2 + ["zygote 1 0"]
+    assert output(confined(TRY_EXECVE + code, may_fork=True)).split("\n") == ["child 1 1"] * 2 + ["zygote 1 0"]
 
 
 def test_a_sealed_child_cannot_install_another_filter(confined: Confined) -> None:
@@ -166,11 +166,11 @@ if (child := os.fork()) == 0:
     try: seal()
     except PermissionError: os._exit(5)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
-    assert said(confined(code, may_fork=True)) == "5"
+    assert output(confined(code, may_fork=True)) == "5"
 
 
 def test_a_model_server_without_forks_cannot_fork_before_the_seal_either(confined: Confined) -> None:
-    assert said(confined(TRY_EXECVE + "print(fork())")) == "1"
+    assert output(confined(TRY_EXECVE + "print(fork())")) == "1"
 
 
 def test_a_fork_bomb_in_a_zygote_reaches_the_limit(confined: Confined, case: tuple[str, int]) -> None:
@@ -186,7 +186,7 @@ except BlockingIOError:
 for child in children: os.kill(child, 9)
 """
     most = 20 if case[1] == 3 or case[0] == "root" else 512  # with what is just ending
-    assert 10 < int(said(confined(code, may_fork=True, processes=20))) <= most
+    assert 10 < int(output(confined(code, may_fork=True, processes=20))) <= most
 
 
 def test_a_child_cannot_read_its_zygotes_memory(confined: Confined) -> None:
@@ -200,12 +200,12 @@ if (child := os.fork()) == 0:
             except OSError: pass
     os._exit(0)
 os.waitpid(child, 0)"""
-    assert said(confined(code, may_fork=True)) == ""
+    assert output(confined(code, may_fork=True)) == ""
 
 
 def test_threads_can_still_be_started(confined: Confined) -> None:
     code = "seal(); import threading; t = threading.Thread(target=lambda: print('ran')); t.start(); t.join()"
-    assert said(confined(code)) == "ran"
+    assert output(confined(code)) == "ran"
 
 
 def test_a_thread_started_before_the_seal_is_sealed_too(confined: Confined) -> None:
@@ -217,7 +217,7 @@ def late():
     print(execve(), flush=True)
 t = threading.Thread(target=late); t.start()
 seal(); go.set(); t.join()"""
-    assert said(confined(TRY_EXECVE + code)) == "1"
+    assert output(confined(TRY_EXECVE + code)) == "1"
 
 
 # --- what it has
@@ -227,7 +227,7 @@ def test_too_much_memory_is_a_memory_error(confined: Confined) -> None:
     code = """
 try: bytearray(1 << 30)
 except MemoryError: print("MemoryError")"""
-    assert said(confined(code, memory=512 << 20)) == "MemoryError"
+    assert output(confined(code, memory=512 << 20)) == "MemoryError"
 
 
 def test_standard_input_is_empty_and_only_the_named_descriptors_are_open(confined: Confined) -> None:
@@ -238,18 +238,18 @@ def is_open(n):
     except OSError: return False
     return True
 print(os.read(0, 1), [n for n in range(100) if is_open(n)])"""
-    assert said(confined(code, before=before, keep=(3,))) == "b'' [0, 1, 2, 3]"
+    assert output(confined(code, before=before, keep=(3,))) == "b'' [0, 1, 2, 3]"
 
 
 def test_the_environment_is_the_requested_one(confined: Confined) -> None:
     before = "os.environ['TOKEN'] = 'secret'"
-    words = said(confined("print(dict(os.environ))", before=before, environ={"MODEL": "x", "OMP_NUM_THREADS": "2"}))
+    words = output(confined("print(dict(os.environ))", before=before, environ={"MODEL": "x", "OMP_NUM_THREADS": "2"}))
     assert "TOKEN" not in words and "'MODEL': 'x'" in words and "'OMP_NUM_THREADS': '2'" in words
 
 
 def test_a_confined_process_is_killed_first_and_scheduled_last(confined: Confined) -> None:
     read = "print(open('/proc/self/oom_score_adj').read().strip(), os.getpriority(os.PRIO_PROCESS, 0))"
-    assert said(confined(read)) == "1000 5"
+    assert output(confined(read)) == "1000 5"
 
 
 def test_a_bound_path_is_visible_through_its_symbolic_link(confined: Confined, open_folder: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_bound_path_is_visible_through_its_symbolic_link(confined: Confined, o
     (open_folder / "v1" / "data").write_text("42")
     (open_folder / "latest").symlink_to("v1")
     path = str(open_folder / "latest")
-    assert said(confined(f"print(open({path!r} + '/data').read())", readonly=(path,))) == "42"
+    assert output(confined(f"print(open({path!r} + '/data').read())", readonly=(path,))) == "42"
 
 
 def test_paths_that_are_not_named_do_not_exist(confined: Confined, open_folder: Path) -> None:
@@ -266,7 +266,7 @@ def test_paths_that_are_not_named_do_not_exist(confined: Confined, open_folder: 
     code = f"""
 try: open({str(open_folder / "other")!r})
 except OSError: print("hidden")"""
-    assert said(confined(code, readonly=(str(open_folder / "named"),))) == "hidden"
+    assert output(confined(code, readonly=(str(open_folder / "named"),))) == "hidden"
 
 
 def test_a_path_that_does_not_exist_is_an_error_that_names_it(confined: Confined) -> None:
@@ -287,7 +287,7 @@ def test_a_path_that_may_not_be_read_is_named_in_the_error(
 
 def test_as_root_every_process_gets_its_own_user(confined: Confined, case: tuple[str, int]) -> None:
     code = "print(report.uid, os.getuid(), os.geteuid())"
-    first, second = (said(confined(code)).split() for _ in range(2))
+    first, second = (output(confined(code)).split() for _ in range(2))
     assert len({*first}) == 1 and len({*second}) == 1
     if case[0] == "root":
         assert first != second and int(first[0]) > 100_000
@@ -303,11 +303,11 @@ import tempfile
 try: open("/tmp/note", "w")
 except OSError as error: print(tempfile.gettempdir(), error.errno)"""
     for user in [user for user in USERS if best_levels[user] == 3]:
-        assert said(sandbox_files.run(user, code)) in ("/tmp 13", "/tmp 30")
+        assert output(sandbox_files.run(user, code)) in ("/tmp 13", "/tmp 30")
 
 
 def test_scratch_belongs_to_one_process(sandbox_files: SandboxFiles, best_levels: dict[str, int]) -> None:
     code = "confine(Confinement(level=3)); print(os.path.exists('/tmp/note')); open('/tmp/note', 'w').write('x')"
     for user in [user for user in USERS if best_levels[user] == 3]:
-        assert [said(sandbox_files.run(user, code)) for _ in range(2)] == ["False", "False"]
+        assert [output(sandbox_files.run(user, code)) for _ in range(2)] == ["False", "False"]
         assert not os.path.exists("/tmp/note")

@@ -90,13 +90,13 @@ class ContainerInitRig:
                 readonly=(stage["environment"], stage["model"], inside, str(self._attacks.sandbox_files.folder)),
             )
             process = self._spawner.spawn(spec, {"socket": nothing.fileno()})
-        said = bytearray()
+        output = bytearray()
         os.set_blocking(process.output, True)
         while piece := os.read(process.output, 1 << 16):
-            said += piece
+            output += piece
         how = process.reap() if selectable(process.end) else "it does not end"
-        lines = [json.loads(line) for line in said.splitlines() if line.startswith(b"[")]
-        assert lines, said.decode()
+        lines = [json.loads(line) for line in output.splitlines() if line.startswith(b"[")]
+        assert lines, output.decode()
         return lines, how
 
     def end(self) -> None:
@@ -128,13 +128,13 @@ def selectable(descriptor: int, seconds: float = 60.0) -> bool:
 def rig(attack_runner: AttackRunner) -> Iterator[ContainerInitRig]:
     folder = Path(tempfile.mkdtemp(prefix="windtunnel-post-"))
     folder.chmod(0o755)
-    made = None
+    container_init = None
     try:
-        made = ContainerInitRig(attack_runner, folder)
-        yield made
+        container_init = ContainerInitRig(attack_runner, folder)
+        yield container_init
     finally:
-        if made is not None:
-            made.end()
+        if container_init is not None:
+            container_init.end()
         shutil.rmtree(folder)
 
 

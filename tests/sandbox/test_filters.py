@@ -25,13 +25,13 @@ def verdict(program: bytes, number: int, *arguments: int, word: int) -> int:
     code = list(struct.iter_unpack("=HBBI", program))
     at = accumulator = 0
     while True:
-        what, yes, no, operand = code[at]
+        operation, yes, no, operand = code[at]
         at += 1
-        if what == seccomp.LOAD:
+        if operation == seccomp.LOAD:
             (accumulator,) = struct.unpack_from("=I", data, operand)
-        elif what == seccomp.RETURN:
+        elif operation == seccomp.RETURN:
             return int(operand)
-        elif what == seccomp.JUMP:
+        elif operation == seccomp.JUMP:
             at += operand
         else:
             tests = {
@@ -39,7 +39,7 @@ def verdict(program: bytes, number: int, *arguments: int, word: int) -> int:
                 seccomp.AT_LEAST: accumulator >= operand,
                 seccomp.ANY_BIT: bool(accumulator & operand),
             }
-            at += yes if tests[what] else no
+            at += yes if tests[operation] else no
 
 
 def asks(here: Architecture, name: str, *arguments: int, may_fork: bool = False) -> int:
@@ -55,11 +55,11 @@ def test_every_system_call_gets_the_verdict_of_its_table(here: Architecture) -> 
     program = seccomp.confining(here, may_fork=False)
     wanted = seccomp.call_blocks(here, may_fork=False)
     for number in range(syscalls.NEWEST + 1):
-        found = verdict(program, number, word=here.word)
+        actual = verdict(program, number, word=here.word)
         if number in here.allowed:
-            assert found == ALLOWED, number
+            assert actual == ALLOWED, number
         elif number not in wanted:
-            assert found == REFUSED, number
+            assert actual == REFUSED, number
     assert verdict(program, syscalls.NEWEST + 1, word=here.word) == ABSENT
 
 
@@ -160,16 +160,16 @@ def test_no_two_system_calls_have_the_same_number(here: Architecture) -> None:
 
 def test_nested_paths_are_bound_once(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    found = layout([str(tmp_path / "a"), str(tmp_path / "a" / "b"), str(tmp_path / "a")])
-    assert (found.real, found.links) == ((str(tmp_path / "a"),), ())
+    actual = layout([str(tmp_path / "a"), str(tmp_path / "a" / "b"), str(tmp_path / "a")])
+    assert (actual.real, actual.links) == ((str(tmp_path / "a"),), ())
 
 
 def test_a_symbolic_link_is_bound_at_its_target_and_linked_at_its_name(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
-    found = layout([str(tmp_path / "link" / "deep")])
-    assert found.real == (str(tmp_path / "real" / "deep"),)
-    assert found.links == ((str(tmp_path / "link"), str(tmp_path / "real")),)
+    actual = layout([str(tmp_path / "link" / "deep")])
+    assert actual.real == (str(tmp_path / "real" / "deep"),)
+    assert actual.links == ((str(tmp_path / "link"), str(tmp_path / "real")),)
 
 
 def test_a_path_with_the_same_prefix_is_not_a_subfolder(tmp_path: Path) -> None:

@@ -23,20 +23,20 @@ def forbid(*names):
 
 
 def test_a_machine_with_namespaces_is_at_level_3() -> None:
-    found = level_from(Trial(layers=WORDS), Trial())
-    assert (found.number, found.missing, found.refusal) == (3, (), None)
+    level = level_from(Trial(layers=WORDS), Trial())
+    assert (level.number, level.missing, level.refusal) == (3, (), None)
 
 
 def test_without_namespaces_a_machine_is_at_level_2_with_the_reason() -> None:
-    found = level_from(Trial(error="unshare: no"), Trial(layers=WORDS))
-    assert found.number == 2 and found.refusal is None and "unshare: no" in found.missing[0]
+    level = level_from(Trial(error="unshare: no"), Trial(layers=WORDS))
+    assert level.number == 2 and level.refusal is None and "unshare: no" in level.missing[0]
 
 
 def test_without_namespaces_and_landlock_models_are_refused_with_the_reason() -> None:
-    found = level_from(Trial(error="unshare: no"), Trial(error="Landlock ABI 4"))
-    assert found.number == 1 and found.refusal is not None
+    level = level_from(Trial(error="unshare: no"), Trial(error="Landlock ABI 4"))
+    assert level.number == 1 and level.refusal is not None
     assert (
-        "unshare: no" in found.refusal and "Landlock ABI 4" in found.refusal and "WINDTUNNEL_SANDBOX" in found.refusal
+        "unshare: no" in level.refusal and "Landlock ABI 4" in level.refusal and "WINDTUNNEL_SANDBOX" in level.refusal
     )
 
 
@@ -85,5 +85,5 @@ print(confine(Confinement(level=1)).level)"""
 
 def test_a_refusal_is_an_exception_and_a_level_is_a_value() -> None:
     assert issubclass(Unconfined, RuntimeError)
-    found = Level(number=3, layers=WORDS, missing=())
-    assert found == Level(number=3, layers=WORDS, missing=())
+    level = Level(number=3, layers=WORDS, missing=())
+    assert level == Level(number=3, layers=WORDS, missing=())

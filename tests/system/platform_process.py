@@ -65,9 +65,9 @@ class PlatformProcess:
         """Start a supervisor in this home, as `make run` does."""
         parent = os.getpid()
         ports = {"PORT": self.port, "RUNNER_API_PORT": self.runner_api_port, "SCS_PORT": self.scs_port}
-        told = {"HOME": self.home, **ports, **self._settings}
+        values = {"HOME": self.home, **ports, **self._settings}
         environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
-        environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in told.items()}
+        environ |= {f"WINDTUNNEL_{key}": str(value) for key, value in values.items()}
         with open(self.printed, "ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "server", "run"],
@@ -128,13 +128,13 @@ class PlatformProcess:
         children: dict[int, list[int]] = {}
         for pid, (parent, _) in table.items():
             children.setdefault(parent, []).append(pid)
-        found, waiting = {}, [self._process.pid]
+        descendants, waiting = {}, [self._process.pid]
         while waiting:
             pid = waiting.pop()
             if pid in table:
-                found[pid] = table[pid][1]
+                descendants[pid] = table[pid][1]
             waiting += children.get(pid, [])
-        return found
+        return descendants
 
     def pids(self, role: str) -> list[int]:
         """Return the ids of the processes of a role."""
@@ -176,9 +176,9 @@ class PlatformProcess:
 
     # -- simulations, over HTTP
 
-    def submit(self, *, model: Any = None, filename: str = "model.py", **asked: Any) -> dict[str, Any]:
+    def submit(self, *, model: Any = None, filename: str = "model.py", **fields: Any) -> dict[str, Any]:
         """Submit a simulation and return the accepted representation."""
-        answer = self.post(model=model, filename=filename, **asked)
+        answer = self.post(model=model, filename=filename, **fields)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
@@ -188,13 +188,13 @@ class PlatformProcess:
         model: Path | bytes | str | None = None,
         filename: str = "model.py",
         headers: Mapping[str, str] | None = None,
-        **asked: Any,
+        **fields: Any,
     ) -> httpx.Response:
         """Send a submission as JSON, or as a form if it has a model's file instead of its name."""
         if model is None or isinstance(model, str):
-            return self.http.post("/v1/simulations", json={"model": model, **asked}, headers=headers)
+            return self.http.post("/v1/simulations", json={"model": model, **fields}, headers=headers)
         data = model.read_bytes() if isinstance(model, Path) else model
-        return self.http.post("/v1/simulations", data=form(asked), files={"model": (filename, data)}, headers=headers)
+        return self.http.post("/v1/simulations", data=form(fields), files={"model": (filename, data)}, headers=headers)
 
     def get(self, id: str) -> dict[str, Any]:
         """Return the present state of a simulation, also while API processes restart."""
@@ -216,18 +216,18 @@ class PlatformProcess:
 
     def ended(self, id: str, timeout: float = ENDING) -> dict[str, Any]:
         """Wait until a simulation has ended and return it."""
-        found: dict[str, Any] = {}
+        simulation: dict[str, Any] = {}
 
         def ended() -> bool:
-            found.update(self.get(id))
-            return found["state"] in FINAL
+            simulation.update(self.get(id))
+            return simulation["state"] in FINAL
 
-        until(ended, timeout, lambda: f"the simulation goes on: {found} {self.said()[-2000:]}")
-        return found
+        until(ended, timeout, lambda: f"the simulation goes on: {simulation} {self.said()[-2000:]}")
+        return simulation
 
-    def run(self, *, patience: float = ENDING, **asked: Any) -> dict[str, Any]:
+    def run(self, *, patience: float = ENDING, **fields: Any) -> dict[str, Any]:
         """Submit a simulation, wait for its end and return it."""
-        return self.ended(self.submit(**asked)["id"], patience)
+        return self.ended(self.submit(**fields)["id"], patience)
 
     def lines(self, id: str) -> list[bytes]:
         """Return all result lines, in task order."""
@@ -279,8 +279,8 @@ def role_of(pid: int) -> str | None:
     if "valkey" in Path(words[0]).name:
         return "valkey"
     for word in words:
-        if found := _HARNESS.search(word):
-            return {"runner": "runner", "evaluator": "evaluator", "model_server": "model_server"}[found[1]]
+        if match := _HARNESS.search(word):
+            return {"runner": "runner", "evaluator": "evaluator", "model_server": "model_server"}[match[1]]
     return None
 
 
@@ -301,10 +301,10 @@ def share_environments(home: Path) -> None:
 # -- requests and results
 
 
-def form(asked: Mapping[str, Any]) -> dict[str, str]:
+def form(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return a submission as form fields: texts unchanged, other values as JSON."""
     texts = {"dataset", "runtime", "model", "record"}
-    return {name: value if name in texts else json.dumps(value) for name, value in asked.items()}
+    return {name: value if name in texts else json.dumps(value) for name, value in fields.items()}
 
 
 def untimed(line: bytes) -> bytes:

@@ -130,5 +130,5 @@ class Pod:
 
     def end(self) -> None:
         """Kill the containers that still run."""
-        for one in self.containers:
-            one.end()
+        for container in self.containers:
+            container.end()

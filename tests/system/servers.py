@@ -25,9 +25,9 @@ class Api:
         self.home = home
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
-        told = {"HOME": str(home), "PORT": str(self.port), **settings}
+        values = {"HOME": str(home), "PORT": str(self.port), **settings}
         environ = {key: value for key, value in os.environ.items() if not key.startswith("WINDTUNNEL_")}
-        self._environ = environ | {f"WINDTUNNEL_{key}": value for key, value in told.items()}
+        self._environ = environ | {f"WINDTUNNEL_{key}": value for key, value in values.items()}
         self._process: subprocess.Popen[bytes] | None = None
         self.http = httpx.Client(base_url=self.url, timeout=60.0, trust_env=False)
 

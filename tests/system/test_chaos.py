@@ -62,9 +62,9 @@ def digest(platform: PlatformProcess, id: str) -> str:
 def differing(platform: PlatformProcess, id: str, undisturbed: Undisturbed) -> list[tuple[bytes, bytes]]:
     """Return the pairs of results that differ from an undisturbed run's, without timing."""
     lines = [untimed(line) for line in platform.lines(id)]
-    found = [pair for pair in zip(lines, undisturbed[0], strict=True) if pair[0] != pair[1]]
-    assert bool(found) == (digest(platform, id) != undisturbed[1])
-    return found
+    pairs = [pair for pair in zip(lines, undisturbed[0], strict=True) if pair[0] != pair[1]]
+    assert bool(pairs) == (digest(platform, id) != undisturbed[1])
+    return pairs
 
 
 def flushed(platform: PlatformProcess) -> bool:
@@ -84,8 +84,8 @@ def reach(platform: PlatformProcess, id: str, goal: int) -> None:
 def claimed(platform: PlatformProcess, id: str) -> bool:
     """Return whether a job finalizes a running simulation; its claim is a column of the row."""
     with closing(sqlite3.connect(f"file:{platform.home}/windtunnel.db?mode=ro", uri=True)) as connection:
-        found = connection.execute("SELECT claim FROM simulations WHERE id = ? AND state = 'running'", (id,)).fetchone()
-    return found is not None and found[0] is not None
+        row = connection.execute("SELECT claim FROM simulations WHERE id = ? AND state = 'running'", (id,)).fetchone()
+    return row is not None and row[0] is not None
 
 
 def at_work(platform: PlatformProcess, id: str) -> bool:
@@ -221,8 +221,13 @@ def test_evaluators_killed_repeatedly_never_make_a_scenario_crashed(
 
 def test_a_process_killed_during_finalization_is_replaced_within_seconds(start_platform: StartPlatform) -> None:
     platform = start_platform(**HASTE)
-    asked = {"dataset": "noop", "runtime": "python", "scenarios": {"range": [0, 200_000]}, "params": {"batch": 256}}
-    id = platform.submit(**asked)["id"]
+    submission = {
+        "dataset": "noop",
+        "runtime": "python",
+        "scenarios": {"range": [0, 200_000]},
+        "params": {"batch": 256},
+    }
+    id = platform.submit(**submission)["id"]
     until(lambda: platform.get(id)["tasks"]["done"] == 200_000, PATIENCE, "it is not played")
     until(lambda: claimed(platform, id), message="no job sums it up", every=0.005)
     assert platform.get(id)["state"] == "running"  # the job has only begun

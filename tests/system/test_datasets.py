@@ -28,7 +28,7 @@ def tar(files: Mapping[str, bytes]) -> bytes:
 
 def upload(platform: PlatformProcess, body: bytes) -> str:
     """Upload bytes over tus; return the id of the upload."""
-    made = platform.http.post(
+    created = platform.http.post(
         "/v1/uploads",
         content=body,
         headers={
@@ -37,8 +37,8 @@ def upload(platform: PlatformProcess, body: bytes) -> str:
             "Content-Type": "application/offset+octet-stream",
         },
     )
-    assert made.status_code == 201, made.text
-    return made.headers["Location"].rpartition("/")[2]
+    assert created.status_code == 201, created.text
+    return created.headers["Location"].rpartition("/")[2]
 
 
 def register(platform: PlatformProcess, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -61,18 +61,18 @@ def described(extends: str, **more: Any) -> bytes:
 
 
 def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
-    made = register(
+    version = register(
         platform,
         "poles",
         FILES | {"dataset.json": described("cartpole", title="Poles"), "lines.ndjson": scenarios(7)},
     )
-    assert (made["state"], made["tasks"], made["simulator"]) == ("ready", 7, "gymnasium"), made
+    assert (version["state"], version["tasks"], version["simulator"]) == ("ready", 7, "gymnasium"), version
     ended = platform.run(dataset="poles", runtime="python")
     assert (ended["state"], ended["tasks"]["done"]) == ("succeeded", 7), ended
-    assert ended["dataset"] == {"name": "poles", "version": "1", "digest": made["digest"]}
+    assert ended["dataset"] == {"name": "poles", "version": "1", "digest": version["digest"]}
     results = platform.results(ended["id"])
     assert whole(results, 7)
-    assert [one["scenario"]["name"] for one in results] == [f"own-{at}" for at in range(7)]
+    assert [result["scenario"]["name"] for result in results] == [f"own-{at}" for at in range(7)]
     again = platform.run(dataset="poles@1", runtime="python")
     assert platform.summary(again["id"])["results_digest"] == platform.summary(ended["id"])["results_digest"]
     events = platform.http.get(f"/v1/simulations/{ended['id']}/events", headers={"Accept": "text/event-stream"}).text
@@ -83,10 +83,13 @@ def test_user_scenarios_are_simulated(platform: PlatformProcess) -> None:
 
 def test_user_streets_are_simulated_on_the_built_in_road_networks(platform: PlatformProcess) -> None:
     shipped = list(datasets()["car_street"].scenarios(0, 288))[::100]
-    own = [{name: value for name, value in one.items() if name != "index"} | {"time_limit": 5.0} for one in shipped]
-    lines = b"".join(json.dumps(one).encode() + b"\n" for one in own)
-    made = register(platform, "streets", {"dataset.json": described("car_street"), "lines.ndjson": lines})
-    assert made["tasks"] == len(own), made
+    own = [
+        {name: value for name, value in scenario.items() if name != "index"} | {"time_limit": 5.0}
+        for scenario in shipped
+    ]
+    lines = b"".join(json.dumps(scenario).encode() + b"\n" for scenario in own)
+    version = register(platform, "streets", {"dataset.json": described("car_street"), "lines.ndjson": lines})
+    assert version["tasks"] == len(own), version
     ended = platform.run(dataset="streets", runtime="python")
     assert (ended["state"], ended["tasks"]["failed"]) == ("succeeded", 0), ended
     replay = f"/v1/simulations/{ended['id']}/tasks/1/replay"
@@ -114,11 +117,11 @@ def test_a_registration_survives_a_kill_of_its_process(start_platform: StartPlat
             "ready",
         }
     until(lambda: platform.patiently(where).json()["state"] != "registering", 90.0, "it is not taken up again")
-    made = platform.patiently(where).json()
-    assert (made["state"], made["file_count"]) == ("ready", 2000), made
+    version = platform.patiently(where).json()
+    assert (version["state"], version["file_count"]) == ("ready", 2000), version
     for path in ("part-0/00000.bin", "part-9/01999.bin"):
         assert platform.patiently(f"/v1/datasets/drives/files/{path}").content == files[path]
     packs = {path.parent.name for path in (platform.home / "objects" / "packs").glob("*/*")}
-    assert packs == {made["id"]}
+    assert packs == {version["id"]}
     held = sum(path.stat().st_size for path in (platform.home / "objects" / "packs").glob("*/*"))
     assert held == sum(map(len, files.values())), "what an attempt that died had written is still there"

@@ -20,9 +20,9 @@ DRIVERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def played(platform: PlatformProcess, **asked: Any) -> tuple[list[bytes], str]:
+def run_sample(platform: PlatformProcess, **fields: Any) -> tuple[list[bytes], str]:
     """Run a simulation; return its results without timing, and the digest of its results."""
-    ended = platform.run(**{**SAMPLE, **asked}, patience=120.0)
+    ended = platform.run(**{**SAMPLE, **fields}, patience=120.0)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
     assert whole(results, ended["tasks"]["total"])
@@ -34,16 +34,16 @@ def played(platform: PlatformProcess, **asked: Any) -> tuple[list[bytes], str]:
 def test_results_are_identical_for_any_number_of_workers_and_repetitions(
     platform: PlatformProcess, driver: str
 ) -> None:
-    first, digest = played(platform, **DRIVERS[driver], workers=1)
+    first, digest = run_sample(platform, **DRIVERS[driver], workers=1)
     for workers in (2, 2):
-        again, same = played(platform, **DRIVERS[driver], workers=workers)
+        again, same = run_sample(platform, **DRIVERS[driver], workers=workers)
         assert again == first
         assert same == digest
 
 
 def test_another_seed_gives_other_results(platform: PlatformProcess) -> None:
-    asked = {**DRIVERS["remembers"], "scenarios": {"range": [0, 6]}}
-    assert played(platform, **asked)[0] != played(platform, **asked, seed=1)[0]
+    fields = {**DRIVERS["remembers"], "scenarios": {"range": [0, 6]}}
+    assert run_sample(platform, **fields)[0] != run_sample(platform, **fields, seed=1)[0]
 
 
 def test_a_scenario_gives_the_same_result_in_any_selection(platform: PlatformProcess) -> None:
@@ -58,9 +58,14 @@ def test_a_scenario_gives_the_same_result_in_any_selection(platform: PlatformPro
 
 
 def test_results_of_batched_scenarios_do_not_depend_on_the_leases(platform: PlatformProcess) -> None:
-    asked = {"dataset": "noop", "model": MODELS / "echo.py", "scenarios": {"range": [0, 3001]}, "params": {"batch": 16}}
-    first, digest = played(platform, **asked, workers=1)
-    again, same = played(platform, **asked, workers=2)
+    fields = {
+        "dataset": "noop",
+        "model": MODELS / "echo.py",
+        "scenarios": {"range": [0, 3001]},
+        "params": {"batch": 16},
+    }
+    first, digest = run_sample(platform, **fields, workers=1)
+    again, same = run_sample(platform, **fields, workers=2)
     assert (again, same) == (first, digest)
 
 
@@ -82,6 +87,6 @@ def test_the_archive_suffices_to_repeat_the_simulation(platform: PlatformProcess
     second = platform.ended(again.json()["id"])
     assert second["tasks"]["total"] == 16
     assert second["provenance"]["play"] == ended["provenance"]["play"]
-    digests = [platform.summary(one["id"])["results_digest"] for one in (ended, second)]
+    digests = [platform.summary(simulation["id"])["results_digest"] for simulation in (ended, second)]
     assert digests[0] == digests[1]
     assert json.loads(document)["provenance"]["model"]["digest"] == second["model"]["digest"]

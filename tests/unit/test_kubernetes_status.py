@@ -26,9 +26,9 @@ PATIENCE = 120.0
 
 def scene(name: str) -> tuple[Owner, list[Pod], list[ClusterEvent]]:
     """Read the recorded objects of a launch."""
-    found = json.loads((RECORDED / f"{name}.json").read_text())
-    owner = msgspec.convert(found["jobsets"][0], Owner)
-    pods, events = msgspec.convert(found["pods"], list[Pod]), msgspec.convert(found["events"], list[ClusterEvent])
+    recorded = json.loads((RECORDED / f"{name}.json").read_text())
+    owner = msgspec.convert(recorded["jobsets"][0], Owner)
+    pods, events = msgspec.convert(recorded["pods"], list[Pod]), msgspec.convert(recorded["events"], list[ClusterEvent])
     return (
         owner,
         pods,
@@ -58,11 +58,11 @@ def seen(name: str, after: float = 5.0) -> LaunchStatus:
     ],
 )
 def test_the_reason_why_a_launch_waits_is_one_sentence(name: str, phase: Phase, words: str) -> None:
-    found = seen(name)
-    assert found.phase is phase
-    assert found.notes[0].words.startswith(words)
-    assert not found.hopeless, "not before patience is at its end"
-    assert len({one.key for one in found.notes}) == len(found.notes)
+    status = seen(name)
+    assert status.phase is phase
+    assert status.notes[0].words.startswith(words)
+    assert not status.hopeless, "not before patience is at its end"
+    assert len({note.key for note in status.notes}) == len(status.notes)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_the_reason_why_a_launch_waits_is_one_sentence(name: str, phase: Phase, 
     ],
 )
 def test_only_a_lasting_failure_is_hopeless_and_only_after_its_patience(name: str, hopeless: bool) -> None:
-    found = seen(name, after=PATIENCE + 60)
-    assert found.hopeless is hopeless
-    assert not hopeless or found.reason == found.notes[0].words
+    status = seen(name, after=PATIENCE + 60)
+    assert status.hopeless is hopeless
+    assert not hopeless or status.reason == status.notes[0].words
 
 
 def test_a_successful_launch_has_no_reason() -> None:
@@ -89,9 +89,9 @@ def test_a_successful_launch_has_no_reason() -> None:
 
 
 def test_a_failed_launch_has_the_exit_code_and_last_output_of_its_runner() -> None:
-    found = seen("exit")
-    assert (found.phase, found.exit, found.hopeless) == (Phase.ENDED, 70, True)
-    assert found.reason == "its runner ended with exit code 70: model [31mmissing"
+    status = seen("exit")
+    assert (status.phase, status.exit, status.hopeless) == (Phase.ENDED, 70, True)
+    assert status.reason == "its runner ended with exit code 70: model [31mmissing"
 
 
 def owner(*conditions: tuple[str, str], kind: str = "job", reason: str = "", **spec: Any) -> Owner:
@@ -112,8 +112,8 @@ NOW = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
 
 def told(status: Mapping[str, Any]) -> str:
-    found = launch_status(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
-    return " ".join(one.words for one in found.notes)
+    observed = launch_status(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
+    return " ".join(note.words for note in observed.notes)
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ def left(phase: str = "Running", *, leaving: float | None = None, silent: float 
     ],
 )
 def test_a_launch_without_any_of_its_nodes_has_ended(pods: list[Pod], ended: bool) -> None:
-    found = launch_status(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
-    assert (found.phase is Phase.ENDED) is ended
-    assert not found.hopeless
+    status = launch_status(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
+    assert (status.phase is Phase.ENDED) is ended
+    assert not status.hopeless
     if ended:
-        assert found.reason == "The node n1 does not answer any more. Its work is done again elsewhere."
+        assert status.reason == "The node n1 does not answer any more. Its work is done again elsewhere."
 
 
 def test_a_launch_whose_pods_were_deleted_and_not_replaced_has_ended() -> None:
@@ -236,24 +236,24 @@ def test_a_launch_whose_pods_were_deleted_and_not_replaced_has_ended() -> None:
         ([left("Failed", leaving=20)], False),  # a follower may be on its way
         ([left("Failed", leaving=46), left("Pending")], False),
     ):
-        found = launch_status(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
-        assert (found.phase is Phase.ENDED) is ended
-        assert not ended or "cannot be replaced" in str(found.reason)
+        status = launch_status(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
+        assert (status.phase is Phase.ENDED) is ended
+        assert not ended or "cannot be replaced" in str(status.reason)
 
 
 def test_a_killed_runner_is_reported_with_the_name_of_the_signal() -> None:
     status = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})
-    found = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
-    assert (found.exit, found.reason) == (137, "its runner was ended by SIGKILL")
+    status = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    assert (status.exit, status.reason) == (137, "its runner was ended by SIGKILL")
 
 
 def test_a_failed_gang_reports_the_end_of_its_program() -> None:
     state = {"exitCode": 70, "message": "Segmentation fault"}
     failed = pod({"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": state}}]})
-    found = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
-    assert (found.exit, found.hopeless) == (70, False)
-    assert found.reason == "its program ended with exit code 70: Segmentation fault"
+    status = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    assert (status.exit, status.hopeless) == (70, False)
+    assert status.reason == "its program ended with exit code 70: Segmentation fault"
 
 
 DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
@@ -280,30 +280,32 @@ def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any
 )
 def test_a_program_whose_pods_were_lost_has_no_exit_code(pods: list[Pod], words: str) -> None:
     whole = owner(("Failed", "True"), reason="a job failed", parallelism=2)
-    found = launch_status(whole, pods, now=NOW, patience=PATIENCE)
-    assert (found.phase, found.exit) == (Phase.ENDED, None) and words in str(found.reason)
+    status = launch_status(whole, pods, now=NOW, patience=PATIENCE)
+    assert (status.phase, status.exit) == (Phase.ENDED, None) and words in str(status.reason)
 
 
 def test_a_failed_program_has_its_own_exit_code_and_not_that_of_terminated_pods() -> None:
-    found = launch_status(owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE)
-    assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
+    status = launch_status(
+        owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE
+    )
+    assert (status.exit, status.reason) == (3, "its program ended with exit code 3")
 
 
 def test_a_failed_program_without_a_message_has_failed() -> None:
     for pods in ([failed(143, leaving=True)], []):
-        found = launch_status(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
-        assert found.exit == 1 and "a job failed" in str(found.reason)
+        status = launch_status(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
+        assert status.exit == 1 and "a job failed" in str(status.reason)
 
 
 def test_a_program_of_an_operator_has_its_exit_code_whatever_its_container_is_called() -> None:
     for pod in (failed(3, name="node"), failed(0, 3, name="node")):
-        found = launch_status(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
-        assert (found.exit, found.reason) == (3, "its program ended with exit code 3")
+        status = launch_status(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
+        assert (status.exit, status.reason) == (3, "its program ended with exit code 3")
 
 
 def test_a_launch_past_its_deadline_says_so() -> None:
-    found = launch_status(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
-    assert (found.exit, found.reason) == (1, "The launch exceeded its time limit, and the cluster ended it.")
+    status = launch_status(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
+    assert (status.exit, status.reason) == (1, "The launch exceeded its time limit, and the cluster ended it.")
 
 
 def mpijob(*conditions: tuple[str, str], reason: str = "") -> Owner:
@@ -336,9 +338,9 @@ LED = of("lead", 10, 3)
     ],
 )
 def test_a_program_of_mpi_has_its_exit_code_only_with_its_first_workers(pods: list[Pod], exit: int | None) -> None:
-    found = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
-    assert found.exit == exit
-    assert exit or found.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
+    status = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
+    assert status.exit == exit
+    assert exit or status.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
 
 
 @pytest.mark.parametrize(
@@ -355,21 +357,21 @@ def test_a_program_of_mpi_that_lost_a_worker_has_not_succeeded_whatever_mpirun_r
 ) -> None:
     done = mpijob(("Succeeded", "True"))
     assert not settled(done)
-    found = launch_status(done, pods, now=NOW, patience=PATIENCE)
-    assert (found.phase, found.exit) == (Phase.ENDED, exit)
-    assert found.reason == (None if exit == 0 else make_note("PodTaken").words)
+    status = launch_status(done, pods, now=NOW, patience=PATIENCE)
+    assert (status.phase, status.exit) == (Phase.ENDED, exit)
+    assert status.reason == (None if exit == 0 else make_note("PodTaken").words)
 
 
 def test_a_program_of_mpi_past_its_deadline_was_ended_and_not_evicted() -> None:
     workers = [of("replica", 12), of("replica", 12)]  # who led was deleted for it
-    found = launch_status(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
-    assert (found.exit, [one.key for one in found.notes]) == (1, ["DeadlineExceeded"])
+    status = launch_status(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
+    assert (status.exit, [note.key for note in status.notes]) == (1, ["DeadlineExceeded"])
 
 
 def test_workers_of_mpi_that_fail_before_the_launcher_starts_end_the_launch() -> None:
     failed = of("replica", 5, 128, ended={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'})
-    found = launch_status(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
-    assert (found.phase, found.exit) == (Phase.ENDED, 128) and "sshd" in str(found.reason)
+    status = launch_status(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
+    assert (status.phase, status.exit) == (Phase.ENDED, 128) and "sshd" in str(status.reason)
     evicted = of("replica", 5, 143, reason="Evicted")
     assert launch_status(mpijob(("Created", "True")), [evicted], now=NOW, patience=PATIENCE).exit is None
     begun = mpijob(("Created", "True"), ("Running", "True"))
@@ -382,9 +384,9 @@ def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
     workload = msgspec.convert({"status": {"conditions": named}}, Workload)
     labels = {"windtunnel/launch": "a"} | ({"kueue.x-k8s.io/queue-name": "q"} if label else {})
     held = msgspec.convert({"metadata": {"labels": labels}, "spec": {"suspend": True}}, Owner)
-    found = launch_status(held, workloads=[workload], now=NOW, patience=PATIENCE)
-    assert found.phase is Phase.SUSPENDED and len({one.key for one in found.notes}) == len(found.notes)
-    return [one.words for one in found.notes]
+    status = launch_status(held, workloads=[workload], now=NOW, patience=PATIENCE)
+    assert status.phase is Phase.SUSPENDED and len({note.key for note in status.notes}) == len(status.notes)
+    return [note.words for note in status.notes]
 
 
 def test_a_launch_queued_by_kueue_has_the_reason_of_kueue() -> None:
@@ -449,8 +451,10 @@ def test_events_go_to_the_launch_whose_name_their_objects_begin_with() -> None:
         msgspec.convert({"involvedObject": {"kind": "Pod", "name": name}}, ClusterEvent)
         for name in ("wt-a-w-0-0-x", "wt-ab-w-0-0-x", "wt-a", "other")
     ]
-    found = events_by_launch(events, {"wt-a": "a", "wt-ab": "ab"})
-    assert {launch: [one.involved_object.name for one in those] for launch, those in found.items()} == {
+    by_launch = events_by_launch(events, {"wt-a": "a", "wt-ab": "ab"})
+    assert {
+        launch: [event.involved_object.name for event in launch_events] for launch, launch_events in by_launch.items()
+    } == {
         "a": ["wt-a-w-0-0-x", "wt-a"],
         "ab": ["wt-ab-w-0-0-x"],
     }

@@ -64,20 +64,20 @@ def matches(peer, end, namespace):
     return same and selected(peer.get("podSelector", {}), end.labels)
 
 
-def allowed(one, other, port, protocol, direction, way, policies):
+def allowed(end, peer_end, port, protocol, direction, way, policies):
     """Return whether the policies of one end allow the other: no policy selects the end, or a rule allows it."""
-    if one.labels is None:
+    if end.labels is None:
         return True
     mine = [
         each
         for each in policies
-        if each["metadata"]["namespace"] == one.namespace and selected(each["spec"]["podSelector"], one.labels)
+        if each["metadata"]["namespace"] == end.namespace and selected(each["spec"]["podSelector"], end.labels)
     ]
     rules = [rule for each in mine for rule in each["spec"].get(direction, [])]
     if not any(direction.capitalize() in each["spec"]["policyTypes"] for each in mine):
         return True
     return any(
-        (not rule.get(way) or any(matches(peer, other, one.namespace) for peer in rule[way]))
+        (not rule.get(way) or any(matches(peer, peer_end, end.namespace) for peer in rule[way]))
         and (
             not rule.get("ports")
             or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in rule["ports"])
@@ -102,11 +102,11 @@ def test_every_pod_reaches_the_dns_of_the_cluster(about, protocol):
 
 def test_an_option_sets_another_dns_service():
     """A DNS cache on each node has an address outside the pods; some DNS servers listen on another port."""
-    near = dataclasses.replace(OPTIONS, dns=({"ipBlock": {"cidr": "169.254.20.10/32"}},), dns_ports=(53, 5353))
+    options = dataclasses.replace(OPTIONS, dns=({"ipBlock": {"cidr": "169.254.20.10/32"}},), dns_ports=(53, 5353))
     policies = [
         each
         for about in (ONE, GANG)
-        for each in manifests.launch_objects(about, near, ALL)
+        for each in manifests.launch_objects(about, options, ALL)
         if each["kind"] == "NetworkPolicy"
     ]
     for about in (ONE, GANG):
@@ -179,8 +179,8 @@ def test_no_pod_is_reachable_from_outside():
 def test_the_runner_api_may_be_outside_the_cluster(url, inside, outside):
     options = dataclasses.replace(OPTIONS, runner_api_url=url)
     about = dataclasses.replace(ONE, id="s4x1x1")
-    made = manifests.launch_objects(about, options, ALL)
+    objects = manifests.launch_objects(about, options, ALL)
     labels = {"windtunnel/launch": "s4x1x1"}
-    source = End("10.244.0.9", made[-1]["metadata"]["namespace"], labels)
-    assert reaches(source, End(inside[0]), inside[1], policies=made[-1:])
-    assert not reaches(source, End(outside[0]), outside[1], policies=made[-1:])
+    source = End("10.244.0.9", objects[-1]["metadata"]["namespace"], labels)
+    assert reaches(source, End(inside[0]), inside[1], policies=objects[-1:])
+    assert not reaches(source, End(outside[0]), outside[1], policies=objects[-1:])

@@ -24,7 +24,7 @@ class Plain(yaml.SafeDumper):
         return True
 
 
-def made(name: str):
+def objects_of(name: str):
     about, served = SAMPLES[name]
     return manifests.launch_objects(about, OPTIONS, served)
 
@@ -33,7 +33,7 @@ def made(name: str):
 def test_the_objects_of_a_launch_equal_the_golden_files(name):
     """To accept a change, delete the golden file, run this test twice and read the diff."""
     path = GOLDEN / f"{name}.yaml"
-    text = yaml.dump_all(made(name), Dumper=Plain, sort_keys=False, width=120)
+    text = yaml.dump_all(objects_of(name), Dumper=Plain, sort_keys=False, width=120)
     if not path.exists():
         path.write_text(text)
         pytest.fail(f"{path.name} was not there; it is now: read it, and run this again")
@@ -46,20 +46,20 @@ def test_every_golden_file_belongs_to_a_sample_launch():
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_version_of_the_schemas_accepts_the_objects_without_unknown_fields(name):
-    for one in made(name):
-        assert complaints(one) == []
+    for item in objects_of(name):
+        assert complaints(item) == []
 
 
 @pytest.mark.parametrize("name", ["independent", "independent-without-jobset", "gang-trainer", "gang-mpi-operator"])
 def test_an_unknown_field_is_detected(name):
-    for one in made(name):
-        broken = copy.deepcopy(one)
+    for item in objects_of(name):
+        broken = copy.deepcopy(item)
         broken.get("spec", broken)["bogus"] = 1
-        assert any("bogus" in said for said in complaints(broken))
+        assert any("bogus" in complaint for complaint in complaints(broken))
 
 
 def test_a_misspelt_field_deep_in_a_pod_is_detected():
-    owner = copy.deepcopy(made("independent")[0])
+    owner = copy.deepcopy(objects_of("independent")[0])
     pod = owner["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["containers"][0]["securityContext"]["readOnlyRootFileSystem"] = True
     assert len(complaints(owner)) == 2  # one for each version
@@ -68,40 +68,40 @@ def test_a_misspelt_field_deep_in_a_pod_is_detected():
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_token_is_only_in_the_secret_of_the_runner(name):
     about, _ = SAMPLES[name]
-    owner, _, *others = made(name)
+    owner, _, *others = objects_of(name)
     assert about.token not in json.dumps([owner, *others])
     for pod in pods(owner):
         for container in pod["spec"]["containers"]:
-            sees = [one["name"] for one in container.get("volumeMounts", []) if one["name"] == "token"]
+            sees = [mount["name"] for mount in container.get("volumeMounts", []) if mount["name"] == "token"]
             assert bool(sees) == (container["name"] == "runner")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_object_has_labels_to_find_and_bill_it(name):
-    for one in made(name):
-        labels = one["metadata"]["labels"]
+    for item in objects_of(name):
+        labels = item["metadata"]["labels"]
         assert labels["windtunnel/installation"] == "acme" and labels["windtunnel/launch"] == "s1x1x1"
         assert labels["windtunnel/project"] == "street" and labels["windtunnel/attempt"] == "1"
-        assert one["metadata"]["namespace"] == "windtunnel-street" and one["metadata"]["name"].startswith("wt-s1x1x1")
+        assert item["metadata"]["namespace"] == "windtunnel-street" and item["metadata"]["name"].startswith("wt-s1x1x1")
 
 
-def pods(one):
+def pods(document):
     """Yield all pod templates of an object."""
-    if isinstance(one, dict):
-        if "containers" in one.get("spec", {}):
-            yield one
-        for value in one.values():
+    if isinstance(document, dict):
+        if "containers" in document.get("spec", {}):
+            yield document
+        for value in document.values():
             yield from pods(value)
-    elif isinstance(one, list):
-        for value in one:
+    elif isinstance(document, list):
+        for value in document:
             yield from pods(value)
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if "operator" not in name and "trainer" not in name])
 def test_pods_meet_the_restricted_pod_security_standard(name):
-    found = list(pods(made(name)[0]))
-    assert found
-    for pod in found:
+    templates = list(pods(objects_of(name)[0]))
+    assert templates
+    for pod in templates:
         spec = pod["spec"]
         assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
         assert spec["securityContext"]["runAsNonRoot"] and spec["restartPolicy"] == "Never"
@@ -115,19 +115,21 @@ def test_pods_meet_the_restricted_pod_security_standard(name):
 
 
 def test_only_model_servers_have_devices_and_claims():
-    [pod] = pods(made("independent-everything")[0])
-    asked = {one["name"]: one["resources"]["limits"].keys() for one in pod["spec"]["containers"]}
-    assert "nvidia.com/gpu" in asked["model-server"]
-    assert asked["runner"] == asked["evaluator"] == {"memory"}
-    claims = [one["name"] for one in pod["spec"]["containers"] if "claims" in one["resources"]]
+    [pod] = pods(objects_of("independent-everything")[0])
+    limits = {container["name"]: container["resources"]["limits"].keys() for container in pod["spec"]["containers"]}
+    assert "nvidia.com/gpu" in limits["model-server"]
+    assert limits["runner"] == limits["evaluator"] == {"memory"}
+    claims = [container["name"] for container in pod["spec"]["containers"] if "claims" in container["resources"]]
     assert claims == ["model-server"]
 
 
 def test_only_the_runner_writes_to_shared_volumes_and_sees_the_token():
-    [pod] = pods(made("independent")[0])
+    [pod] = pods(objects_of("independent")[0])
     for container in pod["spec"]["containers"]:
         shared = {
-            one["name"]: one.get("readOnly", False) for one in container["volumeMounts"] if "tmp" not in one["name"]
+            mount["name"]: mount.get("readOnly", False)
+            for mount in container["volumeMounts"]
+            if "tmp" not in mount["name"]
         }
         if container["name"] == "runner":
             assert shared == {"sockets": False, "files": False, "token": True}
@@ -153,13 +155,13 @@ def test_a_queued_launch_is_created_suspended_with_the_label_of_its_queue():
 
 def test_the_queues_in_the_documentation_are_valid_for_kueue():
     text = (Path(__file__).parents[2] / "docs" / "gangs.md").read_text()
-    shown = [one for part in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(part.split("```")[0])]
-    assert {one["kind"] for one in shown} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
-    assert [complaint for one in shown for complaint in complaints(one)] == []
+    shown = [item for part in text.split("```yaml\n")[1:] for item in yaml.safe_load_all(part.split("```")[0])]
+    assert {item["kind"] for item in shown} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
+    assert [complaint for item in shown for complaint in complaints(item)] == []
 
 
 def test_the_leader_starts_when_all_replicas_are_ready_and_its_success_is_the_gangs():
-    spec = made("gang-torch")[0]["spec"]
+    spec = objects_of("gang-torch")[0]["spec"]
     workers, leader = spec["replicatedJobs"]
     assert leader["dependsOn"] == [{"name": workers["name"], "status": "Ready"}]
     assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": [leader["name"]]}

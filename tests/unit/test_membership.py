@@ -81,5 +81,5 @@ def test_a_missing_condition_means_ready() -> None:
         {"addresses": ["10.0.0.4"], "conditions": {"ready": None}},
         {"addresses": ["10.0.0.5"], "conditions": {"ready": False}},
     ]
-    found = ready([{"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 80}]}])
-    assert [node.url[-4] for node in found] == list("1234")
+    nodes = ready([{"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 80}]}])
+    assert [node.url[-4] for node in nodes] == list("1234")

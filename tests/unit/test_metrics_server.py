@@ -16,5 +16,5 @@ def test_a_metric_family_of_two_executors_is_exposed_once_with_the_samples_of_bo
     page = generate_latest(registry).decode()
     assert page.count("# TYPE windtunnel_cluster_calls_total") == 1
     (calls,) = [one for one in text_string_to_metric_families(page) if one.name == "windtunnel_cluster_calls"]
-    told = {(one.labels["context"], one.labels["outcome"]) for one in calls.samples if one.name.endswith("_total")}
-    assert told == {("east", "200"), ("west", "500")}
+    labels = {(one.labels["context"], one.labels["outcome"]) for one in calls.samples if one.name.endswith("_total")}
+    assert labels == {("east", "200"), ("west", "500")}

@@ -28,24 +28,24 @@ def test_every_file_is_at_the_offset_of_its_entry_in_its_pack(bodies: list[bytes
     entries = list(pack(files, put, lambda: f"p{len(packs)}", target=target))
     assert [entry.path for entry in entries] == [f"f{at}" for at in range(len(bodies))]
     for entry, body in zip(entries, bodies, strict=True):
-        found = packs[entry.source.removeprefix("store:")][entry.offset : entry.offset + entry.size]
-        assert found == body and entry.digest == "sha256:" + hashlib.sha256(body).hexdigest()
+        packed = packs[entry.source.removeprefix("store:")][entry.offset : entry.offset + entry.size]
+        assert packed == body and entry.digest == "sha256:" + hashlib.sha256(body).hexdigest()
     assert sum(map(len, packs.values())) == sum(map(len, bodies))
     assert all(len(body) < target + 300 for body in packs.values())
 
 
 def test_a_pack_is_durable_before_its_files_are_listed() -> None:
-    told: list[str] = []
+    packs: list[str] = []
     put: list[str] = []
 
     def keep(key: str, chunks: Iterable[bytes]) -> None:
         for _ in chunks:
-            assert key not in told
+            assert key not in packs
         put.append(key)
 
     for entry in pack((SourceFile(str(at), [b"x" * 10]) for at in range(9)), keep, lambda: f"p{len(put)}", target=30):
-        told.append(entry.source.removeprefix("store:"))
-        assert told[-1] in put
+        packs.append(entry.source.removeprefix("store:"))
+        assert packs[-1] in put
 
 
 def test_more_records_than_fit_in_memory_are_sorted(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_file_names_are_normalized() -> None:
 
 
 @given(st.lists(st.text("aAbB/-\u00e9\u00df", min_size=1, max_size=6), min_size=2, max_size=8))
-def test_names_clash_exactly_if_a_file_system_cannot_hold_both(given: list[str]) -> None:
+def test_names_clash_exactly_if_a_file_system_cannot_hold_both(names: list[str]) -> None:
     paths = []
-    for one in given:
+    for name in names:
         try:
-            paths.append(file_names.validated(one))
+            paths.append(file_names.validated(name))
         except BadName:
             continue
     folded = [path.casefold() for path in paths]

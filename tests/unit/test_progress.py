@@ -18,9 +18,9 @@ def segment(start: int, stop: int, *, of: str = "new", failed: int = 0) -> Segme
 def test_speed_is_the_number_of_tasks_per_elapsed_time() -> None:
     progress = Progress("new")
     progress.add([(1, segment(0, 10)), (2, segment(10, 30, failed=4))])
-    told = progress.describe(120, 60.0)
-    assert (told["done"], told["failed"], told["total"]) == (30, 4, 120)
-    assert told["rate"] == pytest.approx(0.5) and told["eta"] == pytest.approx(180.0)
+    progress_fields = progress.describe(120, 60.0)
+    assert (progress_fields["done"], progress_fields["failed"], progress_fields["total"]) == (30, 4, 120)
+    assert progress_fields["rate"] == pytest.approx(0.5) and progress_fields["eta"] == pytest.approx(180.0)
     assert progress.describe(120, 0.0)["rate"] is None
 
 
@@ -31,9 +31,9 @@ def test_results_taken_over_by_a_retry_count_as_done_and_not_towards_its_speed()
         "total": 1000, "done": 985, "failed": 0, "rate": 0.0, "eta": None, "metrics": {},
     }  # fmt: skip
     progress.add([(3, segment(980, 983))])
-    told = progress.describe(1000, 60.0)
-    assert told["done"] == 988
-    assert told["rate"] == pytest.approx(3 / 60) and told["eta"] == pytest.approx(12 * 20)
+    progress_fields = progress.describe(1000, 60.0)
+    assert progress_fields["done"] == 988
+    assert progress_fields["rate"] == pytest.approx(3 / 60) and progress_fields["eta"] == pytest.approx(12 * 20)
 
 
 def test_a_simulation_continues_with_as_many_failures_as_permitted() -> None:
@@ -50,7 +50,7 @@ def test_an_undeclared_metric_is_penalised_in_any_order_of_results() -> None:
         for status, metrics in order:
             tally.add(status, {"street": "ramp"}, metrics)
         summaries.append(tally.summary(interval=False))
-    assert all(one == summaries[0] for one in summaries)
+    assert all(summary == summaries[0] for summary in summaries)
     for metrics in (summaries[0]["metrics"], summaries[0]["groups"]["street"]["ramp"]["metrics"]):
         assert (metrics["x"]["mean_ok"], metrics["x"]["mean_penalised"]) == (2.0, None)
         assert metrics["late"]["mean_penalised"] is None

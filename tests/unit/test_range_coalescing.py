@@ -21,18 +21,18 @@ def entry(source: str, offset: int, size: int, etag: str | None = None) -> Manif
 def test_adjacent_files_are_one_request_in_any_order_of_their_names() -> None:
     pack = [entry("store:p", number * 1000, 1000) for number in range(100)]
     random.Random(1).shuffle(pack)
-    [one] = coalesce(pack)
-    assert (one.start, one.stop, len(one.entries)) == (0, 100_000, 100)
+    [request] = coalesce(pack)
+    assert (request.start, request.stop, len(request.entries)) == (0, 100_000, 100)
 
 
 def test_very_many_tiny_files_are_several_requests() -> None:
-    found = list(coalesce(entry("store:p", number, 1) for number in range(2 * MOST + 1)))
-    assert [len(one.entries) for one in found] == [MOST, MOST, 1]
+    requests = list(coalesce(entry("store:p", number, 1) for number in range(2 * MOST + 1)))
+    assert [len(request.entries) for request in requests] == [MOST, MOST, 1]
 
 
 def test_a_large_file_is_one_request_and_each_object_is_another() -> None:
-    found = list(coalesce([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
-    assert [len(one.entries) for one in found] == [1, 1, 1, 1]
+    requests = list(coalesce([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
+    assert [len(request.entries) for request in requests] == [1, 1, 1, 1]
 
 
 def test_files_with_different_etags_are_different_requests() -> None:
@@ -42,24 +42,24 @@ def test_files_with_different_etags_are_different_requests() -> None:
 def test_small_requests_are_batched_and_large_requests_are_alone() -> None:
     small = [entry(f"s3:c/b/{number:02d}", 0, 1000) for number in range(20)]
     large = [entry(f"s3:c/b/x{number}", 0, SMALL) for number in range(3)]
-    found = list(batches(coalesce([*small, *large]), 16))
-    assert [len(batch) for batch in found] == [16, 5, 1, 1]
-    assert [one.entries[0] for batch in found for one in batch] == [*small, *large]
+    requests = list(batches(coalesce([*small, *large]), 16))
+    assert [len(batch) for batch in requests] == [16, 5, 1, 1]
+    assert [request.entries[0] for batch in requests for request in batch] == [*small, *large]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30 << 20), st.integers(0, 12 << 20)), max_size=60))
 def test_every_file_is_in_one_request_with_bounded_length_and_gaps(
-    places: list[tuple[str, int, int]],
+    placements: list[tuple[str, int, int]],
 ) -> None:
-    entries = [entry(*place) for place in places]
-    found = list(coalesce(entries))
-    key = lambda one: (one.source, one.offset, one.size)  # noqa: E731
-    assert sorted((one for coalesced in found for one in coalesced.entries), key=key) == sorted(entries, key=key)
-    for coalesced in found:
-        assert {one.source for one in coalesced.entries} == {coalesced.source}
+    entries = [entry(*placement) for placement in placements]
+    requests = list(coalesce(entries))
+    key = lambda item: (item.source, item.offset, item.size)  # noqa: E731
+    assert sorted((item for coalesced in requests for item in coalesced.entries), key=key) == sorted(entries, key=key)
+    for coalesced in requests:
+        assert {item.source for item in coalesced.entries} == {coalesced.source}
         assert len(coalesced.entries) == 1 or coalesced.stop - coalesced.start <= LONGEST
-        for one, following in zip(coalesced.entries, coalesced.entries[1:], strict=False):
-            assert 0 <= following.offset - (one.offset + one.size) <= GAP
+        for item, following in zip(coalesced.entries, coalesced.entries[1:], strict=False):
+            assert 0 <= following.offset - (item.offset + item.size) <= GAP
 
 
 def test_memory_use_does_not_depend_on_the_length_of_the_manifest() -> None:

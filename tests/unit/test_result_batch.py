@@ -76,7 +76,7 @@ def test_quantiles_of_latency_are_measured_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "left"),
+    ("message", "expected"),
     [
         ("cannot open /home/someone/x/model.bin", "cannot open …"),
         ("<Foo object at 0x7f00aa11>", "<Foo object at 0x…>"),
@@ -85,5 +85,5 @@ def test_quantiles_of_latency_are_measured_values() -> None:
         ("speed 3 m/s", "speed 3 m/s"),
     ],
 )
-def test_errors_carry_no_path_process_number_or_address(said: str, left: str) -> None:
-    assert unworldly(said) == left
+def test_errors_carry_no_path_process_number_or_address(message: str, expected: str) -> None:
+    assert unworldly(message) == expected

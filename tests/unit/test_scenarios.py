@@ -13,12 +13,12 @@ from errors import BadScenario
 
 
 def own(dataset: str) -> list[dict[str, Any]]:
-    found = datasets()[dataset]
-    return list(found.scenarios(0, 1000)) if found.definition.get("scenarios") else [{"index": 0}]
+    entry = datasets()[dataset]
+    return list(entry.scenarios(0, 1000)) if entry.definition.get("scenarios") else [{"index": 0}]
 
 
 def lines(*scenarios: Any) -> list[bytes]:
-    return [json.dumps(one).encode() for one in scenarios]
+    return [json.dumps(scenario).encode() for scenario in scenarios]
 
 
 @pytest.mark.parametrize("byte", [b"x", b" "])

@@ -17,11 +17,11 @@ def test_omitted_parameters_have_their_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"delay": 11}, {"delay": True}, {"delay": "3"}, {"kind": "c"}, {"guard": 1}, {"unheard_of": 1}]
+    "params", [{"delay": 11}, {"delay": True}, {"delay": "3"}, {"kind": "c"}, {"guard": 1}, {"unheard_of": 1}]
 )
-def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(given: dict[str, object]) -> None:
-    with pytest.raises(Invalid, match=next(iter(given))):
-        checked_params(DECLARED, given, "d")
+def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(params: dict[str, object]) -> None:
+    with pytest.raises(Invalid, match=next(iter(params))):
+        checked_params(DECLARED, params, "d")
 
 
 @pytest.mark.parametrize("sweep", [{"delay": []}, {"delay": 3}, {"delay": [1, 99]}, {"nothing": [1]}])

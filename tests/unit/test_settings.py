@@ -40,7 +40,7 @@ def test_a_misspelt_setting_is_an_error_that_names_it(env: dict[str, str]) -> No
 def test_a_setting_by_its_old_name_is_refused_with_the_new_name(old: str, new: str) -> None:
     with pytest.raises(ValueError, match=f"WINDTUNNEL_{old} is called WINDTUNNEL_{new} now"):
         Settings.from_env({f"WINDTUNNEL_{old}": "1"})
-    assert new.lower() in {one.name for one in fields(Settings)}
+    assert new.lower() in {setting.name for setting in fields(Settings)}
 
 
 def test_without_a_token_only_this_machine_is_served() -> None:

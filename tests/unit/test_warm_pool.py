@@ -22,19 +22,19 @@ URL = "http://runner_api:1"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def options(*asked: dict[str, Any], **others: Any) -> KubernetesOptions:
-    return parse({"images": {"tag": "abc"}, "warm": list(asked or [ASKED]), **others})
+def options(*entries: dict[str, Any], **others: Any) -> KubernetesOptions:
+    return parse({"images": {"tag": "abc"}, "warm": list(entries or [ASKED]), **others})
 
 
-def wanted(*asked: dict[str, Any], **others: Any) -> dict[str, warm_pool.WarmTarget]:
-    return warm_pool.warm_targets(options(*asked, **others), ALL, URL)
+def wanted(*entries: dict[str, Any], **others: Any) -> dict[str, warm_pool.WarmTarget]:
+    return warm_pool.warm_targets(options(*entries, **others), ALL, URL)
 
 
 def noop(**changes: Any) -> Launch:
     return launch(**{"runtime": "python", "format": "python", "dataset": "noop", "project": "default", **changes})
 
 
-def one(
+def pod(
     id: str, digest: str, phase: Phase = Phase.RUNNING, age: float = 60.0, token_hash: str = "h"
 ) -> warm_pool.WarmOwner:
     return warm_pool.WarmOwner(
@@ -49,12 +49,12 @@ def one(
 
 
 def planned(
-    there: list[warm_pool.WarmOwner],
+    owners: list[warm_pool.WarmOwner],
     wishes: dict[str, warm_pool.WarmTarget],
     taken: Collection[str] = (),
-    given: Collection[str] = (),
+    handed_out: Collection[str] = (),
 ) -> warm_pool.PoolPlan:
-    return warm_pool.plan_pool(there, wishes, taken=taken, handed_out=given)
+    return warm_pool.plan_pool(owners, wishes, taken=taken, handed_out=handed_out)
 
 
 def ids(some: Collection[warm_pool.WarmOwner]) -> list[str]:
@@ -66,47 +66,47 @@ def test_missing_pods_are_created_and_only_ready_pods_are_taken() -> None:
     (digest,) = wishes
     first = planned([], wishes)
     assert len(first.missing) == 2 and not first.ready and not first.complete
-    starting = planned([one("a", digest), one("b", digest, Phase.STARTING)], wishes)
+    starting = planned([pod("a", digest), pod("b", digest, Phase.STARTING)], wishes)
     assert ids(starting.ready) == ["a"] and not starting.missing and not starting.complete
-    whole = planned([one("a", digest, age=1), one("b", digest, age=9)], wishes)
+    whole = planned([pod("a", digest, age=1), pod("b", digest, age=9)], wishes)
     assert ids(whole.ready) == ["b", "a"] and whole.complete, "the oldest goes first"
 
 
 def test_surplus_ended_unknown_and_outdated_pods_are_deleted() -> None:
     wishes = wanted()
     (digest,) = wishes
-    there = [
-        one("old", digest, age=90),
-        one("new", digest, age=10),
-        one("starting", digest, Phase.STARTING, age=99),
-        one("ended", digest, Phase.ENDED),
-        one("otherwise", "0" * 16),
-        one("tokenless", digest, token_hash=""),
+    owners = [
+        pod("old", digest, age=90),
+        pod("new", digest, age=10),
+        pod("starting", digest, Phase.STARTING, age=99),
+        pod("ended", digest, Phase.ENDED),
+        pod("otherwise", "0" * 16),
+        pod("tokenless", digest, token_hash=""),
     ]
-    plan = planned(there, wishes)
+    plan = planned(owners, wishes)
     assert ids(plan.ready) == ["old", "new"] and plan.complete
     assert sorted(ids(plan.surplus)) == ["ended", "otherwise", "starting", "tokenless"]
 
 
 def test_all_pods_are_deleted_when_none_is_configured() -> None:
-    plan = planned([one("a", "0" * 16)], {})
+    plan = planned([pod("a", "0" * 16)], {})
     assert ids(plan.surplus) == ["a"] and plan.complete
 
 
 def test_a_taken_pod_is_labelled_and_replaced_and_an_unused_one_is_deleted() -> None:
     wishes = wanted()
     (digest,) = wishes
-    plan = planned([one("taken", digest), one("vain", digest)], wishes, taken={"taken"}, given={"taken", "vain"})
+    plan = planned([pod("taken", digest), pod("vain", digest)], wishes, taken={"taken"}, handed_out={"taken", "vain"})
     assert ids(plan.in_use) == ["taken"] and ids(plan.surplus) == ["vain"] and len(plan.missing) == 2
 
 
 def test_each_pod_is_taken_once_and_by_a_matching_launch() -> None:
     wishes = wanted()
     (digest,) = wishes
-    there = [one("a", digest), one("b", digest)]
+    owners = [pod("a", digest), pod("b", digest)]
     reserve = warm_pool.ReadyLaunches()
     assert reserve.take(noop()) is None, "nobody has looked yet"
-    reserve.fill(planned(there, wishes), wishes, there)
+    reserve.fill(planned(owners, wishes), wishes, owners)
     for unfit in ({"project": "red"}, {"dataset": "car_street"}, {"version": "0"}, {"runtime": "onnx"}):
         assert reserve.take(noop(**unfit)) is None
     assert reserve.take(noop(placement=Placement(cpu=2))) is None
@@ -121,9 +121,9 @@ def test_each_pod_is_taken_once_and_by_a_matching_launch() -> None:
 def test_a_pod_admitted_by_kueue_is_not_taken_by_a_launch_with_more_workers() -> None:
     wishes = wanted()
     (digest,) = wishes
-    there = [replace(one("a", digest), queued=True)]
+    owners = [replace(pod("a", digest), queued=True)]
     reserve = warm_pool.ReadyLaunches()
-    reserve.fill(planned(there, wishes), wishes, there)
+    reserve.fill(planned(owners, wishes), wishes, owners)
     assert reserve.take(noop(workers=2)) is None
     assert reserve.take(noop(workers=1)) is not None
 
@@ -150,21 +150,21 @@ def test_equal_entries_of_the_configuration_are_added() -> None:
 @pytest.mark.parametrize("served", [ALL, BARE])
 def test_a_warm_pod_has_the_objects_of_a_launch_and_knows_its_worker_spec(served: manifests.ServedApis) -> None:
     (wish,) = warm_pool.warm_targets(options(), served, URL).values()
-    made, token_hash = wish.new_launch()
+    launch, token_hash = wish.new_launch()
     other, _ = wish.new_launch()
-    assert made.id != other.id and made.token != other.token and token_hash == hashed(made.token)
-    assert names.owner(made.id) == f"wt-{made.id}" and len(made.id) <= 40 and made.id.isalnum()
-    objects = manifests.launch_objects(made, options(), served, worker_spec=wish.worker_spec)
+    assert launch.id != other.id and launch.token != other.token and token_hash == hashed(launch.token)
+    assert names.owner(launch.id) == f"wt-{launch.id}" and len(launch.id) <= 40 and launch.id.isalnum()
+    objects = manifests.launch_objects(launch, options(), served, worker_spec=wish.worker_spec)
     assert [complaint for each in objects for complaint in complaints(each)] == []
     secret = next(each for each in objects if each["kind"] == "Secret")
-    told = json.loads(base64.b64decode(secret["data"]["launch.json"]))
-    assert told["warm"] is True and told["url"] == URL
-    assert told["worker_spec"] == {
+    document = json.loads(base64.b64decode(secret["data"]["launch.json"]))
+    assert document["warm"] is True and document["url"] == URL
+    assert document["worker_spec"] == {
         "format": "python",
         "isolation": "launch",
         "world": {"simulator": "noop", "package": None},
     }
-    cold = manifests.launch_objects(replace(made, token=""), options(), served)
+    cold = manifests.launch_objects(replace(launch, token=""), options(), served)
     plain = next(each for each in cold if each["kind"] == "Secret")
     assert "warm" not in json.loads(base64.b64decode(plain["data"]["launch.json"]))
 
@@ -172,18 +172,18 @@ def test_a_warm_pod_has_the_objects_of_a_launch_and_knows_its_worker_spec(served
 def test_only_pods_with_the_label_that_are_not_being_deleted_are_warm() -> None:
     def owner(**changes: Any) -> Owner:
         labels = {"windtunnel/launch": "a", WARM: "d"}
-        given = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
-        return Owner(metadata=Metadata(**{**given, **changes}))
+        handed_out = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
+        return Owner(metadata=Metadata(**{**handed_out, **changes}))
 
-    (found,) = warm_pool.warm_owners([(JOBSET, owner())])
-    assert (found.id, found.digest, found.token_hash, found.made) == ("a", "d", "h", NOW)
+    (pod,) = warm_pool.warm_owners([(JOBSET, owner())])
+    assert (pod.id, pod.digest, pod.token_hash, pod.made) == ("a", "d", "h", NOW)
     assert warm_pool.warm_owners([(JOBSET, owner(labels={"windtunnel/launch": "a"}))]) == []
     assert warm_pool.warm_owners([(JOBSET, owner(deletion_timestamp=NOW))]) == []
     assert warm_pool.warm_owners([(JOBSET, owner(owner_references=(ObjectReference(kind="Node"),)))])
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("entry", "words"),
     [
         ({"runtime": "python", "dataset": "noop", "pods": 0}, "pods is at least 1 and at most"),
         ({"runtime": "python", "dataset": "noop", "pods": 101}, "pods is at least 1 and at most"),
@@ -194,6 +194,6 @@ def test_only_pods_with_the_label_that_are_not_being_deleted_are_warm() -> None:
         ({"runtime": "python"}, "dataset"),
     ],
 )
-def test_a_specification_that_no_launch_can_use_is_not_kept_warm(given: dict[str, Any], words: str) -> None:
+def test_a_specification_that_no_launch_can_use_is_not_kept_warm(entry: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        options(given)
+        options(entry)

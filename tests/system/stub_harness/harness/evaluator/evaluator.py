@@ -19,14 +19,14 @@ from runtimes.harness.runner.framed_socket import FramedSocket
 
 
 class StubEvaluator:
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.socket = socket.socket(fileno=told["socket"])
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.socket = socket.socket(fileno=config["socket"])
         self.channel = FramedSocket(self.socket)
-        self.words = memoryview(mmap.mmap(told["page"], 16)).cast("q")
+        self.position = memoryview(mmap.mmap(config["page"], 16)).cast("q")
         self.faults: dict[str, Any] = {}
-        self.marks = told["dataset"]
+        self.folder = config["dataset"]
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         header, rights, _, _ = socket.recv_fds(self.socket, 4, 4)
         if not header:
             os._exit(0)
@@ -35,22 +35,22 @@ class StubEvaluator:
         self.rights = rights
         length = int.from_bytes(header, "little")
         data = self.socket.recv(length, socket.MSG_WAITALL)
-        heard: dict[str, Any] = msgspec.msgpack.decode(data)
-        return heard
+        message: dict[str, Any] = msgspec.msgpack.decode(data)
+        return message
 
     def model_server(self) -> None:
-        heard = self.hear()
-        while heard["type"] != "model_server":
-            heard = self.hear()
+        message = self.receive()
+        while message["type"] != "model_server":
+            message = self.receive()
         if "refuse" in self.faults:
             self.channel.send({"type": "refused", "status": "failed", "reason": self.faults["refuse"]})
         else:
-            self.channel.send({"type": "loaded", "info": {"last": heard.get("last")}})
+            self.channel.send({"type": "loaded", "info": {"last": message.get("last")}})
 
     def once(self, task: int) -> bool:
         """Return whether a one-time fault has not happened yet in any stub evaluator of this launch."""
         try:
-            os.close(os.open(f"{self.marks}/fault-{task}", os.O_CREAT | os.O_EXCL))
+            os.close(os.open(f"{self.folder}/fault-{task}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
         return True
@@ -59,8 +59,8 @@ class StubEvaluator:
         since = task = order["start"]
         lines: list[bytes] = []
         flushed = time.monotonic()
-        while task < min(order["stop"], self.words[1]):
-            self.words[0] = task
+        while task < min(order["stop"], self.position[1]):
+            self.position[0] = task
             if task == self.faults.get("die") or (task == self.faults.get("die_once") and self.once(task)):
                 os.kill(os.getpid(), signal.SIGKILL)
             if task == self.faults.get("lose_model_server") and self.once(task):
@@ -86,11 +86,11 @@ class StubEvaluator:
 
 def main() -> None:
     evaluator = StubEvaluator(json.loads(sys.argv[1]))
-    evaluator.faults = evaluator.hear()["play"].get("faults", {})
+    evaluator.faults = evaluator.receive()["play"].get("faults", {})
     print("stub evaluator at work")
     evaluator.channel.send({"type": "ready"})
     evaluator.model_server()
     while True:
-        order = evaluator.hear()
+        order = evaluator.receive()
         if order["type"] == "play":
             evaluator.play(order)

@@ -6,5 +6,5 @@ import sys
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    socket.socket(fileno=told["socket"]).recv(1)
+    config = json.loads(sys.argv[1])
+    socket.socket(fileno=config["socket"]).recv(1)
