@@ -244,8 +244,8 @@ def test_a_launch_whose_pods_were_deleted_and_not_replaced_has_ended() -> None:
 def test_a_killed_runner_is_reported_with_the_name_of_the_signal() -> None:
     status = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
     failed = pod({"phase": "Failed", "containerStatuses": [status]})
-    status = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
-    assert (status.exit, status.reason) == (137, "its runner was ended by SIGKILL")
+    observed = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+    assert (observed.exit, observed.reason) == (137, "its runner was ended by SIGKILL")
 
 
 def test_a_failed_gang_reports_the_end_of_its_program() -> None:
