@@ -226,7 +226,17 @@ def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) 
     assert not (agent.home / "run/agent.sock").exists()
 
 
-def test_a_warm_runner_that_was_taken_is_replaced(agent: Agent, runner_api: RunnerApi) -> None:
+@pytest.fixture
+def agent_of_one_kind(tmp_path: Path) -> Iterator[Agent]:
+    """An agent with one warm runner, whatever environments other tests have prepared on this machine."""
+    agent_process = Agent(tmp_path / "home", WINDTUNNEL_WARM_RUNNERS="1")
+    yield agent_process
+    if agent_process.process.poll() is None:
+        agent_process.end()
+
+
+def test_a_warm_runner_that_was_taken_is_replaced(agent_of_one_kind: Agent, runner_api: RunnerApi) -> None:
+    agent = agent_of_one_kind
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: len(agent.runners()) == 2)  # the launch's, and a warm one for the next of its kind
     agent.executor.cancel(LAUNCH)
