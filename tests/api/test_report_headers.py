@@ -45,9 +45,9 @@ def test_a_report_is_unpacked_as_it_was_packed(header: ReportHeader, lines: byte
 class Reporter:
     """A runner with a lease of a real simulation, which sends bodies of its own to the runner API."""
 
-    def __init__(self, driver: LeasingWorker, launch: CachedLaunch, token: str) -> None:
-        self.lease: Lease = driver.lease(launch)
-        self._application = runner_api.create(driver.platform.leases)
+    def __init__(self, worker: LeasingWorker, launch: CachedLaunch, token: str) -> None:
+        self.lease: Lease = worker.lease(launch)
+        self._application = runner_api.create(worker.platform.leases)
         self._path, self._token = f"/v1/launches/{launch.id}/report", token
 
     def body(self, **changes: Any) -> bytes:
@@ -67,15 +67,15 @@ class Reporter:
 
 
 @pytest.fixture
-def reporter(driver: LeasingWorker, submit: Submit) -> Reporter:
+def reporter(worker: LeasingWorker, submit: Submit) -> Reporter:
     submit()
-    dispatch = driver.dispatch
+    dispatch = worker.dispatch
     (busy,) = dispatch.snapshot().busy
     assert dispatch.admit(busy, LOCAL.name, ready=True)
     (busy,) = dispatch.snapshot().busy
     launch = dispatch.launch(busy)
     assert launch is not None
-    return Reporter(driver, driver.platform.leases.authenticate(launch.id, launch.token), launch.token)
+    return Reporter(worker, worker.platform.leases.authenticate(launch.id, launch.token), launch.token)
 
 
 def test_a_member_that_the_server_does_not_know_is_ignored(reporter: Reporter) -> None:
