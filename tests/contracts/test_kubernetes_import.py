@@ -92,7 +92,7 @@ def test_api_and_jobs_do_without_it_where_executors_and_cache_nodes_are_in_a_clu
 
 
 def test_a_runner_s_cache_nodes_do_not_need_it(folder: Path) -> None:
-    code = "from pathlib import Path; from workers.standalone_runner import cache_client; assert cache_client(Path('no-token'))"
+    code = "from workers.standalone_runner import Path, cache_client; assert cache_client(Path('no-token'))"
     assert not imports(code, folder, WINDTUNNEL_SCS_NODES="http://10.0.0.1:5080")
 
 
