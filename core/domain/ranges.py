@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 #: Seconds of work a lease is worth, by the worker's own rate; long leases are harmless because they can be stolen.
 SHORTEST, LONGEST = 0.5, 30.0
-#: Tasks lent to a worker whose rate nobody knows yet.
+#: Tasks leased to a worker whose rate is not known yet.
 FIRST = 256
 #: Witnessed deaths in careful mode on one task before it gets the result `crashed`.
 STRIKES = 3

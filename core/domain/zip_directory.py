@@ -1,7 +1,7 @@
 """Zip directory: reads and checks the central directory of a zip (APPNOTE.TXT 6.3.10) without unpacking anything.
 
 The archive is untrusted. Reading costs its last 64 KiB and its directory, of bounded size. Declared sizes serve only as
-limits: whoever unpacks the entries counts the bytes again.
+limits: the bytes are counted again when entries are unpacked.
 """
 
 import struct

@@ -91,7 +91,7 @@ class Waiters:
                 watched.changed.notify_all()
 
     def wake(self, ids: Sequence[str]) -> None:
-        """Wake the waiters of these rows; ids that nobody watches cost nothing."""
+        """Wake the waiters of these rows; ids without waiters cost nothing."""
         with self._lock:
             for id in ids:
                 if (watched := self._watched.get(id)) is not None:

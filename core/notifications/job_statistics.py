@@ -33,7 +33,7 @@ class WorkerStatistics:
 
     @property
     def ended(self) -> int:
-        """Ends of the worker process that nobody had asked for."""
+        """Unexpected ends of the worker process."""
         return int(self._numbers[3])
 
     @property

@@ -50,7 +50,7 @@ def hold(c: Connection, id: str) -> None:
     """Lock a simulation against deletion until the transaction ends; raise UnknownSimulation if it is deleted."""
     locking = update(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))
     if c.execute(locking.values(event_seq=simulations.c.event_seq).returning(simulations.c.id)).first() is None:
-        raise UnknownSimulation(f"There is no simulation {id[:64]!r} any more.")
+        raise UnknownSimulation(f"The simulation {id[:64]!r} has been deleted.")
 
 
 def page(

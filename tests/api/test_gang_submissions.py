@@ -76,13 +76,13 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gang": None}, "played by gangs"),
-        ({"dataset": "noop"}, "no dataset for gangs"),
+        ({"gang": None}, "is for gangs"),
+        ({"dataset": "noop"}, "is not a dataset for gangs"),
         ({"workers": 2}, "neither a dry run nor"),
         ({"dry_run": True}, "neither a dry run nor"),
         (
             {"gang": {"size": 3, "slices": 2, "command": ["x"]}},
-            "A gang of 6 replicas fits nowhere here; 4 are the most",
+            "No executor has capacity for a gang of 6 replicas; the maximum is 4",
         ),
         ({"placement": {"executor": "laptop"}}, "No executor here starts gangs"),
         ({"params": {"mesh": [1, 2]}}, "takes a value of type any"),

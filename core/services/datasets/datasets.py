@@ -55,7 +55,7 @@ class Datasets:
         if name in datasets():
             raise Invalid(f"{name} is a built-in dataset; choose another name.")
         if not _NAME.fullmatch(name) or _ID.fullmatch(name):
-            raise Invalid("A dataset's name has up to 100 letters, digits, dots, dashes and underscores, and is no id.")
+            raise Invalid("A name has up to 100 letters, digits, dots, dashes and underscores, and is not an id.")
         if len(tags) > MAX_TAGS:
             raise Invalid(f"A version has at most {MAX_TAGS} tags when it is registered.")
         for tag in tags:
@@ -282,8 +282,8 @@ class Datasets:
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
 
         def write(c: Connection) -> list[Any]:
-            found = store.find(c, PROJECT, ref)
-            ids = store.of_name(c, PROJECT, ref) if bare else [found.id] if found is not None else []
+            version = store.find(c, PROJECT, ref)
+            ids = store.of_name(c, PROJECT, ref) if bare else [version.id] if version is not None else []
             deleted = []
             for id in ids:
                 row = store.bury(c, id, self._database.now(c))

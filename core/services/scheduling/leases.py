@@ -279,7 +279,7 @@ class Leases:
         return self._database.write(heartbeats, durable=False)
 
     def leave(self, launch: CachedLaunch, held: Sequence[tuple[str, int, str, int]]) -> None:
-        """Release the leases of a runner that was told to stop: no strike, no expiry; others may continue at once."""
+        """Release the leases of a runner that is stopping: no strike, no expiry; others may continue at once."""
 
         def take(c: Connection) -> None:
             for stage, start, fencing_token, _ in held:

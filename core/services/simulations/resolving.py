@@ -1,4 +1,4 @@
-"""Resolving: what a submission asks for, to digests, once; what can never fit is refused in words."""
+"""Resolution of submissions: names become digests, once; a submission that can never run is refused."""
 
 import math
 import platform
@@ -25,7 +25,7 @@ RECORDS = ("none", "failures", "all")
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a simulation is made of, and its record of that."""
+    """Dataset, runtime and model of a simulation, and their record, the provenance."""
 
     dataset: Dataset
     runtime: catalogue.Runtime
@@ -34,7 +34,7 @@ class Resolved:
 
 
 class Resolver:
-    """Knows what there is: models, datasets, runtimes, and where gangs can start (``gangs``: names of executors)."""
+    """Resolves submissions. ``gang_executors``: names of executors that can start gangs."""
 
     def __init__(
         self,
@@ -52,20 +52,18 @@ class Resolver:
         self._gang_executors = frozenset(gang_executors)
 
     def resolve(self, submission: Submission, model: Model | None = None) -> Resolved:
-        """Resolve a submission; ``model``, where it came along. Raise a PlatformError if it can never run."""
-        self._check_place(submission)
+        """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
+        self._check_placement(submission)
         dataset = self._datasets.find(submission.dataset)
         self._check_gang(submission, dataset)
         runtime, model = self._choose(submission, model, dataset)
         plan = self._plan(submission, dataset)
         if submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended and count(plan) != 1:
-            raise Invalid(
-                "A gang of an operator's, or in an image of its own, runs its command once: ask for one task."
-            )
+            raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
         return Resolved(dataset, runtime, model, self._provenance(submission, dataset, runtime, model, plan))
 
-    def _check_place(self, submission: Submission) -> None:
-        """Refuse what no executor could be asked for."""
+    def _check_placement(self, submission: Submission) -> None:
+        """Raise Invalid for a placement that no executor can satisfy."""
         try:
             placement = msgspec.convert(submission.placement, Placement)
         except msgspec.ValidationError as error:
@@ -74,29 +72,29 @@ class Resolver:
             raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self.executor_configs)}.")
 
     def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
-        """Refuse a gang where none is played, or none could be, and a gang's dataset without one."""
+        """Raise Invalid for a gang that cannot run here, and for a dataset of gangs without one."""
         if submission.gang is None:
             if dataset.definition.get("gang"):
-                raise Invalid(f"{dataset.name} is played by gangs; say how many: `gang`: {{`size`, `command`}}.")
+                raise Invalid(f"{dataset.name} is for gangs: add `gang`: {{`size`, `command`}}.")
             return
         if not dataset.definition.get("gang"):
-            raise Invalid(f"{dataset.name} is no dataset for gangs; `program` is.")
+            raise Invalid(f"{dataset.name} is not a dataset for gangs; `program` is.")
         try:
             gang = msgspec.convert(submission.gang, Gang)
         except msgspec.ValidationError as error:
             raise Invalid(f"`gang`: {error}") from None
         if submission.dry_run or submission.workers is not None:
-            raise Invalid("A gang has neither a dry run nor `workers`; its `size` says how wide it is.")
+            raise Invalid("A gang has neither a dry run nor `workers`; set its `size`.")
         if not gang.command:
-            raise Invalid("`gang.command` says what each replica runs, in the folder of the model.")
+            raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
         size = replicas(submission.gang)
-        named = submission.placement.get("executor")
-        able = [self.executor_configs[name] for name in self._gang_executors if named in {None, "", name}]
-        if not able:
-            raise Invalid("No executor here starts gangs; a Kubernetes does.")
-        if all(one.workers_for(size) < size for one in able):
-            most = max(one.workers_for(None) for one in able)
-            raise Invalid(f"A gang of {size} replicas fits nowhere here; {most} are the most.")
+        requested = submission.placement.get("executor")
+        eligible = [self.executor_configs[name] for name in self._gang_executors if requested in {None, "", name}]
+        if not eligible:
+            raise Invalid("No executor here starts gangs; Kubernetes executors do.")
+        if all(config.workers_for(size) < size for config in eligible):
+            most = max(config.workers_for(None) for config in eligible)
+            raise Invalid(f"No executor has capacity for a gang of {size} replicas; the maximum is {most}.")
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
@@ -104,38 +102,38 @@ class Resolver:
             model = self._models.get(submission.model)
         if model is None:
             if runtime is None:
-                raise Invalid("Name a model, or a runtime whose baseline is to drive.")
+                raise Invalid("Name a model, or a runtime that has a baseline.")
             baseline = runtime.baselines.get(dataset.definition.get("extends", dataset.name))
             if baseline is None:
-                raise Invalid(f"The runtime {runtime.name} brings no baseline for {dataset.name}; send a model.")
+                raise Invalid(f"The runtime {runtime.name} has no baseline for {dataset.name}; send a model.")
             model = self._models.baseline(baseline)
         if runtime is None:
-            runtime = next((one for one in catalogue.runtimes().values() if model.format in one.formats), None)
+            runtime = next((item for item in catalogue.runtimes().values() if model.format in item.formats), None)
             if runtime is None:
-                raise UnknownFormat(f"No runtime takes a model of the format {model.format}.")
+                raise UnknownFormat(f"No runtime accepts models of the format {model.format}.")
         if model.format not in runtime.formats:
-            takes = ", ".join(runtime.formats)
-            able = [one.name for one in catalogue.runtimes().values() if model.format in one.formats]
-            hint = f" Use the runtime {' or '.join(able)}." if able else ""
+            accepted = ", ".join(runtime.formats)
+            others = [item.name for item in catalogue.runtimes().values() if model.format in item.formats]
+            hint = f" Use the runtime {' or '.join(others)}." if others else ""
             raise FormatMismatch(
-                f"The runtime {runtime.name} takes {takes}; the model {model.name} is {model.format}.{hint}",
+                f"The runtime {runtime.name} accepts {accepted}; the model {model.name} is {model.format}.{hint}",
                 formats=list(runtime.formats),
             )
         return runtime, model
 
     def _plan(self, submission: Submission, dataset: Dataset) -> dict[str, Any]:
         declared = dataset.definition.get("params", {})
-        most = int(dataset.definition.get("max_tasks") or dataset.tasks or LARGEST)
-        select = checked_selection(submission.scenarios, dataset.tasks, most, dataset.name)
+        max_scenarios = int(dataset.definition.get("max_tasks") or dataset.tasks or LARGEST)
+        select = checked_selection(submission.scenarios, dataset.tasks, max_scenarios, dataset.name)
         sweep = checked_sweep(declared, submission.sweep, dataset.name)
         if not 1 <= submission.repeat <= LARGEST:
-            raise Invalid(f"`repeat` lies in 1..{LARGEST:,}.")
-        chosen = (
+            raise Invalid(f"`repeat` must be in 1..{LARGEST:,}.")
+        selected = (
             len(select["tasks"])
             if "tasks" in select
             else select.get("sample") or select["range"][1] - select["range"][0]
         )
-        total = chosen * submission.repeat * math.prod(len(values) for values in sweep.values())
+        total = selected * submission.repeat * math.prod(len(values) for values in sweep.values())
         if total > LARGEST:
             raise TooManyTasks(
                 f"Sweep x repeat x scenarios gives {total:,} tasks; a simulation has at most {LARGEST:,}."
@@ -143,7 +141,7 @@ class Resolver:
         return {
             "seed": submission.seed,
             "dataset": dataset.digest,
-            "total_scenarios": dataset.tasks if dataset.tasks is not None else most,
+            "total_scenarios": dataset.tasks if dataset.tasks is not None else max_scenarios,
             "select": select,
             "sweep": sweep,
             "repeat": submission.repeat,
@@ -158,7 +156,7 @@ class Resolver:
         if record not in RECORDS:
             raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
         format = runtime.formats[model.format]
-        # A world that is there to measure the platform says so; elsewhere what a runtime needs is what holds.
+        # A dataset that measures the platform itself sets its isolation; otherwise the format decides.
         isolation = "launch" if definition.get("isolation") == "launch" else format.isolation
         return {
             "model": {"name": model.name, "version": model.version, "digest": model.digest, "format": model.format},

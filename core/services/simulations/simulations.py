@@ -285,7 +285,7 @@ class Simulations:
         with self._database.read() as c:
             row = store.find(c, id)
         if State(row.state) not in FINAL:
-            raise NotFinished("A simulation that goes on cannot be retried; cancel it first.")
+            raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
         submission = self.resubmit({"spec": json.loads(row.spec), "provenance": json.loads(row.provenance)})
         if not only_failed:
             return self.submit(submission, retry_of=id)[0]

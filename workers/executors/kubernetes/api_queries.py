@@ -107,13 +107,13 @@ class ApiQueries:
         query = {"labelSelector": self._installation_label + (f",{label}" if label else "")}
         if not recent:
             query["resourceVersion"] = "0"
-        found: dict[str, tuple[ResourceKind, Owner]] = {}
+        by_launch: dict[str, tuple[ResourceKind, Owner]] = {}
         for kind in self.owner_kinds():
             for owner in self._owners(self.list_objects(kind, OwnerList, **query)):
-                found.setdefault(owner.metadata.launch, (kind, owner))
-            if ids is not None and all(id in found for id in ids):
+                by_launch.setdefault(owner.metadata.launch, (kind, owner))
+            if ids is not None and all(id in by_launch for id in ids):
                 break
-        return found
+        return by_launch
 
     @staticmethod
     def _owners(listed: OwnerList) -> Iterator[Owner]:
@@ -145,14 +145,14 @@ class ApiQueries:
     def locations(self, id: str) -> set[tuple[ResourceKind, str]]:
         """Return kinds and namespaces of a launch's owners and policies (a consistent read)."""
         query = {"labelSelector": f"{self._installation_label},{LAUNCH}={label(id)}"}
-        found = {
+        kinds_and_namespaces = {
             (POLICY, item.metadata.namespace) for item in self.list_objects(POLICY, MetadataOnlyList, **query).items
         }
         for kind in self.owner_kinds():
-            found |= {
+            kinds_and_namespaces |= {
                 (kind, item.metadata.namespace) for item in self._owners(self.list_objects(kind, OwnerList, **query))
             }
-        return found
+        return kinds_and_namespaces
 
     def policies(self) -> tuple[MetadataOnly, ...]:
         """Return all launches' policies: a policy is created first and deleted last."""
@@ -160,37 +160,37 @@ class ApiQueries:
 
     def pods(self, ids: Sequence[str], *, all: bool = False) -> dict[str, list[Pod]]:
         """Return pods of at most LAUNCHES_PER_QUERY launches by id: the first page, or all."""
-        found: dict[str, list[Pod]] = {}
-        named = f"{LAUNCH} in ({','.join(map(label, ids[:LAUNCHES_PER_QUERY]))})"
-        query = {"labelSelector": f"{self._installation_label},{named}", "limit": str(PODS_PER_PAGE)}
+        by_launch: dict[str, list[Pod]] = {}
+        launches = f"{LAUNCH} in ({','.join(map(label, ids[:LAUNCHES_PER_QUERY]))})"
+        query = {"labelSelector": f"{self._installation_label},{launches}", "limit": str(PODS_PER_PAGE)}
         while ids:
-            answer = self.list_objects(POD, PodList, **query)
-            for pod in answer.items:
-                found.setdefault(pod.metadata.launch, []).append(pod)
-            if not (all and answer.metadata.after):
+            page = self.list_objects(POD, PodList, **query)
+            for pod in page.items:
+                by_launch.setdefault(pod.metadata.launch, []).append(pod)
+            if not (all and page.metadata.after):
                 break
-            query["continue"] = answer.metadata.after
-        return found
+            query["continue"] = page.metadata.after
+        return by_launch
 
     def events(self, namespaces: Collection[str]) -> list[ClusterEvent]:
         """Return warning events of at most NAMESPACES_PER_POLL namespaces."""
-        found: list[ClusterEvent] = []
+        events: list[ClusterEvent] = []
         for namespace in sorted(namespaces)[:NAMESPACES_PER_POLL]:
             query = {"fieldSelector": "type=Warning", "limit": str(PODS_PER_PAGE)}
-            found += self.list_objects(EVENT, ClusterEventList, namespace, **query).items
-        return found
+            events += self.list_objects(EVENT, ClusterEventList, namespace, **query).items
+        return events
 
     def workloads(self, namespaces: Collection[str]) -> dict[tuple[str, str], list[Workload]]:
         """Return Kueue workloads by namespace and owner name."""
-        found: dict[tuple[str, str], list[Workload]] = {}
+        by_owner: dict[tuple[str, str], list[Workload]] = {}
         if not namespaces or not self.served().kueue:
-            return found
+            return by_owner
         kind = ResourceKind("Workload", f"kueue.x-k8s.io/{self._groups['kueue.x-k8s.io']}", "workloads")
         for namespace in sorted(namespaces)[:NAMESPACES_PER_POLL]:
             for item in self.list_objects(kind, WorkloadList, namespace).items:
                 for reference in item.metadata.owner_references:
-                    found.setdefault((namespace, reference.name), []).append(item)
-        return found
+                    by_owner.setdefault((namespace, reference.name), []).append(item)
+        return by_owner
 
 
 _MAKERS = frozenset({kind.name for kind in OWNERS})

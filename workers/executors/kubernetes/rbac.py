@@ -36,17 +36,17 @@ def _of(kind: ResourceKind, verbs: str, why: str, *, everywhere: bool = False) -
 
 
 RIGHTS: tuple[Right, ...] = (
-    _of(JOBSET, "create delete get list patch watch", "launches; patched when their width changes"),
-    _of(JOB, "create delete get list patch watch", "launches where there is no JobSet; their width"),
+    _of(JOBSET, "create delete get list patch watch", "launches; patched when their number of workers changes"),
+    _of(JOB, "create delete get list patch watch", "launches where JobSet is not served; their number of workers"),
     _of(TRAINJOB, "create delete get list", "gangs that ask for Kubeflow Trainer"),
     _of(MPIJOB, "create delete get list", "gangs that ask for the MPI operator"),
-    _of(POLICY, "create delete get list", "what a launch's pods may reach"),
-    _of(SECRET, "create delete", "a launch's token; it is never read back"),
-    _of(POD, "list", "why a launch does not start, and how it ended"),
+    _of(POLICY, "create delete get list", "network policies of launches"),
+    _of(SECRET, "create delete", "tokens of launches; never read"),
+    _of(POD, "list", "reasons why a launch does not start, and its exit codes"),
     Right("", "pods/log", ("get",), "the runner's log"),
-    _of(EVENT, "list", "quota, volumes and refusals, in the simulation's own events"),
-    Right("kueue.x-k8s.io", "workloads", ("list",), "why the cluster's own queue holds a launch"),
-    _of(NODE, "list", "how much there is; not needed where the executor is told its cores", everywhere=True),
+    _of(EVENT, "list", "quota, volumes and refusals, for the simulation's events"),
+    Right("kueue.x-k8s.io", "workloads", ("list",), "reasons why Kueue does not admit a launch"),
+    _of(NODE, "list", "total capacity; not needed if the option `cores` is set", everywhere=True),
 )
 #: Only with ``create_namespaces``.
 NAMESPACES = _of(NAMESPACE, "create", "a namespace for each project", everywhere=True)

@@ -9,7 +9,7 @@ from workers.executors.kubernetes.api_queries import LAUNCHES_PER_QUERY, ApiQuer
 from workers.executors.kubernetes.objects import ClusterEvent, Owner, Pod, Workload
 from workers.executors.kubernetes.status_mapping import events_by_launch, launch_status, phase_of, settled
 
-#: Seconds between polls of pods, and of events: there are many, and nobody waits for them.
+#: Seconds between polls of pods, and of events: there are many, and no request waits for them.
 POD_INTERVAL, EVENT_INTERVAL = 1.0, 5.0
 
 

@@ -64,11 +64,11 @@ def _all_ready(owner: Owner) -> bool:
     status, spec = owner.status, owner.spec
     groups = status.replicated_jobs_status or status.jobs_status
     if groups:
-        asked = sum(group.replicas for group in spec.replicated_jobs) or len(groups)
-        return sum(group.ready + group.succeeded for group in groups) >= asked
+        expected = sum(group.replicas for group in spec.replicated_jobs) or len(groups)
+        return sum(group.ready + group.succeeded for group in groups) >= expected
     if spec.parallelism is not None:
-        up, done = status.ready or 0, status.succeeded or 0
-        return up + done >= max(spec.parallelism, 1)
+        ready, succeeded = status.ready or 0, status.succeeded or 0
+        return ready + succeeded >= max(spec.parallelism, 1)
     return owner.has("Running") is not None  # an MPIJob
 
 
@@ -98,8 +98,8 @@ def launch_status(
     stuck = 0
     for pod in pods:
         facts = list(pod_problems(pod))
-        patient = now - (pod.metadata.creation_timestamp or now)
-        stuck += patient.total_seconds() > patience and any(MESSAGES[fact].lasting for fact, _ in facts)
+        age = now - (pod.metadata.creation_timestamp or now)
+        stuck += age.total_seconds() > patience and any(MESSAGES[fact].lasting for fact, _ in facts)
         notes.update((note.key, note) for _, note in facts)
     if phase is Phase.SUSPENDED:
         notes.update((note.key, note) for note in suspension_notes(owner, workloads))
@@ -139,8 +139,8 @@ def ended_status(owner: Owner, pods: Sequence[Pod]) -> LaunchStatus:
     notes = {note.key: note for pod in failed for _, note in pod_problems(pod)}
     exit, text, disrupted = 1, "", worker_lost or any(_disrupted(pod) for pod in failed)
     for pod in failed:
-        for who, state in _failed_exits(pod):
-            exit, text = state.exit_code, exit_message(state, who)
+        for name, state in _failed_exits(pod):
+            exit, text = state.exit_code, exit_message(state, name)
     if condition is not None and condition.reason == "DeadlineExceeded":
         note = make_note("DeadlineExceeded")
         notes[note.key] = note
@@ -149,12 +149,17 @@ def ended_status(owner: Owner, pods: Sequence[Pod]) -> LaunchStatus:
         note = make_note("PodTaken")
         notes[note.key] = note
     first = next((note.words for note in notes.values()), "")
-    said = (condition and (condition.message or condition.reason)) or ""
-    reason = first or text or f"the cluster ended the launch: {clean(said)}"
-    told = tuple(notes.values())
+    message = (condition and (condition.message or condition.reason)) or ""
+    reason = first or text or f"the cluster ended the launch: {clean(message)}"
     hopeless = exit == HOPELESS and text.startswith(EXIT_CONTAINERS[RUNNER])
-    known = None if disrupted else exit
-    return LaunchStatus(id=id, phase=Phase.ENDED, exit=known, reason=reason, notes=told, hopeless=hopeless)
+    return LaunchStatus(
+        id=id,
+        phase=Phase.ENDED,
+        exit=None if disrupted else exit,
+        reason=reason,
+        notes=tuple(notes.values()),
+        hopeless=hopeless,
+    )
 
 
 def _failed_exits(pod: Pod) -> list[tuple[str, Terminated]]:
@@ -165,13 +170,13 @@ def _failed_exits(pod: Pod) -> list[tuple[str, Terminated]]:
     """
     if pod.metadata.deletion_timestamp is not None:
         return []
-    ours = [note for note in pod.statuses if note.name in EXIT_CONTAINERS]
-    ended_status = [
-        (EXIT_CONTAINERS.get(note.name, EXIT_CONTAINERS[PROGRAM]), note.state.terminated)
-        for note in ours or pod.statuses
+    known = [container for container in pod.statuses if container.name in EXIT_CONTAINERS]
+    exits = [
+        (EXIT_CONTAINERS.get(container.name, EXIT_CONTAINERS[PROGRAM]), container.state.terminated)
+        for container in known or pod.statuses
     ]
-    failed = [(who, state) for who, state in ended_status if state is not None and state.exit_code]
-    return failed if ours else failed[:1]
+    failed = [(name, state) for name, state in exits if state is not None and state.exit_code]
+    return failed if known else failed[:1]
 
 
 def _disrupted(pod: Pod) -> bool:
@@ -181,8 +186,8 @@ def _disrupted(pod: Pod) -> bool:
 
 def _mpi_workers(owner: Owner, pods: Iterable[Pod]) -> list[Pod]:
     """Return the worker pods of an MPIJob."""
-    ours = owner.spec.mpi_replica_specs
-    return [pod for pod in pods if ours and pod.metadata.labels.get(PART) == "replica"]
+    is_mpi_job = bool(owner.spec.mpi_replica_specs)
+    return [pod for pod in pods if is_mpi_job and pod.metadata.labels.get(PART) == "replica"]
 
 
 def _mpi_worker_lost(owner: Owner, pods: Sequence[Pod]) -> bool:
@@ -194,23 +199,23 @@ def _mpi_worker_lost(owner: Owner, pods: Sequence[Pod]) -> bool:
     if not owner.spec.mpi_replica_specs:
         return False
     workers = _mpi_workers(owner, pods)
-    has_runner = max((_created_at(pod) for pod in pods if pod.metadata.labels.get(PART) == "lead"), default=None)
-    if has_runner is None:
+    launched_at = max((_created_at(pod) for pod in pods if pod.metadata.labels.get(PART) == "lead"), default=None)
+    if launched_at is None:
         return owner.has(*COMPLETED) is None  # a successful launcher is deleted after a while
-    scheduling_problems = len(workers) < owner.spec.mpi_replica_specs["Worker"].replicas
-    return scheduling_problems or any(_created_at(pod) > has_runner or _disrupted(pod) for pod in workers)
+    missing = len(workers) < owner.spec.mpi_replica_specs["Worker"].replicas
+    return missing or any(_created_at(pod) > launched_at or _disrupted(pod) for pod in workers)
 
 
-def exit_message(state: Terminated, who: str) -> str:
+def exit_message(state: Terminated, name: str) -> str:
     """Return how a runner or program ended. Its termination message is untrusted: user code may have written it."""
     code = state.exit_code
     if state.signal or code > 128:
         number = state.signal or code - 128
-        names = {note.value: note.name for note in Signals}
-        how = f"{who} was ended by {names.get(number, f'signal {number}')}"
+        signals = {number.value: number.name for number in Signals}
+        text = f"{name} was ended by {signals.get(number, f'signal {number}')}"
     else:
-        how = f"{who} ended with exit code {code}"
-    return f"{how}: {clean(state.message)}" if state.message and clean(state.message) else how
+        text = f"{name} ended with exit code {code}"
+    return f"{text}: {clean(state.message)}" if state.message and clean(state.message) else text
 
 
 def node_lost(pod: Pod, now: datetime, patience: float) -> bool:
@@ -219,11 +224,11 @@ def node_lost(pod: Pod, now: datetime, patience: float) -> bool:
     A Job replaces a pod only once its end is reported, and a lost node reports nothing. The kubelet's last report
     (containers ready) then contradicts the node controller's (pod not ready).
     """
-    leaving = pod.metadata.deletion_timestamp
-    if leaving is not None and (now - leaving).total_seconds() > DELETION_OVERDUE:
+    deleted_at = pod.metadata.deletion_timestamp
+    if deleted_at is not None and (now - deleted_at).total_seconds() > DELETION_OVERDUE:
         return True
-    silent = pod.has("Ready", "False")
-    since = silent.last_transition_time if silent is not None and pod.has("ContainersReady", "True") else None
+    not_ready = pod.has("Ready", "False")
+    since = not_ready.last_transition_time if not_ready is not None and pod.has("ContainersReady", "True") else None
     return since is not None and (now - since).total_seconds() > patience
 
 
@@ -233,30 +238,37 @@ def deleted_without_replacement(pod: Pod, now: datetime) -> bool:
     In a namespace that is being deleted no pod can replace it, so a Job with a back-off per index keeps it, and the
     namespace waits for the pod: for ever, unless the Job is deleted.
     """
-    leaving = pod.metadata.deletion_timestamp
-    return pod.status.phase == "Failed" and leaving is not None and (now - leaving).total_seconds() > ABANDONED_AFTER
+    deleted_at = pod.metadata.deletion_timestamp
+    return (
+        pod.status.phase == "Failed" and deleted_at is not None and (now - deleted_at).total_seconds() > ABANDONED_AFTER
+    )
 
 
 def pod_problems(pod: Pod) -> Iterator[tuple[str, Note]]:
-    """Yield facts and notes of what keeps a pod from starting, or ended it."""
-    limits = {note.name: (note.resources.limits or {}).get("memory", "limit") for note in pod.spec.containers}
+    """Yield (fact, note) of each problem that keeps a pod from starting, or that ended it."""
+    limits = {
+        container.name: (container.resources.limits or {}).get("memory", "limit") for container in pod.spec.containers
+    }
     for status in pod.statuses:
-        fact, what, said = _container_problem(status, str(limits.get(status.name, "limit")))
+        fact, what, message = _container_problem(status, str(limits.get(status.name, "limit")))
         if fact:
-            yield fact, make_note(fact, status.name, what, said, key="image" if "Image" in fact else "")
-    node_lost = pod.status.reason or ""
-    if pod.status.phase == "Failed" and node_lost in _LOST_REASONS:
-        yield node_lost, make_note(node_lost, what=pod.spec.node_name or "", said=pod.status.message or "")
-    elif node_lost == "NodeLost":
-        yield node_lost, make_note(node_lost, what=pod.spec.node_name or "")
+            yield fact, make_note(fact, status.name, what, message, key="image" if "Image" in fact else "")
+    pod_reason = pod.status.reason or ""
+    if pod.status.phase == "Failed" and pod_reason in _LOST_REASONS:
+        yield pod_reason, make_note(pod_reason, what=pod.spec.node_name or "", message=pod.status.message or "")
+    elif pod_reason == "NodeLost":
+        yield pod_reason, make_note(pod_reason, what=pod.spec.node_name or "")
     for condition in pod.status.conditions or ():
-        said, reason = condition.message or "", condition.reason or ""
+        message, reason = condition.message or "", condition.reason or ""
         if condition.type == "PodScheduled" and condition.status == "False" and reason in MESSAGES:
-            yield reason, make_note(reason, what=scheduling_problems(said), said=said)
+            yield reason, make_note(reason, what=scheduling_problems(message), message=message)
         elif (
-            condition.type == "DisruptionTarget" and condition.status == "True" and reason in MESSAGES and not node_lost
+            condition.type == "DisruptionTarget"
+            and condition.status == "True"
+            and reason in MESSAGES
+            and not pod_reason
         ):
-            yield reason, make_note(reason, said=said)
+            yield reason, make_note(reason, message=message)
         elif condition.type == "Ready" and reason == "NodeStatusUnknown":
             yield "NodeLost", make_note("NodeLost", what=pod.spec.node_name or "")
 
@@ -273,13 +285,13 @@ def _container_problem(status: ContainerStatus, limit: str) -> tuple[str, str, s
 
 
 def event_problems(event: ClusterEvent) -> Iterator[tuple[str, Note]]:
-    """Yield facts and notes of events that no object's status reports."""
-    said, reason = event.message or "", event.reason or ""
+    """Yield (fact, note) of an event whose cause no object's status reports."""
+    message, reason = event.message or "", event.reason or ""
     if reason in _CREATION_FAILURES:
-        fact = creation_failure(said)
-        yield fact, make_note(fact, said=said)
+        fact = creation_failure(message)
+        yield fact, make_note(fact, message=message)
     elif reason in ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"):
-        yield reason, make_note(reason, said=said)
+        yield reason, make_note(reason, message=message)
 
 
 def suspension_notes(owner: Owner, workloads: Iterable[Workload]) -> Iterator[Note]:
@@ -287,30 +299,28 @@ def suspension_notes(owner: Owner, workloads: Iterable[Workload]) -> Iterator[No
 
     Kueue evaluates the head of a queue only, and reports nothing about the others.
     """
-    known = [note for workload in workloads for note in workload.status.conditions or ()]
-    taken = next((note.message or "" for note in known if (note.type, note.status) == ("Evicted", "True")), None)
-    if taken is not None:
-        yield make_note("displaced", said=taken)
-    set_warm_pods = next(
-        (note for note in known if (note.type, note.status) in _NOT_ADMITTED and note.message != taken), None
-    )
-    if set_warm_pods is not None:
-        yield make_note(
-            "closed" if set_warm_pods.reason == "Inadmissible" else "queued", said=set_warm_pods.message or ""
-        )
-    elif taken is None and not any((note.type, note.status) == ("Admitted", "True") for note in known):
+    conditions = [
+        (item, (item.type, item.status)) for workload in workloads for item in workload.status.conditions or ()
+    ]
+    eviction = next((item.message or "" for item, state in conditions if state == ("Evicted", "True")), None)
+    if eviction is not None:
+        yield make_note("displaced", message=eviction)
+    waiting = next((item for item, state in conditions if state in _NOT_ADMITTED and item.message != eviction), None)
+    if waiting is not None:
+        yield make_note("closed" if waiting.reason == "Inadmissible" else "queued", message=waiting.message or "")
+    elif eviction is None and not any(state == ("Admitted", "True") for _, state in conditions):
         yield make_note("turn" if QUEUE in owner.metadata.labels else "suspended")
 
 
 def events_by_launch(events: Iterable[ClusterEvent], names: Mapping[str, str]) -> dict[str, list[ClusterEvent]]:
     """Group events by launch: the name of an event's object begins with that of the launch's owner."""
-    found: dict[str, list[ClusterEvent]] = {}
+    by_launch: dict[str, list[ClusterEvent]] = {}
     for event in events:
-        about = event.involved_object.name
+        object_name = event.involved_object.name
         for name, launch in names.items():
-            if about == name or about.startswith(f"{name}-"):
-                found.setdefault(launch, []).append(event)
-    return found
+            if object_name == name or object_name.startswith(f"{name}-"):
+                by_launch.setdefault(launch, []).append(event)
+    return by_launch
 
 
 def _created_at(pod: Pod) -> datetime:

@@ -11,7 +11,7 @@ LONGEST = 300
 
 
 class MessageTemplate(NamedTuple):
-    """``{part}``: the container; ``{what}``: image, limit, node or missing resource; ``{said}``: the cluster's message.
+    """``{part}``: the container; ``{what}``: image, limit, node or resource; ``{message}``: the cluster's message.
 
     ``lasting``: a retry fails the same way until a person acts.
     """
@@ -20,14 +20,13 @@ class MessageTemplate(NamedTuple):
     lasting: bool = False
 
 
-MessageTemplate = MessageTemplate
-_IMAGE = "The image {what} of the {part} cannot be pulled ({said}). Check its name, and that the nodes may pull it."
+_IMAGE = "The image {what} of the {part} cannot be pulled ({message}). Check its name, and that the nodes may pull it."
 MESSAGES: Mapping[str, MessageTemplate] = {
     # a container that does not start
     "ErrImagePull": MessageTemplate(_IMAGE, lasting=True),
     "ImagePullBackOff": MessageTemplate(_IMAGE, lasting=True),
     "RegistryUnavailable": MessageTemplate(
-        "The registry of the {part}'s image {what} does not answer ({said}). The pull is retried."
+        "The registry of the {part}'s image {what} does not answer ({message}). The pull is retried."
     ),
     "ErrImageNeverPull": MessageTemplate(
         "The node has no image {what} for the {part}, and pull_policy is Never. Load it there, or change pull_policy.",
@@ -40,34 +39,34 @@ MESSAGES: Mapping[str, MessageTemplate] = {
         "The image {what} of the {part} is damaged on its node. Have it pulled again.", lasting=True
     ),
     "CreateContainerConfigError": MessageTemplate(
-        "The {part} cannot be created from its pod's specification: {said}. Its secret may have been deleted.",
+        "The {part} cannot be created from its pod's specification: {message}. Its secret may have been deleted.",
         lasting=True,
     ),
-    "CreateContainerError": MessageTemplate("The node cannot create the {part}: {said}.", lasting=True),
-    "RunContainerError": MessageTemplate("The node cannot start the {part}: {said}.", lasting=True),
-    "CrashLoopBackOff": MessageTemplate("The {part} exits repeatedly: {said}. See its log."),
+    "CreateContainerError": MessageTemplate("The node cannot create the {part}: {message}.", lasting=True),
+    "RunContainerError": MessageTemplate("The node cannot start the {part}: {message}.", lasting=True),
+    "CrashLoopBackOff": MessageTemplate("The {part} exits repeatedly: {message}. See its log."),
     # a container that ended
     "OOMKilled": MessageTemplate(
         "The {part} needed more than its {what} of memory and was killed. Ask for more in `resources`."
     ),
     "ContainerCannotRun": MessageTemplate(
-        "The {part}'s program could not be started: {said}. Check the image {what}.", lasting=True
+        "The {part}'s program could not be started: {message}. Check the image {what}.", lasting=True
     ),
     "StartError": MessageTemplate(
-        "The {part}'s program could not be started: {said}. Check the image {what}.", lasting=True
+        "The {part}'s program could not be started: {message}. Check the image {what}.", lasting=True
     ),
-    # a pod that finds no place
+    # a pod that cannot be scheduled
     "Unschedulable": MessageTemplate(
-        "No node has room: {what} ({said}). It starts once one has; ask for less, or add nodes."
+        "No node has room: {what} ({message}). It starts once one has; ask for less, or add nodes."
     ),
     "SchedulingGated": MessageTemplate(
-        "A scheduling gate holds its pods back ({said}). They start once it is removed."
+        "A scheduling gate holds its pods back ({message}). They start once it is removed."
     ),
     "OutOfcpu": MessageTemplate("The node had no CPU left after all. Another node is tried."),
     "OutOfmemory": MessageTemplate("The node had no memory left after all. Another node is tried."),
-    "UnexpectedAdmissionError": MessageTemplate("The node refused the pod: {said}. It is retried."),
-    # a pod that lost its place
-    "Evicted": MessageTemplate("A pod was evicted from its node ({said}). Its work is done again; nothing is lost."),
+    "UnexpectedAdmissionError": MessageTemplate("The node refused the pod: {message}. It is retried."),
+    # a pod that was ended by the cluster
+    "Evicted": MessageTemplate("A pod was evicted from its node ({message}). Its work is done again; nothing is lost."),
     "PreemptionByScheduler": MessageTemplate(
         "A pod was preempted by a pod of higher priority. Its work is done again elsewhere."
     ),
@@ -78,7 +77,7 @@ MESSAGES: Mapping[str, MessageTemplate] = {
     "DeletionByPodGC": MessageTemplate(
         "A pod was removed with its node, which is gone. Its work is done again elsewhere."
     ),
-    "TerminationByKubelet": MessageTemplate("The node ended a pod to save itself ({said}). Its work is done again."),
+    "TerminationByKubelet": MessageTemplate("The node ended a pod to save itself ({message}). Its work is done again."),
     "Terminated": MessageTemplate("A pod ended with its node, which shut down. Its work is done again elsewhere."),
     "NodeShutdown": MessageTemplate("A pod ended with its node, which shut down. Its work is done again elsewhere."),
     "PodTaken": MessageTemplate("The cluster took a pod away, so the others failed. The launch starts again."),
@@ -87,37 +86,43 @@ MESSAGES: Mapping[str, MessageTemplate] = {
     ),
     "NodeLost": MessageTemplate("The node {what} does not answer any more. Its work is done again elsewhere."),
     # events
-    "FailedMount": MessageTemplate("A pod waits for a volume: {said}."),
-    "FailedAttachVolume": MessageTemplate("A pod waits for a volume: {said}."),
-    "FailedCreatePodSandBox": MessageTemplate("The node cannot set up a pod's network: {said}. It is retried."),
+    "FailedMount": MessageTemplate("A pod waits for a volume: {message}."),
+    "FailedAttachVolume": MessageTemplate("A pod waits for a volume: {message}."),
+    "FailedCreatePodSandBox": MessageTemplate("The node cannot set up a pod's network: {message}. It is retried."),
     "quota": MessageTemplate(
-        "The project's quota in the cluster is used up ({said}). It goes on once there is room, or more quota."
+        "The project's quota in the cluster is used up ({message}). It goes on once there is room, or more quota."
     ),
     "security": MessageTemplate(
-        "The namespace's pod security refuses the platform's pods: {said}. See the chart's notes on it.", lasting=True
+        "The namespace's pod security refuses the platform's pods: {message}. See the chart's notes on it.",
+        lasting=True,
     ),
     "denied": MessageTemplate(
-        "An admission policy of the cluster refuses the platform's pods: {said}. Ask its administrator.", lasting=True
+        "An admission policy of the cluster refuses the platform's pods: {message}. Ask its administrator.",
+        lasting=True,
     ),
     "webhook": MessageTemplate(
-        "One of the cluster's admission webhooks fails: {said}. It is retried; tell the cluster's administrator."
+        "One of the cluster's admission webhooks fails: {message}. It is retried; tell the cluster's administrator."
     ),
-    "forbidden": MessageTemplate("The cluster's controllers may not create the platform's pods: {said}.", lasting=True),
-    "FailedCreate": MessageTemplate("The cluster could not create a pod: {said}. It is retried."),
+    "forbidden": MessageTemplate(
+        "The cluster's controllers may not create the platform's pods: {message}.", lasting=True
+    ),
+    "FailedCreate": MessageTemplate("The cluster could not create a pod: {message}. It is retried."),
     # the whole launch
-    "queued": MessageTemplate("The launch waits in Kueue: {said}."),
+    "queued": MessageTemplate("The launch waits in Kueue: {message}."),
     "turn": MessageTemplate("The launch waits in Kueue until its turn comes."),
-    "closed": MessageTemplate("Kueue does not admit the launch: {said}. Name another queue, or have this one opened."),
-    "displaced": MessageTemplate("Kueue evicted the launch ({said}). It goes on once it is admitted again."),
+    "closed": MessageTemplate(
+        "Kueue does not admit the launch: {message}. Name another queue, or have this one opened."
+    ),
+    "displaced": MessageTemplate("Kueue evicted the launch ({message}). It goes on once it is admitted again."),
     "suspended": MessageTemplate("The launch is suspended in the cluster. It goes on once a person resumes it."),
     "DeadlineExceeded": MessageTemplate("The launch exceeded its time limit, and the cluster ended it."),
 }
 
 
-def make_note(fact: str, part: str = "", what: str = "", said: str = "", key: str = "") -> Note:
-    """Return the note of a fact."""
-    reported = clean(said) or "no reason given"
-    text = MESSAGES[fact].text.format(part=part, what=clean(what) or "unknown", said=reported.rstrip("."))
+def make_note(fact: str, part: str = "", what: str = "", message: str = "", key: str = "") -> Note:
+    """Return the note of a fact; notes of one ``key`` and part replace each other."""
+    reason = clean(message) or "no reason given"
+    text = MESSAGES[fact].text.format(part=part, what=clean(what) or "unknown", message=reason.rstrip("."))
     return Note(key=":".join(filter(None, (key or fact, part))), words=text)
 
 
@@ -128,13 +133,13 @@ def clean(text: str, longest: int = LONGEST) -> str:
 
 
 def scheduling_problems(message: str) -> str:
-    """Return what the scheduler's message says is insufficient, or does not match."""
+    """Return the shortages and mismatches that the scheduler's message names."""
     total = re.match(r"0/(\d+) nodes are available", message)
-    facts = [
+    problems = [
         f"not enough {name}" for name in dict.fromkeys(re.findall(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*)", message))
     ]
-    facts += [text for pattern, text in _OBSTACLES.items() if re.search(pattern, message)]
-    return (", ".join(facts) or "none fits") + (f" on {total[1]} nodes" if total else "")
+    problems += [text for pattern, text in _OBSTACLES.items() if re.search(pattern, message)]
+    return (", ".join(problems) or "none fits") + (f" on {total[1]} nodes" if total else "")
 
 
 _OBSTACLES: Mapping[str, str] = {
