@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from api.tables import PARQUET, Lines, columns, fitted, rows
+from api.tabular import PARQUET, Lines, columns, fitted, rows
 from core.domain.downloads import Download
 
 #: Most rows of a record batch.

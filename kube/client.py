@@ -12,7 +12,7 @@ from kube.access import Access
 from kube.messages import JSON, MERGE_PATCH, METADATA, ApiRefused, Request, refusal
 
 if TYPE_CHECKING:
-    from kube.connection import Connection
+    from kube.connection import ApiConnection
 
 T = TypeVar("T")
 #: Called after each request with verb, outcome ("ok", "409", "away") and seconds.
@@ -41,7 +41,7 @@ class KubernetesClient:
 
     def __init__(self, access: Access, *, time_out: float = 10.0, observer: Observer = lambda *_: None) -> None:
         self._access, self._time_out, self._observer = access, time_out, observer
-        self._opened: Connection | None = None
+        self._opened: ApiConnection | None = None
         self._lock = threading.Lock()
 
     def check(self) -> None:
@@ -109,12 +109,12 @@ class KubernetesClient:
         if self._opened is not None:
             self._opened.close()
 
-    def _connection(self) -> "Connection":
+    def _connection(self) -> "ApiConnection":
         with self._lock:
             if self._opened is None:
-                from kube.connection import Connection
+                from kube.connection import ApiConnection
 
-                self._opened = Connection(self._access, self._time_out)
+                self._opened = ApiConnection(self._access, self._time_out)
             return self._opened
 
     def _exchange(self, request: Request, verb: str) -> bytes:

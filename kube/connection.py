@@ -28,7 +28,7 @@ RENEWAL_PAUSE = 10.0
 _CHUNK = 1 << 16
 
 
-class Connection:
+class ApiConnection:
     """Pooled connections with credentials, shared by threads. Credentials are loaded before the first request."""
 
     def __init__(self, access: Access, time_out: float) -> None:

@@ -5,17 +5,23 @@ from pathlib import Path
 
 import click
 
-from runtimes.images import build, names
+from runtimes.images import build, image_names
 
 
 @click.command()
 @click.option(
-    "--only", multiple=True, type=click.Choice(list(names.images())), help="Build this image only; may be repeated."
+    "--only",
+    multiple=True,
+    type=click.Choice(list(image_names.images())),
+    help="Build this image only; may be repeated.",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=Path("var/images"), show_default=True)
 @click.option("--layers", "kept", type=click.Path(path_type=Path), help="Folder of layers, instead of OUT/layers.")
 @click.option(
-    "--prefix", default=names.PREFIX, show_default=True, help="Prefix of image names; may contain a registry's host."
+    "--prefix",
+    default=image_names.PREFIX,
+    show_default=True,
+    help="Prefix of image names; may contain a registry's host.",
 )
 @click.option(
     "--gzip", "packed", is_flag=True, help="Compress layers: half the size, but slower to build and to import."
@@ -23,7 +29,7 @@ from runtimes.images import build, names
 @click.option("--tags", is_flag=True, help="Only print the names of the images.")
 def main(only: tuple[str, ...], out: Path, kept: Path | None, prefix: str, packed: bool, tags: bool) -> None:
     """Write OCI archives for `ctr images import`, `docker load` or skopeo, with bills of materials (SBOM)."""
-    chosen = [names.images()[name] for name in only or names.images()]
+    chosen = [image_names.images()[name] for name in only or image_names.images()]
     if tags:
         for name, tag in build.tags(chosen).items():
             click.echo(f"{prefix}{name}:{tag}")

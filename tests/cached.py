@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from runtimes.images import build, names
+from runtimes.images import build, image_names
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / "scripts" / "tools"
@@ -34,7 +34,7 @@ def tool(name: str, *arguments: str) -> str:
 
 def image(name: str) -> build.Built:
     """Return an image of this checkout's code; only the layers that the cache lacks are made."""
-    return build.build(names.images()[name], ROOT / "var" / "images", kept=LAYERS)
+    return build.build(image_names.images()[name], ROOT / "var" / "images", kept=LAYERS)
 
 
 if __name__ == "__main__":

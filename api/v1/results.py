@@ -24,7 +24,7 @@ from api.streams import (
     require_free_stream,
     stream,
 )
-from api.tables import PARQUET, as_csv
+from api.tabular import PARQUET, as_csv
 from errors import Invalid, NotAcceptable, PreconditionFailed, RangeNotSatisfiable, TooManyStreams, UnknownSimulation
 
 blueprint = Blueprint(

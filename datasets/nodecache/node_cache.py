@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from datasets.download.downloads import (
+from datasets.download.downloader import (
     PROGRESS_INTERVAL,
     THREADS,
     DownloadCounts,

@@ -17,10 +17,10 @@ from typing import Any
 
 import certifi
 
-from runtimes.images import interpreter, layers, names, parts
+from runtimes.images import image_names, interpreter, layers, parts
 from runtimes.images.facts import Facts
+from runtimes.images.image_names import Image
 from runtimes.images.layers import Layer
-from runtimes.images.names import Image
 
 #: Machine architectures by the names that Go and the OCI specification use.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -46,7 +46,8 @@ DRAFT = ".draft-"
 UNUSED = 14 * 86400
 #: Build code whose digest is part of every layer's key.
 MADE_BY = tuple(
-    f"{names.RECIPE}/{name}.py" for name in ("facts", "interpreter", "layers", "libraries", "packages", "parts", "sbom")
+    f"{image_names.RECIPE}/{name}.py"
+    for name in ("facts", "interpreter", "layers", "libraries", "packages", "parts", "sbom")
 )
 
 
@@ -76,14 +77,14 @@ def config(image: Image, tag: str) -> dict[str, Any]:
         "Entrypoint": [PYTHON, "-m", "server"] if server else [PYTHON],
         "WorkingDir": "/opt/windtunnel/src",
         "Labels": {
-            "org.opencontainers.image.title": f"{names.PREFIX}{image.name}",
+            "org.opencontainers.image.title": f"{image_names.PREFIX}{image.name}",
             "org.opencontainers.image.version": tag,
         },
     }
 
 
 def build(
-    image: Image, out: Path, *, kept: Path | None = None, prefix: str = names.PREFIX, packed: bool = False
+    image: Image, out: Path, *, kept: Path | None = None, prefix: str = image_names.PREFIX, packed: bool = False
 ) -> Built:
     """Build an image's archive in ``out`` unless it exists; a file lock serialises concurrent builds.
 
@@ -97,7 +98,7 @@ def build(
         tag, built = _consistent_layers(image, lock, kept, packed)
         manifest, configured = layers.manifest(built, config(image, tag), MACHINES[platform.machine()])
         reference = f"{prefix}{image.name}:{tag}"
-        path = out / f"{names.PREFIX}{image.name}.tar"
+        path = out / f"{image_names.PREFIX}{image.name}.tar"
         digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
         record = {"reference": reference, "digest": digest, "layers": [layer.digest for layer in built]}
         note = path.with_suffix(".json")
@@ -126,9 +127,9 @@ def _locked(out: Path) -> Iterator[None]:
 def _consistent_layers(image: Image, lock: str, kept: Path, packed: bool) -> tuple[str, list[Layer]]:
     """Return the tag and the layers of a consistent state of the code: the tag is equal before and after."""
     for _ in range(TRIES):
-        tag = names.tag(image, lock)
+        tag = image_names.tag(image, lock)
         built = _layers(image, lock, kept, packed)
-        if names.tag(image, lock) == tag:
+        if image_names.tag(image, lock) == tag:
             return tag, built
         built[-1].path.with_suffix(".json").unlink()
     raise CannotBuild(f"The code changed during each of {TRIES} builds. Build again when no file changes.")
@@ -136,7 +137,7 @@ def _consistent_layers(image: Image, lock: str, kept: Path, packed: bool) -> tup
 
 def _layers(image: Image, lock: str, kept: Path, packed: bool) -> list[Layer]:
     built: list[Layer] = []
-    beneath = names.digest(MADE_BY)
+    beneath = image_names.digest(MADE_BY)
     with tempfile.TemporaryDirectory(prefix=DRAFT, dir=kept) as draft:
         for part in parts.PARTS:
             if part == "environments" and not image.brings:
@@ -160,7 +161,7 @@ def _inputs(image: Image, part: str, lock: str) -> Any:
         case "environments":
             return [environment.digest for environment in image.brings]
         case _:
-            return [image.name, names.digest(image.sources)]
+            return [image.name, image_names.digest(image.sources)]
 
 
 def _interpreter_inputs() -> list[Any]:
@@ -178,10 +179,12 @@ def _layer(image: Image, part: str, path: Path, draft: Path, packed: bool) -> tu
         record = json.loads(note.read_text())
         return Layer(**record | {"path": path}), Facts.read(facts)
     try:
-        subprocess.run([names.ROOT / "scripts/install", image.name, part, str(draft)], check=True, cwd=names.ROOT)
+        subprocess.run(
+            [image_names.ROOT / "scripts/install", image.name, part, str(draft)], check=True, cwd=image_names.ROOT
+        )
     except subprocess.CalledProcessError:
         raise CannotBuild(
-            f"{names.PREFIX}{image.name} was not built: the output above says what its part {part!r} lacks."
+            f"{image_names.PREFIX}{image.name} was not built: the output above says what its part {part!r} lacks."
         ) from None
     built = layers.write(draft / part, path, packed=packed)
     if part == "code":
@@ -210,4 +213,4 @@ def _copy_bill(path: Path, code: Layer) -> None:
 
 def tags(images: Sequence[Image]) -> dict[str, str]:
     """Return the tags of images, built or not."""
-    return {image.name: names.tag(image, parts.lock(image)) for image in images}
+    return {image.name: image_names.tag(image, parts.lock(image)) for image in images}

@@ -12,10 +12,10 @@ from subprocess import CalledProcessError
 
 import uv
 
-from runtimes.images import interpreter, names, packages, sbom
+from runtimes.images import image_names, interpreter, packages, sbom
 from runtimes.images.facts import Facts
+from runtimes.images.image_names import Image
 from runtimes.images.libraries import MissingLibrary
-from runtimes.images.names import Image
 
 #: In the order of the layers: the part that changes most often is last.
 PARTS = ("python", "site", "environments", "code")
@@ -53,12 +53,14 @@ def _site_of(digest: str) -> str:
 
 def _code(image: Image, root: Path, before: list[Facts]) -> Facts:
     src = root / HOME / "src"
-    for name in names.files(image.sources):
+    for name in image_names.files(image.sources):
         target = src / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(names.ROOT / name, target)
+        shutil.copyfile(image_names.ROOT / name, target)
     packages.compile_all(src, root)
-    bill = sbom.bill(f"{names.PREFIX}{image.name}", names.tag(image, lock(image)), image.description, before)
+    bill = sbom.bill(
+        f"{image_names.PREFIX}{image.name}", image_names.tag(image, lock(image)), image.description, before
+    )
     (root / HOME / "sbom.json").write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n")
     return Facts()
 
@@ -69,12 +71,12 @@ def lock(image: Image) -> str:
         return image.environment.lock
     command = [uv.find_uv_bin(), "export", "--frozen", "--no-dev", "--all-extras", "--no-emit-project", "--no-header"]
     command += ["--no-annotate", "--quiet"]
-    return subprocess.run(command, cwd=names.ROOT, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=image_names.ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def main() -> int:
     """Build a part of an image."""
-    images = names.images()
+    images = image_names.images()
     if len(sys.argv) != 4 or sys.argv[1] not in images or sys.argv[2] not in PARTS:
         print(f"usage: scripts/install {{{'|'.join(images)}}} {{{'|'.join(PARTS)}}} FOLDER", file=sys.stderr)
         return 2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from api.parquet import as_parquet
 from api.streams import frame
-from api.tables import as_csv, columns, escape_formula, flat
+from api.tabular import as_csv, columns, escape_formula, flat
 from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit

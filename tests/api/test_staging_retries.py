@@ -15,7 +15,7 @@ from core.services.platform import Platform
 from core.services.scheduling.staging import ATTEMPTS, Staging
 from core.settings import Settings
 from core.store import simulations
-from datasets.download.downloads import RetryLimits
+from datasets.download.downloader import RetryLimits
 from datasets.nodecache.node_cache import NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore

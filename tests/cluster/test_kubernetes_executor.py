@@ -14,7 +14,7 @@ from core.domain.launches import Launch, LaunchStatus, Phase, Placement
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from errors import ClusterFull, LaunchRefused, NotGranted
-from runtimes.images import names
+from runtimes.images import image_names
 from tests.cached import image
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
@@ -55,7 +55,7 @@ Open = Callable[..., KubernetesExecutor]
 @pytest.fixture(scope="module")
 def images(own_cluster: Cluster) -> dict[str, str]:
     """Images of the launches, built from the present code."""
-    wanted = {names.image_of(name) for name in ("python", "noop")}
+    wanted = {image_names.image_of(name) for name in ("python", "noop")}
     made = {name: image(name) for name in ("server", "python", "noop")}
     assert wanted <= {one.reference for one in made.values()}, "the sources changed while images were made of them"
     for one in made.values():

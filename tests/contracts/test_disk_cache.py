@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from datasets.download.downloads import DownloadProgress
+from datasets.download.downloader import DownloadProgress
 from datasets.nodecache.disk_cache import DiskCache, Marker, this_boot
 from datasets.nodecache.locks import locked
 from errors import NodeFull

@@ -18,7 +18,7 @@ from typing import Protocol
 import pytest
 
 from datasets.objectstore.filesystem import FilesystemStore
-from runtimes.images.names import SERVER
+from runtimes.images.image_names import SERVER
 from tests.ports import free_ports
 from tests.waiting import TIMEOUT, until
 

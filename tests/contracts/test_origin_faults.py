@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from datasets.download.downloads import RetryLimits
+from datasets.download.downloader import RetryLimits
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtimes.images import build, layers, names
+from runtimes.images import build, image_names, layers
 from tests.cached import image
 
 ROOT = Path(__file__).parents[2]
@@ -84,15 +84,15 @@ def unpacked() -> Iterator[Callable[[str], Container]]:
 
 
 def test_the_same_inputs_are_the_same_image_bit_for_bit(tmp_path: Path) -> None:
-    one, two = (build.build(names.images()["noop"], tmp_path / name) for name in ("one", "two"))
+    one, two = (build.build(image_names.images()["noop"], tmp_path / name) for name in ("one", "two"))
     assert one.fresh and two.fresh
     assert one.digest == two.digest
     assert one.archive.read_bytes() == two.archive.read_bytes()
-    assert not build.build(names.images()["noop"], tmp_path / "one").fresh
+    assert not build.build(image_names.images()["noop"], tmp_path / "one").fresh
 
 
 def test_every_image_has_a_test() -> None:
-    assert set(IMPORTS) == set(names.images())
+    assert set(IMPORTS) == set(image_names.images())
 
 
 @pytest.mark.parametrize("name", sorted(IMPORTS))
@@ -134,9 +134,9 @@ def test_the_image_of_the_server_runs_each_of_its_roles(unpacked: Callable[[str]
 
 
 def test_a_server_computes_the_names_of_its_other_images(unpacked: Callable[[str], Container]) -> None:
-    code = "from runtimes.images.names import image_of, images; print(*(image_of(name) for name in list(images())[2:]))"
+    code = "from runtimes.images import image_names as n; print(*(n.image_of(name) for name in list(n.images())[2:]))"
     said = unpacked("server").python(code).split()
-    assert said == [names.image_of(name) for name in list(names.images())[2:]]
+    assert said == [image_names.image_of(name) for name in list(image_names.images())[2:]]
 
 
 def test_the_image_of_jobs_contains_prepared_simulators(unpacked: Callable[[str], Container]) -> None:
@@ -146,7 +146,7 @@ from runtimes import catalogue, environments
 print(*(environments.ready(one, Path("/var/lib/windtunnel")) for one in catalogue.simulators().values()))
 """
     said = unpacked("jobs").python(code).split()
-    assert len(said) == len(names.images()["jobs"].brings)
+    assert len(said) == len(image_names.images()["jobs"].brings)
     assert all(path.startswith("/opt/windtunnel/environments/") for path in said)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.images import names
+from runtimes.images import image_names
 from tests.system.platform_process import ROOT, PlatformProcess, whole
 from tests.waiting import until
 
@@ -33,7 +33,7 @@ def recipe(page: str, file: str) -> str:
 def extended(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
     """A platform with one more file for each recipe, which runs simulations on the executor of the first."""
     root = tmp_path_factory.mktemp("tree")
-    for name in names.files(names.SERVER, ROOT):
+    for name in image_names.files(image_names.SERVER, ROOT):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, root / name)
     for page, file in RECIPES.items():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.images import names
+from runtimes.images import image_names
 from tests.cached import image
 
 OUT = Path(__file__).parents[2] / "var/images"
@@ -23,4 +23,4 @@ def test_a_bill_of_materials_is_valid_cyclonedx_and_lists_interpreter_and_packag
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     bill = json.loads(text)
     assert {"cpython", "numpy", "msgspec"} <= {one["name"] for one in bill["components"]}
-    assert f"{names.PREFIX}{name}:{bill['metadata']['component']['version']}" == built.reference
+    assert f"{image_names.PREFIX}{name}:{bill['metadata']['component']['version']}" == built.reference

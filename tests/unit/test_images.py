@@ -9,7 +9,7 @@ import pytest
 
 from runtimes import catalogue
 from runtimes.environments import Environment, ready
-from runtimes.images import build, layers, names, parts, sbom
+from runtimes.images import build, image_names, layers, parts, sbom
 from runtimes.images.facts import Component, Facts
 
 ROOT = Path(__file__).parents[2]
@@ -18,28 +18,28 @@ DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
 
 def test_every_environment_of_a_format_and_of_a_simulator_has_an_image() -> None:
     formats = {one.environment.name for each in catalogue.runtimes().values() for one in each.formats.values()}
-    assert set(names.images()) == {"server", "jobs"} | formats | set(catalogue.simulators())
+    assert set(image_names.images()) == {"server", "jobs"} | formats | set(catalogue.simulators())
 
 
 def test_a_pod_names_the_image_of_an_environment_by_its_content() -> None:
     environment = catalogue.simulators()["noop"]
-    assert re.fullmatch(r"windtunnel-noop:[0-9a-f]{12}", names.image_of(environment))
-    assert names.image_of("noop", "registry.example/w-", "v1") == "registry.example/w-noop:v1"
+    assert re.fullmatch(r"windtunnel-noop:[0-9a-f]{12}", image_names.image_of(environment))
+    assert image_names.image_of("noop", "registry.example/w-", "v1") == "registry.example/w-noop:v1"
 
 
 def test_another_lock_is_another_tag() -> None:
-    image = names.images()["noop"]
-    assert names.tag(image, "a") != names.tag(image, "b")
+    image = image_names.images()["noop"]
+    assert image_names.tag(image, "a") != image_names.tag(image, "b")
 
 
 def test_the_image_of_a_model_server_has_only_the_harness_of_the_platform() -> None:
-    files = list(names.files(names.images()["onnx"].sources))
+    files = list(image_names.files(image_names.images()["onnx"].sources))
     assert "runtimes/harness/model_server/model_server.py" in files
     assert all(name == "runtimes/__init__.py" or name.startswith("runtimes/harness/") for name in files)
 
 
 def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
-    files = set(names.files(names.images()["sumo"].sources))
+    files = set(image_names.files(image_names.images()["sumo"].sources))
     assert "datasets/catalogue/car_street/dataset.json" in files
     assert not any(name.startswith("datasets/catalogue/cartpole") for name in files)
 
@@ -47,13 +47,13 @@ def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
 def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/one.py").write_text("1")
-    before = names.digest(("a",), tmp_path)
+    before = image_names.digest(("a",), tmp_path)
     (tmp_path / "a/__pycache__").mkdir()
     (tmp_path / "a/__pycache__/one.pyc").write_text("2")
     (tmp_path / "a/.hidden").write_text("3")
-    assert names.digest(("a",), tmp_path) == before
+    assert image_names.digest(("a",), tmp_path) == before
     (tmp_path / "a/two.py").write_text("")
-    assert names.digest(("a",), tmp_path) != before
+    assert image_names.digest(("a",), tmp_path) != before
 
 
 def make_tree(folder: Path) -> Path:
@@ -134,7 +134,7 @@ def test_a_dockerfile_copies_the_same_layers() -> None:
 
 
 def test_a_dockerfile_has_the_same_image_config() -> None:
-    environment, server = (build.config(names.images()[name], "$TAG") for name in ("noop", "server"))
+    environment, server = (build.config(image_names.images()[name], "$TAG") for name in ("noop", "server"))
     told = re.findall(r"^(ENV|USER|WORKDIR|ENTRYPOINT|LABEL) (.*)$", DOCKERFILE.split("FROM scratch")[1], re.MULTILINE)
     values = [value for key, value in told if key == "ENV"]
     assert values[0].split() == environment["Env"]

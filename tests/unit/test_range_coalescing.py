@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.download.downloads import RetryLimits, pause
+from datasets.download.downloader import RetryLimits, pause
 from datasets.download.range_coalescing import GAP, LONGEST, MOST, SMALL, batches, coalesce
 from datasets.versions.manifest import ManifestEntry
 

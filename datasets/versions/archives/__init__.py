@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from datasets.versions.archives import tar, zip
-from datasets.versions.archives.streams import SMALL, ByteSource, decompressed, detect_format
+from datasets.versions.archives.decompression import SMALL, ByteSource, decompressed, detect_format
 from datasets.versions.packs import SourceFile
 from errors import BadArchive
 

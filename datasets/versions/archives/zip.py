@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from core.domain.printable import printable
 from core.domain.zip_directory import ZipEntry, check_ratio, read_directory
 from datasets.versions import file_names
-from datasets.versions.archives.streams import CHUNK, SMALL, ByteSource, read_ahead
+from datasets.versions.archives.decompression import CHUNK, SMALL, ByteSource, read_ahead
 from datasets.versions.packs import SourceFile
 from errors import BadArchive
 

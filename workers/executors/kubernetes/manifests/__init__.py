@@ -11,7 +11,7 @@ from typing import Any
 from core.domain.launches import Launch
 from errors import Unsupported
 from workers.executors.kubernetes import names
-from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, policy, trainjob
+from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, network_policy, trainjob
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.options import KubernetesOptions
 
@@ -51,7 +51,7 @@ def launch_objects(
         raise Unsupported(f"This cluster runs no Kueue, so nothing would ever leave the queue {placement.queue!r}.")
     pods = PodSpecBuilder(launch, options)
     namespace = names.namespace(options.namespace, launch.project)
-    objects = [_owner(pods, served), _secret(pods, worker_spec), *policy.policies(pods)]
+    objects = [_owner(pods, served), _secret(pods, worker_spec), *network_policy.policies(pods)]
     return [_within(namespace, document) for document in objects]
 
 

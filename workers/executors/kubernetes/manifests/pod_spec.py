@@ -8,7 +8,7 @@ from typing import Any
 from core.domain.launches import Gang, Launch
 from datasets.catalogue import datasets
 from runtimes import catalogue
-from runtimes.images.names import image_of
+from runtimes.images.image_names import image_of
 from workers.executors.kubernetes import gangs, names
 from workers.executors.kubernetes.manifests import containers
 from workers.executors.kubernetes.manifests.containers import ContainerTemplate
