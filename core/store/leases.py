@@ -52,7 +52,7 @@ _INSERT_LEASE = text(
 _VICTIMS = text(
     "SELECT start, stop, cursor, fencing_token, rate FROM ranges"
     " WHERE stage_id=:s AND state='leased' AND cuts=0 AND careful<cursor"
-    " ORDER BY (stop-cursor) / coalesce(nullif(rate, 0), 1.0) DESC LIMIT 1"  # by seconds of work, not by tasks
+    " ORDER BY (stop-cursor) / coalesce(nullif(rate, 0), 1.0) DESC, start LIMIT 1"  # by seconds of work
 )
 _STEAL = text(
     "UPDATE ranges SET stop=:mid, cuts=cuts+1 WHERE stage_id=:s AND start=:start AND fencing_token=:f"
@@ -62,7 +62,7 @@ _STEAL = text(
 _STRAGGLERS = text(
     "SELECT start, stop, cursor, fencing_token, rate, moved_at FROM ranges"
     " WHERE stage_id=:s AND state='leased' AND speculative=0"
-    " AND careful<cursor AND NOT (launch_id=:l AND worker=:w) ORDER BY moved_at LIMIT 1"
+    " AND careful<cursor AND NOT (launch_id=:l AND worker=:w) ORDER BY moved_at, start LIMIT 1"
 )
 _SPECULATE = text(
     "UPDATE ranges SET speculative=1 WHERE stage_id=:s AND start=:start AND fencing_token=:f AND cursor=:cursor"
