@@ -1,16 +1,17 @@
 """Model port: what a format is and what its loader returns, and the checks of a model's inputs and outputs."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path, PurePath
-from typing import Any, Literal, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ..simulators.base import Interface, Space
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class LoadedModel(Protocol):
     def reset(self, seed: int) -> None:
         """Reset the state before a scenario. The global random generators have been seeded already."""
 
-    def act(self, observations: NDArray[Any]) -> bytes:
+    def act(self, observations: "NDArray[Any]") -> bytes:
         """Map ``[n, *observation shape]`` to the bytes of ``[n, *action shape]``; raise NoAction if invalid."""
 
 
@@ -154,6 +155,8 @@ def action_bytes(answer: Any, count: int, space: Space) -> bytes:
     """Return an answer as the bytes of ``count`` actions; raise NoAction if its size or type is wrong."""
     if answer is None:  # numpy would make it a NaN
         raise NoAction("the model answered nothing (None)")
+    import numpy as np  # the server reads formats without it
+
     try:
         array = np.asarray(answer, dtype=space.dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -185,7 +188,7 @@ def select_node(nodes: Sequence[T], name: str, what: str, name_of: Callable[[T],
 def check_batched(what: str, dtype: str, shape: Sequence[Any], space: Space, verb: str, batch: int) -> None:
     """Check a graph's declared shape ``[n, ...]`` against a space; an unknown size matches any size."""
     sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
-    flat = int(np.prod(space.shape, dtype=np.int64))
+    flat = math.prod(space.shape)
     alternatives = ([batch, *space.shape], [batch, flat])
     fits = dtype == space.dtype and any(
         len(sizes) == len(expected)

@@ -1,8 +1,6 @@
 """Keras format: a zip with a model's configuration and weights, in a .keras file."""
 
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from .base import (
     Assignment,
@@ -16,6 +14,9 @@ from .base import (
     select_node,
 )
 from .tensorflow_function import ENVIRONMENT, PACKAGES, FunctionModel, import_tensorflow, start_tensorflow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The members of every .keras file besides the weights.
 MEMBERS = frozenset({"config.json", "metadata.json"})
@@ -47,7 +48,7 @@ def load(assignment: Assignment) -> LoadedModel:
         )
     compiled = tf.function(lambda observations: model(observations, training=False))
 
-    def call(observations: NDArray[Any]) -> Any:
+    def call(observations: "NDArray[Any]") -> Any:
         answer = compiled(tf.constant(observations))
         if isinstance(answer, dict):
             answer = answer.get("action", next(iter(answer.values())))

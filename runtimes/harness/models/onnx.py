@@ -1,10 +1,8 @@
 """ONNX format: one graph in a file, run by onnxruntime on one thread."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from .base import (
     Assignment,
@@ -18,6 +16,9 @@ from .base import (
     check_batched,
     select_node,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TYPES = {
     "tensor(float)": "float32",
@@ -97,7 +98,7 @@ class OnnxModel:
             self._set_seed(seed & 0x7FFFFFFF)
             self._run = _session(self._random_source).run
 
-    def act(self, observations: NDArray[Any]) -> bytes:
+    def act(self, observations: "NDArray[Any]") -> bytes:
         if self._flat_size is not None:
             observations = observations.reshape(len(observations), self._flat_size)
         (answer,) = self._run(self._output_names, {self._input_name: observations})
@@ -110,7 +111,7 @@ def _type(node: Any) -> str:
 
 def _flat_length(declared: Sequence[Any], shape: tuple[int, ...]) -> int | None:
     """Return the length to flatten observations to, or None if the graph does not declare a flat input."""
-    return int(np.prod(shape)) if len(declared) == 2 and len(shape) != 1 else None
+    return math.prod(shape) if len(declared) == 2 and len(shape) != 1 else None
 
 
 FORMAT = ModelFormat(

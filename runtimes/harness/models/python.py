@@ -5,10 +5,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from types import CodeType, ModuleType
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from . import unpacking
 from .base import (
@@ -22,6 +19,9 @@ from .base import (
     Sample,
     action_bytes,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The file that a zip has at its top, and words that a file of Python is likely to begin with.
 ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
@@ -113,6 +113,9 @@ class PythonModel:
     """Calls an instance of the user's class with copies of the observations, which it may keep."""
 
     def __init__(self, instance: Any, assignment: Assignment) -> None:
+        import numpy as np  # the server reads formats without it
+
+        self._array = np.ndarray
         self._act = instance.act
         self._act_batch = getattr(instance, "act_batch", None)
         self._reset = getattr(instance, "reset", None)
@@ -130,11 +133,11 @@ class PythonModel:
         if self._reset is not None:
             self._reset({"seed": seed, **self._reset_arguments})
 
-    def act(self, observations: NDArray[Any]) -> bytes:
+    def act(self, observations: "NDArray[Any]") -> bytes:
         count = len(observations)
         if count == 1:
             answer = self._act(observations[0].copy())
-            if type(answer) is np.ndarray and answer.dtype == self._dtype and answer.nbytes == self._size:
+            if type(answer) is self._array and answer.dtype == self._dtype and answer.nbytes == self._size:
                 return answer.tobytes()
             return action_bytes(answer, 1, self._space)
         if self._act_batch is not None:

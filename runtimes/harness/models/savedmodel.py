@@ -1,9 +1,7 @@
 """SavedModel format: a zipped TensorFlow SavedModel."""
 
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from . import unpacking
 from .base import (
@@ -18,6 +16,9 @@ from .base import (
     select_node,
 )
 from .tensorflow_function import ENVIRONMENT, PACKAGES, FunctionModel, import_tensorflow, start_tensorflow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The file that every SavedModel has, in whichever folder of the zip.
 GRAPH = "saved_model.pb"
@@ -57,7 +58,7 @@ def _function(folder: Path, assignment: Assignment) -> Any:
         check_batched("input", spec.dtype.name, spec.shape.as_list(), observation, "observes", assignment.batch)
     output_name = select_node(list(serving.structured_outputs), "action", "output", str)
 
-    def call(observations: NDArray[Any]) -> Any:
+    def call(observations: "NDArray[Any]") -> Any:
         return serving(**{input_name: tf.constant(observations)})[output_name].numpy()
 
     call.loaded_model = loaded  # type: ignore[attr-defined]  # the signature has only weak references to its variables

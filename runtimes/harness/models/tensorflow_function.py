@@ -3,12 +3,12 @@
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from .base import Assignment, Misfit, NoAction, action_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The environment of TensorFlow's formats, and its packages.
 ENVIRONMENT, PACKAGES = "tensorflow", ("tensorflow-cpu",)
@@ -33,7 +33,9 @@ def start_tensorflow() -> None:
 class FunctionModel:
     """A model that is a function from a batch of observations to a batch of actions."""
 
-    def __init__(self, function: Callable[[NDArray[Any]], Any], assignment: Assignment, library: str) -> None:
+    def __init__(self, function: "Callable[[NDArray[Any]], Any]", assignment: Assignment, library: str) -> None:
+        import numpy as np  # the server reads formats without it
+
         self._function = function
         self._space = assignment.interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {"library": library}
@@ -50,5 +52,5 @@ class FunctionModel:
     def reset(self, seed: int) -> None:
         """Do nothing: the functions have no state between calls."""
 
-    def act(self, observations: NDArray[Any]) -> bytes:
+    def act(self, observations: "NDArray[Any]") -> bytes:
         return action_bytes(self._function(observations), len(observations), self._space)

@@ -1,10 +1,7 @@
 """TensorFlow Lite format: one graph in a flatbuffer, run by LiteRT on one thread."""
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from .base import (
     Assignment,
@@ -18,6 +15,9 @@ from .base import (
     check_batched,
     select_node,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The flatbuffer's file identifier, behind the offset of its root table.
 IDENTIFIER = b"TFL3"
@@ -71,7 +71,7 @@ class LiteModel:
     def reset(self, seed: int) -> None:
         self._interpreter.reset_all_variables()
 
-    def act(self, observations: NDArray[Any]) -> bytes:
+    def act(self, observations: "NDArray[Any]") -> bytes:
         self._interpreter.set_tensor(self._input_index, observations.reshape(self._shape))
         self._interpreter.invoke()
         return action_bytes(self._interpreter.get_tensor(self._output_index), len(observations), self._space)
@@ -97,6 +97,8 @@ def _sizes(detail: Any) -> list[int]:
 
 
 def _type(detail: Any) -> str:
+    import numpy as np  # the server reads formats without it
+
     return str(np.dtype(detail["dtype"]))
 
 

@@ -4,10 +4,11 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 Metric = float | int | str | bool | None
 
@@ -58,6 +59,8 @@ class Space:
 
 @functools.cache  # called at every step
 def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    import numpy as np  # the server reads interfaces without it
+
     return math.prod(shape) * np.dtype(dtype).itemsize
 
 
@@ -83,10 +86,10 @@ class Simulator(Protocol):
 
     interface: Interface
 
-    def reset(self, scenario: Scenario) -> NDArray[Any]:
+    def reset(self, scenario: Scenario) -> "NDArray[Any]":
         """Start a scenario; return the first observation, which depends on the scenario alone."""
 
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+    def step(self, action: "NDArray[Any]") -> "tuple[NDArray[Any], bool]":
         """Apply an action; return the next observation and whether the scenario has ended.
 
         The action is finite and has the right shape; the simulator clips it to the action space's bounds.
