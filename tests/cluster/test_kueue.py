@@ -284,7 +284,7 @@ def test_a_preempted_launch_releases_its_leases_and_continues_later(
     submit(executor, own_cluster, queued(first, LAUNCH), jobset=jobset)
     until(lambda: "report" in first.asked, PATIENCE)
     submit(executor, own_cluster, queued(second, SECOND, priority=queues.namespace), jobset=jobset)
-    seen(executor, LAUNCH, waits("took its place away (Preempted"))
+    seen(executor, LAUNCH, waits("evicted the launch (Preempted"))
     until(lambda: not first.held(), PATIENCE)
     assert seen(executor, SECOND, over(second)).exit == 0
     executor.cancel(SECOND)
@@ -326,7 +326,7 @@ def test_an_admitted_launch_keeps_its_number_of_workers(
     submit(executor, own_cluster, queued(runner_api, LAUNCH), jobset=jobset)
     seen(executor, LAUNCH, runs)
     [before] = [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)]
-    with pytest.raises(Unsupported, match="queue"):
+    with pytest.raises(Unsupported, match="Kueue"):
         executor.resize(LAUNCH, 3)
     assert seen(executor, LAUNCH, runs)
     assert [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)] == [before]
