@@ -10,14 +10,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from core.domain.job_kinds import JobKind
 from core.notifications import job_maintenance, job_workers
+from core.notifications.job_queue import Functions
 from core.notifications.job_statistics import WorkerStatistics
-from core.notifications.job_workers import Functions
 from server.job_metrics import JobsCollector
-from server.supervisor import FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME, die_with, exit_reason
+from server.restart import decide_restart
+from server.supervisor import die_with, exit_reason
 
 logger = logging.getLogger(__name__)
 
@@ -28,17 +29,33 @@ STOP_TIMEOUT = 45.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(kw_only=True, slots=True, eq=False)
 class _Process:
     """A process that is kept running, or the pause before it is started again."""
 
-    label: str
-    start: Callable[[], None]
-    statistics: WorkerStatistics | None = None
     pid: int = 0
     started_at: float = 0.0
-    due_at: float = field(default=0.0)
+    due_at: float = 0.0
     failures: int = 0
+
+    @property
+    def label(self) -> str:
+        """Return what logs call the process."""
+        return "maintenance"
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Worker(_Process):
+    """A worker process. ``name``: that of the latest one, as RQ lists it; empty before the first."""
+
+    kind: JobKind
+    statistics: WorkerStatistics
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return what logs call the process."""
+        return self.kind.name
 
 
 class JobProcesses:
@@ -60,15 +77,12 @@ class JobProcesses:
         self._beat = beat
         self._metrics_port = metrics_port
         self._stop_timeout = stop_timeout
-        self._names: dict[WorkerStatistics, str] = {}
-        workers = [WorkerStatistics(kind.name) for kind in kinds for _ in range(kind.concurrency)]
-        by_name = {kind.name: kind for kind in kinds}
-        self._statistics = workers
-        self._processes = [_Process("maintenance", self._maintain)]
-        self._processes += [
-            _Process(statistics.kind, self._working(by_name[statistics.kind], statistics), statistics)
-            for statistics in workers
+        self._workers = [
+            _Worker(kind=kind, statistics=WorkerStatistics(kind.name))
+            for kind in kinds
+            for _ in range(kind.concurrency)
         ]
+        self._processes = [_Process(), *self._workers]
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; then let running jobs end, and kill the rest."""
@@ -86,7 +100,7 @@ class JobProcesses:
         """Start, reap and kill; wait for a signal; return whether the role is asked to end."""
         now = time.monotonic()
         for process in self._processes:
-            if process.pid and process.statistics is not None and now > process.statistics.deadline:
+            if process.pid and isinstance(process, _Worker) and now > process.statistics.deadline:
                 logger.error(
                     "a %s job did not end at its timeout; its process %s is killed", process.label, process.pid
                 )
@@ -100,10 +114,9 @@ class JobProcesses:
         return received is not None and received.si_signo != signal.SIGCHLD
 
     def _start(self, process: _Process, mask: "set[signal.Signals] | set[int]") -> None:
-        abandoned = self._names.get(process.statistics) if process.statistics is not None else None
-        if process.statistics is not None:
-            kind = next(kind for kind in self._kinds if kind.name == process.statistics.kind)
-            self._names[process.statistics] = job_workers.worker_name(kind)
+        abandoned = ""
+        if isinstance(process, _Worker):
+            abandoned, process.name = process.name, job_workers.worker_name(process.kind)
         parent = os.getpid()
         if pid := os.fork():
             process.pid, process.started_at = pid, time.monotonic()
@@ -112,27 +125,28 @@ class JobProcesses:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             die_with(parent)
-            if process.statistics is not None and abandoned is not None:
-                job_maintenance.abandon(self._url, kind, abandoned)
-            process.start()
+            if isinstance(process, _Worker):
+                self._work(process, abandoned)
+            else:
+                self._maintain()
             code = 0
         except BaseException:
             logger.exception("a process of %s jobs failed", process.label)
         finally:
             os._exit(code)
 
-    def _working(self, kind: JobKind, statistics: WorkerStatistics) -> Callable[[], None]:
-        def start() -> None:
-            job_workers.work(
-                self._url,
-                kind,
-                self._names[statistics],
-                self._open_functions,
-                statistics=statistics,
-                prepare_fork=die_with,
-            )
-
-        return start
+    def _work(self, worker: _Worker, abandoned: str) -> None:
+        """Run jobs; first give up the job of the worker before, whose name was ``abandoned``."""
+        if abandoned:
+            job_maintenance.abandon(self._url, worker.kind, abandoned)
+        job_workers.work(
+            self._url,
+            worker.kind,
+            worker.name,
+            self._open_functions,
+            statistics=worker.statistics,
+            prepare_fork=die_with,
+        )
 
     def _maintain(self) -> None:
         """Run maintenance, and serve metrics, in a process that may have threads."""
@@ -148,7 +162,8 @@ class JobProcesses:
             from core.notifications.redis_notifier import RedisNotifier
             from server.metrics_server import start
 
-            start(self._metrics_port, [JobsCollector(RedisNotifier(self._url).job_counts, self._statistics)])
+            statistics = [worker.statistics for worker in self._workers]
+            start(self._metrics_port, [JobsCollector(RedisNotifier(self._url).job_counts, statistics)])
         maintenance = job_maintenance.JobMaintenance(self._url, self._kinds)
 
         def wait(seconds: float) -> bool:
@@ -171,16 +186,16 @@ class JobProcesses:
             now = time.monotonic()
             code = os.waitstatus_to_exitcode(status)
             process.pid = 0
-            process.failures = 1 if now - process.started_at > STABLE_UPTIME else process.failures + 1
-            process.due_at = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (process.failures - 1))
-            if process.statistics is not None:
+            process.failures, pause = decide_restart(process.failures, uptime=now - process.started_at)
+            process.due_at = now + pause
+            if isinstance(process, _Worker):
                 process.statistics.deadline = float("inf")
                 process.statistics.add_end()
             logger.warning(
                 "the process of %s jobs ended (%s); it is started again in %.1f s",
                 process.label,
                 exit_reason(code),
-                process.due_at - now,
+                pause,
             )
 
     def _stop(self) -> None:

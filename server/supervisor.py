@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from server.logs import LogFile, terminal_text
+from server.restart import decide_restart
 
-#: Seconds before a role is restarted: first pause, longest pause, and the uptime after which the pause is reset.
-FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME = 0.1, 15.0, 10.0
 #: Seconds between SIGTERM and SIGKILL.
 STOP_TIMEOUT = 5.0
 #: Seconds between two checks whether the platform is ready.
@@ -189,8 +188,7 @@ class Supervisor:
             child.log.close()
             return
         now = time.monotonic()
-        child.failures = 1 if now - child.started_at > STABLE_UPTIME else child.failures + 1
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (child.failures - 1))
+        child.failures, pause = decide_restart(child.failures, uptime=now - child.started_at)
         child.due_at = now + pause
         print_line(f"{child.role.name} ended ({exit_reason(code)}); it is restarted in {pause:.1f} s")
         if child.failures > 2:

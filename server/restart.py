@@ -1,0 +1,14 @@
+"""Restart of processes that end: the pause before a process is started again, which doubles with each early end."""
+
+#: Seconds before a process is started again: first pause, longest pause, and the uptime after which the pause is reset.
+FIRST_PAUSE, LONGEST_PAUSE, STABLE_UPTIME = 0.1, 15.0, 10.0
+
+
+def decide_restart(failures: int, *, uptime: float) -> tuple[int, float]:
+    """Return the number of ends in succession, this one included, and the pause in seconds that follows.
+
+    ``failures`` counts the ends before this one; an ``uptime`` in seconds above STABLE_UPTIME resets it.
+    """
+    failures = 1 if uptime > STABLE_UPTIME else failures + 1
+    # 15 s are reached at the ninth end; the power itself would overflow a float after a thousand.
+    return failures, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
