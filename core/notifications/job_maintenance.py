@@ -18,7 +18,7 @@ from rq.job import Job, JobStatus
 from rq.utils import as_text
 
 from core.domain.job_kinds import JobKind
-from core.notifications.job_queue import MOST_FAILURES, BoundJob, queue_of
+from core.notifications.job_queue import MOST_FAILURES, BoundJob, job_class_of, queue_of
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +36,7 @@ class JobMaintenance:
 
     def __init__(self, url: str, kinds: Sequence[JobKind]) -> None:
         self._connection = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
-        self._queues = [
-            queue_of(kind, self._connection, type("KindJob", (BoundJob,), {"kind": kind})) for kind in kinds
-        ]
+        self._queues = [queue_of(kind, self._connection, job_class_of(kind)) for kind in kinds]
         self._taken: dict[tuple[str, str], float] = {}
 
     def run(self, wait: Callable[[float], bool]) -> None:
@@ -124,7 +122,7 @@ def abandon(url: str, kind: JobKind, name: str) -> None:
     """Retry or fail the job of a worker that was killed, without waiting for its heartbeat to expire."""
     connection = Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
     try:
-        queue = queue_of(kind, connection, type("KindJob", (BoundJob,), {"kind": kind}))
+        queue = queue_of(kind, connection, job_class_of(kind))
         executions = connection.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(name))
         if executions:
             connection.zadd(queue.started_job_registry.key, {as_text(key): 0 for key in executions}, xx=True)

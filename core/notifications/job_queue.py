@@ -25,6 +25,8 @@ FAILURES_KEPT = 7 * 24 * 3600
 #: Failed jobs that are kept per kind; the oldest are deleted first.
 MOST_FAILURES = 1000
 BY_NAME: Mapping[str, JobKind] = {kind.name: kind for kind in KINDS}
+#: The functions of jobs, by the name of their kind.
+Functions = Mapping[str, Callable[[str], None]]
 
 
 class BoundJob(Job):
@@ -35,7 +37,7 @@ class BoundJob(Job):
     """
 
     kind: ClassVar[JobKind | None] = None
-    functions: ClassVar[Callable[[], Mapping[str, Callable[[str], None]]]] = staticmethod(dict)
+    functions: ClassVar[Callable[[], Functions]] = staticmethod(dict)
 
     def restore(self, raw_data: Any) -> None:
         """Read the record from Redis, except what its kind decides."""
@@ -78,6 +80,11 @@ class BoundJob(Job):
 
     def send_webhooks(self, *arguments: Any, **named: Any) -> None:
         return None
+
+
+def job_class_of(kind: JobKind, functions: Callable[[], Functions] = dict) -> type[BoundJob]:
+    """Return the class of a kind's jobs. ``functions`` is called where a job runs; without it, none runs."""
+    return type("KindJob", (BoundJob,), {"kind": kind, "functions": staticmethod(functions)})
 
 
 class BoundQueue(Queue):

@@ -6,7 +6,7 @@ import platform
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -21,7 +21,7 @@ from rq.utils import now
 from rq.worker.base import BaseWorker
 
 from core.domain.job_kinds import JobKind
-from core.notifications.job_queue import BoundJob, BoundQueue, queue_of
+from core.notifications.job_queue import BoundQueue, Functions, job_class_of, queue_of
 from core.notifications.job_statistics import WorkerStatistics
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,6 @@ WORKER_TTL = 35
 CONNECT_TIMEOUT = 5.0
 #: Seconds between two attempts to reach Redis.
 RETRY = 0.5
-Functions = Mapping[str, Callable[[str], None]]
 
 
 class _KindWorker(BaseWorker):
@@ -147,7 +146,7 @@ def work(
     def bound() -> Functions:
         return open_functions() if functions is None else functions
 
-    job_class = type("KindJob", (BoundJob,), {"kind": kind, "functions": staticmethod(bound)})
+    job_class = job_class_of(kind, bound)
     connection = Redis.from_url(url, socket_connect_timeout=CONNECT_TIMEOUT)
     _wait_for(connection)
     try:
