@@ -43,7 +43,7 @@ class Bucket:
         self.reads = 0
 
     def listing(self, bucket: str, prefix: str) -> Iterator[Any]:
-        from datasets.objectstore.s3 import ListedObject
+        from datasets.objectstore.bucket_reader import ListedObject
 
         for at in range(self.count):
             yield ListedObject(f"{prefix}{at // 1000:04}/{at:07}.bin", OBJECT_BYTES, f"{at:032x}")

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from datasets.objectstore import connections, open_store, s3
+from datasets.objectstore import connections, open_store, s3_client
+from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
 from errors import Invalid, OriginChanged, OriginFailed
 from tests.s3_servers import S3Server, fresh_bucket
@@ -165,13 +166,13 @@ def test_a_host_that_does_not_exist_is_an_error_that_calls_it_unknown() -> None:
 
 
 def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "permitted", lambda number: number != "127.0.0.1")
+    monkeypatch.setattr(s3_client, "permitted", lambda number: number != "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = Connection(
             name="lake", endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}", secret_key=SECRET
         )
         with pytest.raises(OriginFailed):
-            list(s3.listing(connection, "these", ""))
+            list(BucketReader(connection).listing("these", ""))
         listener.settimeout(10)
         heard = listener.accept()[0]
         with heard:
@@ -185,16 +186,16 @@ def test_a_name_that_resolves_to_another_address_when_used_is_disconnected(monke
 def test_a_bucket_is_listed_in_order_and_read_while_its_etag_matches(
     lake: Connection, bucket: str, minio: S3Server
 ) -> None:
-    objects = list(s3.listing(lake, bucket, "set/"))
+    objects = list(BucketReader(lake).listing(bucket, "set/"))
     assert [(entry.key, entry.size) for entry in objects] == [("set/a", 5), ("set/b", 5), ("set/deep/c", 10)]
-    assert b"".join(s3.read(lake, bucket, "set/a", objects[0].etag)) == b"set/a"
+    assert b"".join(BucketReader(lake).read(bucket, "set/a", objects[0].etag)) == b"set/a"
     open_store(minio.url(bucket), (minio.access_key, minio.secret_key)).put("set/a", [b"other"])
     with pytest.raises(OriginChanged, match=f"{bucket}/set/a"):
-        list(s3.read(lake, bucket, "set/a", objects[0].etag))
+        list(BucketReader(lake).read(bucket, "set/a", objects[0].etag))
     with pytest.raises(OriginFailed, match=f"{bucket}/set/none"):
-        list(s3.read(lake, bucket, "set/none"))
+        list(BucketReader(lake).read(bucket, "set/none"))
     with pytest.raises(OriginFailed, match="s3://"):
-        list(s3.listing(lake, fresh_bucket(), ""))
+        list(BucketReader(lake).listing(fresh_bucket(), ""))
 
 
 def test_a_long_listing_is_read_page_by_page(lake: Connection, bucket: str, minio: S3Server) -> None:
@@ -209,7 +210,7 @@ def test_a_long_listing_is_read_page_by_page(lake: Connection, bucket: str, mini
         filler.start()
     for filler in fillers:
         filler.join()
-    assert [entry.key for entry in s3.listing(lake, bucket, "many/")] == [
+    assert [entry.key for entry in BucketReader(lake).listing(bucket, "many/")] == [
         f"many/{number:04d}" for number in range(1050)
     ]
 
@@ -218,7 +219,10 @@ def test_wrong_keys_are_an_error_that_names_the_bucket_and_no_key(
     lake: Connection, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = Connection(name="lake", endpoint=lake.endpoint, access_key="someone", secret_key=SECRET)
-    for attempt in (lambda: list(s3.listing(wrong, bucket, "set/")), lambda: list(s3.read(wrong, bucket, "set/a"))):
+    for attempt in (
+        lambda: list(BucketReader(wrong).listing(bucket, "set/")),
+        lambda: list(BucketReader(wrong).read(bucket, "set/a")),
+    ):
         with pytest.raises(OriginFailed) as caught:
             attempt()
         output = f"{caught.value!r} {caught.value.detail} {caught.value.members}"
@@ -263,9 +267,9 @@ def redirecting_server() -> Iterator[str]:
 def test_no_redirect_is_followed(redirecting_server: str) -> None:
     connection = Connection(name="lake", endpoint=redirecting_server, access_key="me", secret_key=SECRET)
     with pytest.raises(OriginFailed):
-        list(s3.listing(connection, "these", ""))
+        list(BucketReader(connection).listing("these", ""))
     with pytest.raises(OriginFailed):
-        list(s3.read(connection, "these", "key"))
+        list(BucketReader(connection).read("these", "key"))
     assert RedirectingServer.requests and not any(path.startswith("/elsewhere") for path in RedirectingServer.requests)
 
 

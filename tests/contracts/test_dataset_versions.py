@@ -26,9 +26,9 @@ from core.services.platform import Platform, PlatformOptions, build
 from core.store import datasets as store
 from core.store import simulations
 from core.store.database import Database
+from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
-from datasets.objectstore.s3 import BucketReader
 from errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
 from tests.archives import LINES, MINE, tar
 from tests.conftest import Clock

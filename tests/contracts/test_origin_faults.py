@@ -22,7 +22,8 @@ from datasets.download.downloader import RetryLimits
 from datasets.nodecache.node_cache import DownloadProgress, NodeCache
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
-from datasets.objectstore.s3 import S3Store, client
+from datasets.objectstore.s3 import S3Store
+from datasets.objectstore.s3_client import client
 from datasets.versions.manifest import ManifestEntry, digest_of
 from errors import Corrupt, OriginChanged, OriginFailed, PlatformError
 from tests.faulty_s3_proxy import FINAL, PASSING, Fault, Proxy, flips_a_bit, redirects, stalled, truncated

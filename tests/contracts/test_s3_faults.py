@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from datasets.objectstore import open_store, s3
+from datasets.objectstore import open_store
 from datasets.objectstore.connections import Connection
-from datasets.objectstore.s3 import S3Limits, S3Store
+from datasets.objectstore.s3 import S3Store
+from datasets.objectstore.s3_client import S3Limits, client
 from errors import NotFound, StoreUnavailable
 from tests.faulty_s3_proxy import FINAL, PASSING, Proxy, hangs_up, truncated
 from tests.s3_servers import S3Server, fresh_bucket
@@ -142,11 +143,11 @@ def test_unfinished_multipart_uploads_are_aborted(minio: S3Server) -> None:
 
     store = S3Store(connection(minio, minio.endpoint), fresh_bucket())
     store.put("there", [b"x"])
-    client = s3.client(store.connection)
-    begun = client._create_multipart_upload(store.bucket, "never", {})
+    s3_client = client(store.connection)
+    begun = s3_client._create_multipart_upload(store.bucket, "never", {})
     assert begun
     assert store.sweep(datetime.now(UTC) - timedelta(days=1)) == 0
-    uploads = client._list_multipart_uploads(store.bucket, prefix="never").uploads
+    uploads = s3_client._list_multipart_uploads(store.bucket, prefix="never").uploads
     assert [upload.object_name for upload in uploads] == ["never"]
     assert store.sweep(datetime.now(UTC) + timedelta(minutes=1)) == 1
-    assert not client._list_multipart_uploads(store.bucket, prefix="never").uploads
+    assert not s3_client._list_multipart_uploads(store.bucket, prefix="never").uploads

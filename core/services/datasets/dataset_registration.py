@@ -38,7 +38,7 @@ from datasets.versions.packs import SourceFile, pack
 from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
 if TYPE_CHECKING:
-    from datasets.objectstore.s3 import BucketReader, ListedObject
+    from datasets.objectstore.bucket_reader import BucketReader, ListedObject
 
 logger = logging.getLogger(__name__)
 

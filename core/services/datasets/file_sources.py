@@ -9,7 +9,7 @@ from datasets.versions.manifest import ManifestEntry
 from errors import Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from datasets.objectstore.s3 import BucketReader
+    from datasets.objectstore.bucket_reader import BucketReader
 
 
 @runtime_checkable
@@ -62,7 +62,8 @@ class Sources:
 
     def reader(self, connection: Connection) -> "BucketReader":
         """Return the reader of a connection, which keeps its HTTP connections open."""
-        from datasets.objectstore.s3 import BucketReader  # a costly import that most installations do not need
+        # Imported here, because the import is costly and most installations have no connections.
+        from datasets.objectstore.bucket_reader import BucketReader
 
         if (reader := self._readers.get(connection.name)) is None:
             reader = self._readers[connection.name] = BucketReader(connection)
