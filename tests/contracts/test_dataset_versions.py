@@ -18,7 +18,7 @@ from minio.commonconfig import CopySource
 
 from benchmarks import registering as many
 from core.domain.states import State
-from core.services.datasets import dataset_registration, dataset_sources
+from core.services.datasets import bucket_objects, dataset_sources
 from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.datasets.datasets import GRACE
 from core.services.datasets.file_sources import Sources
@@ -521,7 +521,7 @@ def test_an_etag_that_is_not_a_hash_of_the_bytes_costs_a_second_read(
     far: tuple[Platform, Proxy], bucket: tuple[Connection, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        dataset_registration, "_md5", lambda: hashlib.blake2b(digest_size=16)
+        bucket_objects, "_md5", lambda: hashlib.blake2b(digest_size=16)
     )  # as if the store's were another
     platform, proxy = far
     assert register_prefix(platform, bucket[2], "drives/3/007.bin")["state"] == "ready" and len(proxy.requests) == 4

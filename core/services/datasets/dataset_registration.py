@@ -5,10 +5,8 @@ not visible before it is complete.
 """
 
 import errno
-import hashlib
 import json
 import logging
-import re
 import secrets
 import tempfile
 import time
@@ -17,11 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from core.services.claims import TERM, renewed_claim
+from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_sources import HELD, checked_line, hold, split, uploads_of
 from core.services.datasets.datasets import PROJECT, Datasets, new_pack
 from core.services.datasets.file_sources import Sources
@@ -37,18 +36,12 @@ from datasets.versions.manifest import ManifestEntry, decode, encode, lines
 from datasets.versions.packs import SourceFile, pack
 from errors import BadScenario, Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 
-if TYPE_CHECKING:
-    from datasets.objectstore.bucket_reader import BucketReader, ListedObject
-
 logger = logging.getLogger(__name__)
 
 #: Attempts after which a registration fails.
 ATTEMPTS = 5
 #: Objects of a bucket that are read concurrently, and that are listed ahead of them.
 READERS, AHEAD = 8, 256
-#: Maximum of times that an object is read whose ETag does not match its bytes.
-READINGS = 4
-_MD5 = re.compile("[0-9a-f]{32}")
 #: Seconds between two updates of the progress.
 PROGRESS_INTERVAL = 0.5
 #: Maximum bytes of a line of an uploaded manifest.
@@ -248,16 +241,16 @@ class _Attempt:
 
         def read(path: str, key: str, size: int, etag: str | None) -> ManifestEntry:
             location = f"s3:{connection.name}/{bucket}/{key}"
-            digest = _hashed(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
+            digest = digest_of(lambda: reader.read(bucket, key, etag), size, f"s3://{bucket}/{key}", etag)
             return ManifestEntry(path=path, size=size, digest=digest, source=location, offset=0, etag=etag)
 
         with ThreadPoolExecutor(READERS, "hash") as readers:
             pending: list[ManifestEntry | Future[ManifestEntry]] = []
-            for path, listed in _within(reader, bucket, prefix):
+            for path, listed in objects_within(reader, bucket, prefix):
                 path = file_names.validated(path)
                 while last is not None and last.path.encode() < path.encode():
                     last = next(known, None)
-                if _unchanged(last, path, listed):
+                if is_unchanged(last, path, listed):
                     assert last is not None
                     pending.append(last)
                 else:
@@ -346,7 +339,7 @@ class _Attempt:
         listed = next(reader.listing(bucket, key), None)  # the first key with this prefix is the key itself
         if listed is None or (listed.key, listed.size) != (key, size):
             raise Invalid(f"There is no object of {size} bytes at {source[:200]}.")
-        if _hashed(lambda: reader.read(bucket, key, listed.etag), size, source, listed.etag) != digest:
+        if digest_of(lambda: reader.read(bucket, key, listed.etag), size, source, listed.etag) != digest:
             raise Invalid(f"The object {source[:200]} does not have the digest {digest}.")
         self._located = True
         return ManifestEntry(
@@ -409,57 +402,3 @@ class _Attempt:
         progress = {"files": self._files, "bytes": self._bytes, "rate": self._bytes / max(0.001, now - self._began)}
         if not self._database.write(lambda c: store.tell(c, self._id, self._who, progress), durable=False):
             raise ClaimLost
-
-
-def _within(reader: "BucketReader", bucket: str, prefix: str) -> Iterator[tuple[str, "ListedObject"]]:
-    """Yield (relative path, object) of a folder's objects; if it has none, the object with that key."""
-    folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
-    empty = True
-    for listed in reader.listing(bucket, folder):
-        path = listed.key.removeprefix(folder).lstrip("/")
-        if path and not path.endswith("/"):  # keys with a final slash are folder markers of web consoles
-            empty = False
-            yield path, listed
-    if empty and folder != prefix:
-        single = next(reader.listing(bucket, prefix), None)
-        if single is not None and single.key == prefix:
-            yield prefix.rpartition("/")[2], single
-
-
-def _unchanged(last: ManifestEntry | None, path: str, listed: Any) -> bool:
-    return (
-        last is not None
-        and last.path == path
-        and last.etag is not None
-        and (last.etag, last.size) == (listed.etag, listed.size)
-        and last.source.endswith(f"/{listed.key}")
-    )
-
-
-def _hashed(read: Callable[[], Iterable[bytes]], size: int, where: str, etag: str | None) -> str:
-    """Return the SHA-256 digest of an object of ``size`` bytes. Raise StoreUnavailable for another size.
-
-    Most ETags are the MD5 of an object's bytes. If an ETag looks like an MD5 but does not match, it may be something
-    else, or a bit was flipped in transit: the object is then read until two readings agree.
-    """
-    seen: set[str] = set()
-    while True:
-        sha256, md5 = hashlib.sha256(), _md5() if etag is not None and _MD5.fullmatch(etag) else None
-        length = 0
-        for chunk in read():
-            sha256.update(chunk)
-            if md5 is not None:
-                md5.update(chunk)
-            length += len(chunk)
-        if length != size:
-            raise StoreUnavailable(f"{where} has {length} bytes, not {size} as listed: it changed, or was truncated.")
-        digest = "sha256:" + sha256.hexdigest()
-        if md5 is None or md5.hexdigest() == etag or digest in seen:
-            return digest
-        seen.add(digest)
-        if len(seen) == READINGS:
-            raise StoreUnavailable(f"{where} was read {READINGS} times, with different bytes each time.")
-
-
-def _md5() -> "hashlib._Hash":
-    return hashlib.md5(usedforsecurity=False)
