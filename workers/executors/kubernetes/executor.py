@@ -1,7 +1,6 @@
 """Kubernetes executor: creates a launch's objects and maps their state to launch statuses."""
 
 import contextlib
-import itertools
 import logging
 import math
 import threading
@@ -11,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from core.domain.launches import Launch, LaunchStatus, Phase, WarmLaunch
@@ -19,40 +17,33 @@ from errors import PlatformError, Unsupported
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
 from workers.executors.base import ActiveLaunch, Missed
-from workers.executors.kubernetes import manifests, names, warm_pool
+from workers.executors.kubernetes import manifests, names, pod_logs, warm_pool
 from workers.executors.kubernetes.api_errors import error_of, missing_namespace
 from workers.executors.kubernetes.api_queries import ApiQueries
 from workers.executors.kubernetes.gangs import WORKERS as REPLICATED
+from workers.executors.kubernetes.launch_objects import LaunchObjects, creation_order
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.metrics import ClusterMetrics
 from workers.executors.kubernetes.objects import (
     ATTEMPT,
-    AUXILIARY_KINDS,
     CPU,
-    EPOCH,
     GANG,
-    INDEX,
     JOB,
     JOBSET,
     KINDS,
     MEMORY,
-    NAMESPACE,
-    POD,
     QUEUE,
-    SECRET,
     SIMULATION,
     TOKEN_HASH,
     WARM,
     WORKERS,
-    MetadataOnly,
     Owner,
-    Pod,
     ResourceKind,
     quantity,
 )
 from workers.executors.kubernetes.options import KubernetesOptions
 from workers.executors.kubernetes.status_cache import StatusCache
-from workers.executors.kubernetes.status_mapping import RUNNER, phase_of
+from workers.executors.kubernetes.status_mapping import phase_of
 from workers.executors.kubernetes.watch import ApiWatch
 
 logger = logging.getLogger(__name__)
@@ -67,8 +58,6 @@ LIST_PAUSE_FACTOR = 9.0
 WARM_BATCH = 5
 #: HTTP statuses that mean that the API server does not serve a kind, or is about to stop serving it.
 _UNSERVED = frozenset({404, 405})
-#: Seconds between checks for a pod's log, and seconds of silence after which the pod itself is checked again.
-LOG_POLL, LOG_SILENCE = 0.5, 60.0
 
 
 class KubernetesExecutor:
@@ -83,6 +72,7 @@ class KubernetesExecutor:
         self.name, self.metrics = name, metrics
         self._url, self._ready_launches = url, warm_pool.ReadyLaunches()
         self._client, self._options, self._queries = client, options, ApiQueries(client, options)
+        self._launch_objects = LaunchObjects(client, options)
         self._cancelled: OrderedDict[str, None] = OrderedDict()
         #: Kind and namespace of the owner by launch id, and the time of recent submissions.
         self._locations: dict[str, tuple[ResourceKind, str]] = {}
@@ -128,15 +118,15 @@ class KubernetesExecutor:
 
     def _create_launch(self, launch: Launch, objects: Sequence[dict[str, Any]]) -> None:
         namespace = names.namespace(self._options.namespace, launch.project)
-        objects = sorted(objects, key=_creation_order)
+        objects = sorted(objects, key=creation_order)
         owner = objects[-1]
         owner["metadata"].setdefault("annotations", {}).update(_resource_annotations(launch))
         kind = KINDS[owner["kind"]]
         try:
-            self._create_all(objects, namespace)
+            self._launch_objects.create(objects, namespace)
         except ApiRefused as refused:
             with contextlib.suppress(OSError):  # objects that remain are found and deleted as orphans
-                self._delete_all(names.owner(launch.id), namespace, [kind])
+                self._launch_objects.delete(names.owner(launch.id), namespace, [kind])
             if refused.status in _UNSERVED and not missing_namespace(refused):  # the operator was uninstalled
                 self._queries.invalidate_discovery()
                 raise ConnectionError(f"The cluster does not serve {kind.plural} any more.") from None
@@ -210,58 +200,6 @@ class KubernetesExecutor:
             if refused.status == 404:
                 raise Missed(f"The warm launch {id} is gone.") from None
             raise error_of(refused, namespace) from None
-
-    # -- create
-
-    def _create_all(self, objects: Sequence[dict[str, Any]], namespace: str) -> None:
-        """Create objects in order. The first owns the others, so deleting it deletes them all (garbage collection)."""
-        owner_references: list[dict[str, str]] = []
-        for object in objects:
-            document = {
-                **object,
-                "metadata": {**object["metadata"], "namespace": namespace, "ownerReferences": owner_references},
-            }
-            uid = self._create(document, namespace)
-            if uid is None:
-                return  # the object is being deleted and is not created again
-            if not owner_references:
-                name = object["metadata"]["name"]
-                owner_references = [
-                    {"apiVersion": object["apiVersion"], "kind": object["kind"], "name": name, "uid": uid}
-                ]
-
-    def _create(self, document: dict[str, Any], namespace: str) -> str | None:
-        """Create an object; return its uid, also if it existed, or None if it is being deleted."""
-        kind = KINDS[document["kind"]]
-        path = path_of(document["apiVersion"], kind.plural, namespace)
-        try:
-            answer = self._client.create(path, document)
-        except ApiRefused as refused:
-            if refused.reason == "AlreadyExists":
-                return self._identity(kind, namespace, document["metadata"]["name"])
-            if not (missing_namespace(refused) and self._options.create_namespaces):
-                raise
-            self._open_namespace(namespace)
-            answer = self._client.create(path, document)
-        return msgspec.json.decode(answer, type=MetadataOnly).metadata.uid
-
-    def _identity(self, kind: ResourceKind, namespace: str, name: str) -> str | None:
-        if kind is SECRET:
-            return ""  # the secret is never read and owns nothing
-        found = self._client.get(path_of(kind.api, kind.plural, namespace, name), MetadataOnly).metadata
-        return found.uid if found.deletion_timestamp is None else None
-
-    def _open_namespace(self, namespace: str) -> None:
-        labels = {
-            "windtunnel/installation": self._options.installation,
-            "pod-security.kubernetes.io/enforce": "restricted",
-        }
-        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
-        try:
-            self._client.create(path_of(NAMESPACE.api, NAMESPACE.plural), document)
-        except ApiRefused as refused:
-            if refused.reason != "AlreadyExists":
-                raise
 
     # -- observe
 
@@ -373,7 +311,7 @@ class KubernetesExecutor:
         """Delete the launch's objects; the cluster's garbage collector deletes their dependents."""
         locations = [self._locations[launch_id]] if launch_id in self._locations else self._queries.locations(launch_id)
         for kind, namespace in locations:
-            self._delete_all(names.owner(launch_id), namespace, [kind])
+            self._launch_objects.delete(names.owner(launch_id), namespace, [kind])
         self._locations.pop(launch_id, None)
         self._submitted_at.pop(launch_id, None)
         self._cancelled[launch_id] = (
@@ -382,54 +320,9 @@ class KubernetesExecutor:
         while len(self._cancelled) > CANCELLED_KEPT:
             self._cancelled.popitem(last=False)
 
-    def _delete_all(self, name: str, namespace: str, owners: Iterable[ResourceKind]) -> None:
-        """Delete a launch's objects in a namespace: owners first, network policies last."""
-        for kind in [*owners, *reversed(AUXILIARY_KINDS)]:
-            try:
-                self._client.delete(path_of(kind.api, kind.plural, namespace, name))
-            except ApiRefused as refused:
-                raise PermissionError(str(error_of(refused, namespace))) from None
-
-    # -- logs
-
     def logs(self, launch_id: str, replica: int) -> Iterator[bytes]:
         """Follow the log of the replica's runner (or its first container) until the pod is gone."""
-        line_count, uid = 0, ""
-        while (pod := self._pod(launch_id, replica)) is not None:
-            if uid != pod.metadata.uid:  # a new pod replaced the old pod
-                line_count, uid = 0, pod.metadata.uid
-            container_names = [container.name for container in pod.spec.containers]
-            container = RUNNER if RUNNER in container_names else container_names[0]
-            path = path_of(POD.api, POD.plural, pod.metadata.namespace, pod.metadata.name, "log")
-            try:
-                lines = self._client.lines(path, quiet=LOG_SILENCE, container=container, follow="true")
-                for line in itertools.islice(lines, line_count, None):
-                    line_count += 1
-                    yield line
-                return
-            except TimeoutError:
-                continue  # the log is silent: the node may be gone, and a new pod may run elsewhere
-            except ApiRefused as refused:
-                if refused.status not in (400, 404):  # 400: its container has not been created yet
-                    raise PermissionError(str(error_of(refused, pod.metadata.namespace))) from None
-            time.sleep(LOG_POLL)
-
-    def _pod(self, launch_id: str, replica: int) -> Pod | None:
-        """Return the newest pod with this index; wait for it while the launch may still create it."""
-        while True:
-            pods = [pod for pod in self._queries.pods([launch_id]).get(launch_id, []) if _replica_index(pod) == replica]
-            if pods:
-                return max(pods, key=lambda pod: pod.metadata.creation_timestamp or EPOCH)
-            _, owner = self._queries.owners([launch_id], recent=True).get(launch_id, (None, None))
-            if owner is None or phase_of(owner) is Phase.ENDED:
-                return None
-            time.sleep(LOG_POLL)
-
-
-def _creation_order(document: Mapping[str, Any]) -> int:
-    """Creation order: policies, then secrets, then the owner."""
-    kind = KINDS[document["kind"]]
-    return AUXILIARY_KINDS.index(kind) if kind in AUXILIARY_KINDS else len(AUXILIARY_KINDS)
+        return pod_logs.follow(self._client, self._queries, launch_id, replica)
 
 
 def _resource_annotations(launch: Launch) -> dict[str, str]:
@@ -438,7 +331,3 @@ def _resource_annotations(launch: Launch) -> dict[str, str]:
     workers = gang.size * gang.slices if gang else launch.workers
     resources = {WORKERS: str(workers), CPU: str(launch.placement.cpu), MEMORY: str(launch.placement.memory)}
     return resources | ({GANG: gang.communication} if gang else {})
-
-
-def _replica_index(pod: Pod) -> int:
-    return int(pod.metadata.labels.get(INDEX, "0"))
