@@ -1,1 +1,1 @@
-"""The use cases. They own the transaction; `platform` puts them together for the composition roots."""
+"""Services: the use cases, each with its transactions; `platform` builds them for the composition roots."""

@@ -1,1 +1,1 @@
-"""The one place that knows SQL."""
+"""SQL: tables, migrations, and the statements of each subject. No other package imports SQLAlchemy."""

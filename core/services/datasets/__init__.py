@@ -1,1 +1,1 @@
-"""Datasets: the built-in ones, registration of new versions, bundles for runners."""
+"""Datasets: built-in datasets, registration of new versions, bundles for runners."""

@@ -1,1 +1,1 @@
-"""What people bring: models, resumable uploads, transfers straight to the object store."""
+"""Uploaded content: models, resumable uploads, and transfers directly to the object store."""

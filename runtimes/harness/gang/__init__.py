@@ -1,1 +1,1 @@
-"""Gang: replicas that run one program together, started and told apart by their leader."""
+"""Gang: replicas that run one program together, started and numbered by their leader."""

@@ -1,4 +1,4 @@
-"""Uploads that can be resumed."""
+"""Resumable uploads."""
 
 import sqlalchemy as sa
 from alembic import op

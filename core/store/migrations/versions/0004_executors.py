@@ -1,4 +1,4 @@
-"""Several executors: where a simulation runs, what was packed for it, and how each place fares."""
+"""Several executors: the executor of each simulation, its bundle, and the health of each executor."""
 
 import sqlalchemy as sa
 from alembic import op
