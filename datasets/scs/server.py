@@ -17,6 +17,7 @@ from datasets.scs import metrics
 from datasets.scs.authenticators import Authenticator, Identity, Unavailable
 from datasets.scs.config import WAITING_PER_WRITER, Config
 from datasets.scs.connection import ClientConnection, ConnectionState, ObjectRequest
+from datasets.scs.connection_table import IN, OUT, READ_SIZE, ConnectionTable
 from datasets.scs.maintenance import Maintenance
 from datasets.scs.open_files import Changed, Cold, OpenFiles
 from datasets.scs.page_cache import PageCache
@@ -26,12 +27,7 @@ from datasets.scs.sending import BLOCKED, COLD, DONE, FAILED, begin_response, ne
 from datasets.scs.store import Store, is_unreadable
 
 logger = logging.getLogger(__name__)
-IN, OUT = select.EPOLLIN, select.EPOLLOUT
 READING, WRITING, OFF_LOOP = ConnectionState.READING, ConnectionState.WRITING, ConnectionState.OFF_LOOP
-#: Bytes read per recv, and so the most that a connection can have buffered here.
-_READ_SIZE = 64 << 10
-#: Bytes and seconds for which the body of a refused request is still read, so that the client reads the response.
-_LINGER, _LINGER_TIME = 64 << 20, 5.0
 #: Objects' files kept open.
 _MAX_OPEN_FILES = 4096
 #: Look-ups per request: a file that replaced another may itself be replaced before it is opened.
@@ -51,7 +47,7 @@ class CacheServer:
         self._epoll = select.epoll()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._calls: deque[Callable[[], None]] = deque()
-        self._connections: dict[int, ClientConnection] = {}
+        self._connections = ConnectionTable(self._epoll, self._limits)
         self._authenticating: dict[bytes, list[ClientConnection]] = {}
         self._puts_in_progress = 0
         self._stopping = threading.Event()
@@ -69,7 +65,7 @@ class CacheServer:
     @property
     def connections(self) -> int:
         """Open connections."""
-        return len(self._connections)
+        return len(self._connections.by_descriptor)
 
     def stop(self) -> None:
         """Request a shutdown: `run` finishes the responses in progress and returns."""
@@ -91,7 +87,7 @@ class CacheServer:
             self._epoll.register(watch, IN)
         self._maintenance.start()
         due = time.monotonic() + 1.0
-        connections = self._connections
+        connections = self._connections.by_descriptor
         while not self._finished():
             ready = dict(self._epoll.poll(max(0.0, due - time.monotonic())))
             if watch in ready:  # before any request that arrived after the file change
@@ -101,7 +97,7 @@ class CacheServer:
                     try:
                         self._handle_ready(connection)
                     except OSError:
-                        self._close(connection)
+                        self._connections.close(connection)
                 elif fd == listening:
                     self._accept()
                 elif fd == wakeup:
@@ -114,14 +110,14 @@ class CacheServer:
                 self.service.ready = self._maintenance.ready
                 if self._store.index.corrupt:  # the next process to open the folder starts with an empty index
                     self._stopping.set()
-        for connection in self._connections.values():
+        for connection in connections.values():
             if connection.state is OFF_LOOP:  # a thread that waits for this client gets end of file
                 with suppress(OSError):
                     connection.sock.shutdown(socket.SHUT_RDWR)
         for pool in (self._writers, self._readers, self._authenticator_pool):
             pool.shutdown(cancel_futures=True)
         for connection in list(connections.values()):
-            self._close(connection)
+            self._connections.close(connection)
         self._maintenance.close()
         self.open_files.close()
         self._epoll.close()
@@ -134,7 +130,7 @@ class CacheServer:
             self._stopped_at = time.monotonic()
             self._epoll.unregister(self._listener.fileno())
             self._listener.close()
-        busy = any(connection.state in (WRITING, OFF_LOOP) for connection in self._connections.values())
+        busy = any(connection.state in (WRITING, OFF_LOOP) for connection in self._connections.by_descriptor.values())
         return not busy or time.monotonic() - self._stopped_at > _GRACE
 
     # -- event handling
@@ -146,18 +142,14 @@ class CacheServer:
             except OSError:
                 return
             sock.setblocking(False)
-            if len(self._connections) >= self._max_connections:
+            if len(self._connections.by_descriptor) >= self._max_connections:
                 self.counts.add("scs_refusals_total", 'status="503"')
                 refusal = self.service.refuse(ObjectRequest(), 503, time.time(), detail="All connections are taken.")
                 with suppress(OSError):  # the client has disconnected
                     sock.send(refusal)
                 sock.close()
                 continue
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = ClientConnection(sock, self._limits)
-            connection.deadline = time.monotonic() + self._limits.head_time
-            self._connections[connection.fd] = connection
-            self._watch(connection, IN)
+            self._connections.add(sock, time.monotonic())
 
     def _run_calls(self) -> None:
         os.eventfd_read(self._wakeup)
@@ -173,14 +165,14 @@ class CacheServer:
                 self._serve(connection)
             return
         if connection.state is not READING:
-            self._discard(connection)
+            self._connections.discard(connection)
             return
         try:
-            data = connection.sock.recv(_READ_SIZE)
+            data = connection.sock.recv(READ_SIZE)
         except BlockingIOError:
             return
         if not data:
-            self._close(connection)
+            self._connections.close(connection)
             return
         now = time.monotonic()
         began = connection.between_requests()
@@ -221,7 +213,7 @@ class CacheServer:
                 self.open_files.forget_changed()
         if connection.state is READING and connection.mask != IN:
             connection.deadline = time.monotonic() + self._limits.idle
-            self._watch(connection, IN)
+            self._connections.watch(connection, IN)
 
     def _respond(self, connection: ClientConnection, request: ObjectRequest) -> None:
         connection.method, connection.started_at = request.method, request.arrived_at
@@ -256,7 +248,7 @@ class CacheServer:
         except Changed:
             self._retry(connection, request, part, "the size of its file has changed")
         except Cold:
-            self._hand_over(connection)
+            self._connections.hand_over(connection)
             self._readers.submit(self._read_cold, connection, request, part)
         except OSError as error:
             if not is_unreadable(error):
@@ -284,10 +276,12 @@ class CacheServer:
         connection.state = READING
         if len(body) == part.end - part.start:
             connection.out = part.head + body
-            self._resume(connection, partial(self._pump, connection))
+            self._connections.resume(connection, partial(self._pump, connection))
         else:
-            self._resume(connection, partial(self._retry, connection, request, part, "its file is too short"))
-        self._resume(connection, partial(self._serve, connection))
+            self._connections.resume(
+                connection, partial(self._retry, connection, request, part, "its file is too short")
+            )
+        self._connections.resume(connection, partial(self._serve, connection))
 
     def _retry(self, connection: ClientConnection, request: ObjectRequest, part: BodyPart, reason: str) -> None:
         """Look up again after a cached entry's file failed, at most _MAX_ATTEMPTS times: deleting its row may fail."""
@@ -311,16 +305,16 @@ class CacheServer:
             if not connection.closing:
                 connection.state = READING
                 return True
-            self._close_after_response(connection)
+            self._connections.close_after_response(connection)
         elif result is BLOCKED:
             connection.state = WRITING
             connection.deadline = time.monotonic() + self._limits.stall
-            self._watch(connection, OUT)
+            self._connections.watch(connection, OUT)
         elif result is COLD:
-            self._hand_over(connection)
+            self._connections.hand_over(connection)
             self._readers.submit(self._warm, connection, connection.file, *next_window(connection))
         else:
-            self._close(connection)
+            self._connections.close(connection)
         return False
 
     def _warm(self, connection: ClientConnection, file: int, start: int, end: int) -> None:
@@ -331,14 +325,14 @@ class CacheServer:
     def _warmed(self, connection: ClientConnection, end: int) -> None:
         connection.warm = end
         connection.state = WRITING
-        if self._resume(connection, partial(self._pump, connection)):
-            self._resume(connection, partial(self._serve, connection))
+        if self._connections.resume(connection, partial(self._pump, connection)):
+            self._connections.resume(connection, partial(self._serve, connection))
 
     # -- thread pools
 
     def _authenticate(self, connection: ClientConnection, request: ObjectRequest, check: TokenCheck) -> None:
         connection.requests.appendleft(request)
-        self._hand_over(connection)
+        self._connections.hand_over(connection)
         waiting = self._authenticating.setdefault(check.key, [])
         waiting.append(connection)
         if len(waiting) == 1:
@@ -362,14 +356,14 @@ class CacheServer:
         for connection in self._authenticating.pop(key):
             connection.requests[0].authenticator_unavailable = failed
             connection.state = READING
-            self._resume(connection, partial(self._serve, connection))
+            self._connections.resume(connection, partial(self._serve, connection))
 
     def _start_put(self, connection: ClientConnection, request: ObjectRequest, put: PutRequest) -> None:
         if self._puts_in_progress >= self._limits.writers * (1 + WAITING_PER_WRITER):
             self._reply(connection, request, self.service.refuse(request, 503, time.time()))
             return
         self._puts_in_progress += 1
-        self._hand_over(connection)
+        self._connections.hand_over(connection)
         self._writers.submit(self._receive, connection, request, put)
 
     def _receive(self, connection: ClientConnection, request: ObjectRequest, put: PutRequest) -> None:
@@ -383,7 +377,7 @@ class CacheServer:
         connection.state = READING
         now = time.time()
         if outcome.disconnected:
-            self._close(connection)
+            self._connections.close(connection)
             return
         if outcome.stored is not None:
             if not request.complete:
@@ -392,12 +386,12 @@ class CacheServer:
             answer = self.service.put_response(request, put, outcome.stored, outcome.evicted, now)
         else:
             answer = self.service.refuse(request, outcome.status, now, detail=outcome.detail)
-        self._resume(connection, partial(self._reply, connection, request, answer))
-        self._resume(connection, partial(self._serve, connection))
+        self._connections.resume(connection, partial(self._reply, connection, request, answer))
+        self._connections.resume(connection, partial(self._serve, connection))
 
     def _scrape(self, connection: ClientConnection, request: ObjectRequest) -> None:
-        self._hand_over(connection)
-        self._maintenance.collect_metrics(len(self._connections), partial(self._metrics_collected, connection, request))
+        self._connections.hand_over(connection)
+        self._maintenance.collect_metrics(self.connections, partial(self._metrics_collected, connection, request))
 
     def _metrics_collected(self, connection: ClientConnection, request: ObjectRequest, page: bytes | None) -> None:
         connection.state = READING
@@ -405,74 +399,18 @@ class CacheServer:
             answer = self.service.refuse(request, 503, time.time(), detail="The object index cannot be read.")
         else:
             answer = self.service.plain(request, page, b"text/plain; version=0.0.4; charset=utf-8", time.time())
-        self._resume(connection, partial(self._reply, connection, request, answer))
-        self._resume(connection, partial(self._serve, connection))
-
-    # -- connections
-
-    def _resume(self, connection: ClientConnection, step: Callable[[], bool | None]) -> bool:
-        """Run a step on a connection that a thread returned; return its result, False if the connection broke."""
-        try:
-            return connection.state is not ConnectionState.CLOSED and bool(step())
-        except OSError:
-            self._close(connection)
-            return False
-
-    def _watch(self, connection: ClientConnection, mask: int) -> None:
-        if mask == connection.mask:
-            return
-        if not connection.mask:
-            self._epoll.register(connection.fd, mask)
-        elif mask:
-            self._epoll.modify(connection.fd, mask)
-        else:
-            self._epoll.unregister(connection.fd)
-        connection.mask = mask
-
-    def _hand_over(self, connection: ClientConnection) -> None:
-        """Hand a connection to a thread: the loop does not touch it until the thread schedules a call."""
-        connection.state = OFF_LOOP
-        self._watch(connection, 0)
-
-    def _close_after_response(self, connection: ClientConnection) -> None:
-        """Close; if unread bytes may follow, shut down only the sending side: a reset would lose the response."""
-        if not connection.unread:
-            self._close(connection)
-            return
-        connection.sock.shutdown(socket.SHUT_WR)
-        connection.requests.clear()
-        connection.state = ConnectionState.LINGERING
-        connection.deadline = time.monotonic() + _LINGER_TIME
-        self._watch(connection, IN)
-
-    def _discard(self, connection: ClientConnection) -> None:
-        data = connection.sock.recv(_READ_SIZE)
-        connection.discarded += len(data)
-        if not data or connection.discarded > _LINGER:
-            self._close(connection)
+        self._connections.resume(connection, partial(self._reply, connection, request, answer))
+        self._connections.resume(connection, partial(self._serve, connection))
 
     def _close_expired(self, now: float) -> None:
         """Close the connections whose deadline has passed; a partial request gets 408."""
-        for connection in list(self._connections.values()):
-            if connection.state is OFF_LOOP or connection.deadline > now:
-                continue
+        for connection in self._connections.expired(now):
             if connection.state is READING and connection.partial:
                 request = ObjectRequest()
                 request.fault = 408
-                self._resume(connection, partial(self._respond, connection, request))
+                self._connections.resume(connection, partial(self._respond, connection, request))
             else:
-                self._close(connection)
-
-    def _close(self, connection: ClientConnection) -> None:
-        if connection.state is ConnectionState.CLOSED:
-            return
-        self._watch(connection, 0)
-        connection.release_file()
-        self._connections.pop(connection.fd, None)
-        connection.state = ConnectionState.CLOSED
-        connection.requests.clear()
-        connection.sock.close()
-        del connection.parser  # parser and connection refer to each other: break the cycle
+                self._connections.close(connection)
 
 
 _METHODS = {b"GET": "GET", b"HEAD": "HEAD", b"PUT": "PUT"}
