@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import cluster_driving, cluster_first, cluster_size, cluster_warm
 from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import ROOT, Installed, bring_images
+from tests.cluster.platform_release import ROOT, Installed, bring_images
 
 #: Seconds until a silent node counts as lost: thousands of simulated nodes on a small machine need minutes.
 GRACE = 300

@@ -17,7 +17,7 @@ from benchmarks.wire import Wire
 from kube.access import access_of
 from kube.client import KubernetesClient
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import NAMESPACE, PROJECT, Installed
+from tests.cluster.platform_release import NAMESPACE, PROJECT, Installed
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.options import parse
 

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.cluster_first import SUBMISSION, service
 from benchmarks.figures import busy, tail
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import Installed
+from tests.cluster.platform_release import Installed
 
 RUNS = 20
 KIND = {"project": "default", "runtime": SUBMISSION["runtime"], "dataset": SUBMISSION["dataset"], "pods": 1}

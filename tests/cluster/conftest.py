@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.client import Borrowed, Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.house import NAMESPACE, PROJECT, ROOT, Installed, bring_images, installed
+from tests.cluster.platform_release import NAMESPACE, PROJECT, ROOT, Installed, bring_images, installed
 from tests.cluster.tools import tool
 
 AUDIENCE = "scs"

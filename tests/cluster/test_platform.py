@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster import mpi_images
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import FINAL, PROJECT, RELEASE, Installed
 from tests.cluster.operators import training_runtime
+from tests.cluster.platform_release import FINAL, PROJECT, RELEASE, Installed
 
 PROMISE = '{"runtimePath": "tensorflow", "model_data": "car_street"}'
 

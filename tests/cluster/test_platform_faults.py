@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import NAMESPACE, PROJECT, Installed, untimed
+from tests.cluster.platform_release import NAMESPACE, PROJECT, Installed, untimed
 from tests.waiting import until
 
 #: About five seconds of work for two pods of one worker each.

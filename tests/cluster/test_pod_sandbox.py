@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import PROJECT, Installed, untimed
-from tests.cluster.insiders import Container, bundle, metadata_service, model, outcomes, surroundings
+from tests.cluster.platform_release import PROJECT, Installed, untimed
+from tests.cluster.pod_exec import Container, bundle, metadata_service, model, outcomes, surroundings
 from tests.waiting import until
 from workers.executors.kubernetes import names
 
@@ -46,7 +46,7 @@ class Siege:
     def __init__(self, platform: Installed, cluster: Cluster) -> None:
         self.platform, self.cluster = platform, cluster
         self.stage = STAGE | surroundings(platform, cluster)
-        self.id = self.submit("besieger", scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200})
+        self.id = self.submit("attacking_model", scenarios={"range": [0, 10_000]}, params={"sleep_ms": 200})
 
     def submit(self, name: str, **asked: Any) -> str:
         """Submit a simulation of a model of the tests."""
@@ -74,11 +74,16 @@ class Siege:
             name: Container(self.cluster, PROJECT, pod, name) for name in ("runner", "evaluator", "model-server")
         }
         beside = self.containers["model-server"]
-        with beside.keep(bundle("import victim; victim.main(__import__('told').STAGE)", self.stage)) as victim:
+        with beside.keep(bundle("import victim; victim.main(__import__('attack_stage').STAGE)", self.stage)) as victim:
             platform.until(lambda: "that was all" in self.logs(self.id), "the model has tried everything")
             self.confined = outcomes(self.logs(self.id))
             self.unconfined = outcomes(
-                beside.python(bundle("import playing, told; playing.play(told.STAGE, bombs=False)", self.stage))
+                beside.python(
+                    bundle(
+                        "import attack_runner, attack_stage; attack_runner.run_all(attack_stage.STAGE, bombs=False)",
+                        self.stage,
+                    )
+                )
             )
             assert victim.stdin is not None
             victim.stdin.close()
@@ -101,7 +106,7 @@ class Siege:
 
     def hunt(self, container: str) -> Any:
         """Search for the launch's token from a container."""
-        code = bundle("import hunting; hunting.main(sys.stdin.readline().strip())", self.stage)
+        code = bundle("import secret_search; secret_search.main(sys.stdin.readline().strip())", self.stage)
         return json.loads(self.containers[container].python(code, given=f"{self.token}\n"))
 
 
@@ -159,7 +164,7 @@ def test_the_documented_table_describes_each_attack(siege: Siege) -> None:
 
 
 def test_a_system_call_of_another_architecture_ends_the_model_with_a_result(siege: Siege) -> None:
-    id = siege.submit("dies_of_it", scenarios={"tasks": [0]})
+    id = siege.submit("foreign_system_call", scenarios={"tasks": [0]})
     assert siege.platform.ended(id)["state"] == "succeeded"
     (result,) = siege.platform.results(id)
     assert (result["status"], result["metrics"]["value"]) == ("crashed", 0.0)

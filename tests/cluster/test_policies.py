@@ -8,16 +8,16 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.enforcer import enforced
-from tests.cluster.house import PROJECT, Installed
-from tests.cluster.insiders import Container, bundle, metadata_service, surroundings
+from tests.cluster.platform_release import PROJECT, Installed
+from tests.cluster.pod_exec import Container, bundle, metadata_service, surroundings
 from tests.cluster.test_platform import ring
 
 #: Runs these attacks, and prints the outcome of each.
 ASKING = """
-import json, on_pod, told
+import attack_stage, json, on_pod
 for name in {names!r}:
     try:
-        said = str(getattr(on_pod, name)(told.STAGE))
+        said = str(getattr(on_pod, name)(attack_stage.STAGE))
     except OSError:
         said = "closed"
     print(json.dumps([name, said]))

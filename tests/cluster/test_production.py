@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster import stores
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import FINAL, RELEASE, UPGRADE, Installed, untimed
+from tests.cluster.platform_release import FINAL, RELEASE, UPGRADE, Installed, untimed
 
 NAMESPACE, STORES = "production", "production-stores"
 SECRET, TOKEN, PASSWORD = "windtunnel-secrets", "of-the-operator", "of-the-stores"

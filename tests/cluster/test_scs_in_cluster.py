@@ -13,8 +13,8 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import AUDIENCE, Account
-from tests.cluster.house import NAMESPACE, PROJECT, RELEASE, Installed, untimed
-from tests.cluster.insiders import Container
+from tests.cluster.platform_release import NAMESPACE, PROJECT, RELEASE, Installed, untimed
+from tests.cluster.pod_exec import Container
 from tests.cluster.test_tokens import signed
 
 TOKENS = "/run/tokens"

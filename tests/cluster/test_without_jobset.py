@@ -14,7 +14,7 @@ import pytest
 from core.domain.launches import Gang, Phase
 from errors import Unsupported
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import ROOT, Installed, bring_images, installed
+from tests.cluster.platform_release import ROOT, Installed, bring_images, installed
 from tests.cluster.test_kubernetes_executor import (
     CONTRACT,
     Open,

@@ -12,7 +12,7 @@ from registry import ATTACKS
 APART = ("inherited_descriptors", "calls_of_another_kind")
 
 
-def play(stage: dict[str, Any], *, bombs: bool = True) -> None:
+def run_all(stage: dict[str, Any], *, bombs: bool = True) -> None:
     """Run attacks, and print a line with the outcome of each.
 
     Without ``bombs`` in an unconfined process: they would exhaust the container's memory.

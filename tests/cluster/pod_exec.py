@@ -10,16 +10,16 @@ from typing import Any
 
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
-from tests.cluster.house import NAMESPACE, RELEASE, Installed
 from tests.cluster.machines import ENVIRON
+from tests.cluster.platform_release import NAMESPACE, RELEASE, Installed
 
-HERE = Path(__file__).parent / "inside"
+HERE = Path(__file__).parent / "pod_programs"
 SANDBOX = Path(__file__).parents[1] / "sandbox" / "inside"
 #: Modules in the order of their imports.
 MODULES = (
     *(SANDBOX / f"{name}.py" for name in ("registry", "driver")),
     *(SANDBOX / f"on_{name}.py" for name in ("resources", "files", "network", "kernel", "processes")),
-    *(HERE / f"{name}.py" for name in ("on_pod", "playing", "victim", "hunting")),
+    *(HERE / f"{name}.py" for name in ("on_pod", "attack_runner", "victim", "secret_search")),
 )
 PRELUDE = """import sys, types
 for _name, _source in {sources!r}.items():
@@ -27,7 +27,7 @@ for _name, _source in {sources!r}.items():
     exec(compile(_source, _name, "exec"), _module.__dict__)
 """
 #: Reads its program from standard input; the rest is the program's input.
-READING = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'inside'})"
+READING = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'program'})"
 
 
 METADATA = "169.254.169.254"
@@ -69,8 +69,8 @@ def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
 
 
 def bundle(code: str, stage: Mapping[str, Any]) -> str:
-    """Return a single source of code that imports the attacks, and its stage from ``told``."""
-    sources = {path.stem: path.read_text() for path in MODULES} | {"told": f"STAGE = {dict(stage)!r}\n"}
+    """Return a single source of code that imports the attacks, and its stage from ``attack_stage``."""
+    sources = {path.stem: path.read_text() for path in MODULES} | {"attack_stage": f"STAGE = {dict(stage)!r}\n"}
     return PRELUDE.format(sources=sources) + code
 
 

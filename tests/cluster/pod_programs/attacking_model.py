@@ -3,8 +3,8 @@
 import os
 import time
 
-import playing
-from told import STAGE
+import attack_runner
+from attack_stage import STAGE
 
 
 class Model:
@@ -18,7 +18,7 @@ class Model:
                 break
             except FileNotFoundError:
                 time.sleep(0.05)
-        playing.play(STAGE)
+        attack_runner.run_all(STAGE)
 
     def act(self, observation):
         return [0.25] * 4
