@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import cluster_driving, cluster_first, cluster_size, cluster_warm
 from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
 from tests.cluster.cluster import Cluster
-from tests.cluster.platform_release import ROOT, Installed, bring_images
+from tests.cluster.platform_release import ROOT, PlatformRelease, import_images
 
 #: Seconds until a silent node counts as lost: thousands of simulated nodes on a small machine need minutes.
 GRACE = 300
@@ -21,7 +21,7 @@ def measure() -> dict[str, Any]:
     with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="bench-", dir=ROOT / "var") as folder:
         cluster.jobset()
         began = time.perf_counter()
-        installed = Installed(cluster, Path(folder), bring_images(cluster, Path(folder)))
+        installed = PlatformRelease(cluster, Path(folder), import_images(cluster, Path(folder)))
         cluster_first.install(installed)
         found: dict[str, Any] = {"install": time.perf_counter() - began}
         found["first"] = cluster_first.measure(cluster, installed)

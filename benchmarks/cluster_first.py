@@ -17,7 +17,7 @@ from benchmarks.wire import Wire
 from kube.access import access_of
 from kube.client import KubernetesClient
 from tests.cluster.cluster import Cluster
-from tests.cluster.platform_release import NAMESPACE, PROJECT, Installed
+from tests.cluster.platform_release import NAMESPACE, PROJECT, PlatformRelease
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.options import parse
 
@@ -49,7 +49,7 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def install(installed: Installed) -> None:
+def install(installed: PlatformRelease) -> None:
     """Install the platform by its chart, with these resources for its pods."""
     installed.install(executors={"cluster": {"workers": 2, "grace": 60, "options": {**SHARES, "patience": 60}}})
 
@@ -184,7 +184,7 @@ def bare(cluster: Cluster, server: str, id: str, what: str) -> float:
     return max(map(float, times)) - began
 
 
-def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[str, Any]:
+def measure(cluster: Cluster, installed: PlatformRelease, runs: int = RUNS) -> dict[str, Any]:
     """Measure platform, plain Jobs and plain JobSet alternately, so that a slow minute of the machine affects all."""
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     server = cluster.kubectl("get", "deployment", "-n", NAMESPACE, "windtunnel-api", "-o", image)
@@ -193,10 +193,10 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
     others: list[float] = []
     peers: dict[str, list[float]] = {what: [] for what in (JOB, VOID, JOBSET)}
     for run in range(runs):
-        cluster.until(lambda: not installed.left(), "nothing is left of the last launch")
+        cluster.until(lambda: not installed.remaining_objects(), "nothing is left of the last launch")
         others.append(busy(1.0))
         taken.append(first(cluster, service(cluster)))
-        cluster.until(lambda: not installed.left(), "nothing is left of the launch")
+        cluster.until(lambda: not installed.remaining_objects(), "nothing is left of the launch")
         for what, each in peers.items():
             each.append(bare(cluster, server, f"{what}{run}", what))
         beside = ", ".join(f"{what} {each[-1]:.2f} s" for what, each in peers.items())

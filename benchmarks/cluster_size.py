@@ -161,7 +161,7 @@ def one_large(played: Played, pods: int, *, ours: bool) -> dict[str, Any]:
         else:
             objects = manifests.launch_objects(wanted, parse(options(played.cluster)), manifests.ServedApis())
             document = {"apiVersion": "v1", "kind": "List", "items": objects}
-            played.cluster.kubectl("apply", "-f", "-", given=json.dumps(document))
+            played.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(document))
         handed_over = time.perf_counter() - began
         whole = played.wait(lambda: played.up(id) >= racks, look if ours else lambda: None)
         seconds = time.perf_counter() - began

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.cluster_first import SUBMISSION, service
 from benchmarks.figures import busy, tail
 from tests.cluster.cluster import Cluster
-from tests.cluster.platform_release import Installed
+from tests.cluster.platform_release import PlatformRelease
 
 RUNS = 20
 KIND = {"project": "default", "runtime": SUBMISSION["runtime"], "dataset": SUBMISSION["dataset"], "pods": 1}
@@ -15,18 +15,18 @@ KIND = {"project": "default", "runtime": SUBMISSION["runtime"], "dataset": SUBMI
 SEEN = 2.5
 
 
-def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[str, Any]:
+def measure(cluster: Cluster, installed: PlatformRelease, runs: int = RUNS) -> dict[str, Any]:
     """Submit when a warm pod is ready, and again when the next is ready."""
-    installed.option(warm=[KIND])
+    installed.set_executor_options(warm=[KIND])
     firsts: list[float] = []
     lasts: list[float] = []
     others: list[float] = []
     for run in range(runs + 1):  # the first run finds cold caches and is not counted
-        cluster.until(lambda: len(installed.waiting()) == 1, "there is a warm pod", 120.0)
+        cluster.until(lambda: len(installed.ready_warm_launches()) == 1, "there is a warm pod", 120.0)
         time.sleep(SEEN)
         if run:
             others.append(busy(1.0))
-        (warm_pod,) = installed.waiting()
+        (warm_pod,) = installed.ready_warm_launches()
         wire = service(cluster)
         wire.get("/healthz")  # opens the connection
         began = time.perf_counter()
@@ -37,11 +37,15 @@ def measure(cluster: Cluster, installed: Installed, runs: int = RUNS) -> dict[st
             pass
         last = time.perf_counter() - began
         wire.close()
-        installed.until(lambda warm_pod=warm_pod: warm_pod not in installed.waiting(), "the warm pod was taken", 30.0)  # type: ignore[misc]
+        installed.until(
+            lambda warm_pod=warm_pod: warm_pod not in installed.ready_warm_launches(),  # type: ignore[misc]
+            "the warm pod was taken",
+            30.0,
+        )
         if run:
             firsts.append(first)
             lasts.append(last)
             print(f"{first:.3f} s with a warm pod", flush=True)
-    installed.option(warm=[])
-    cluster.until(lambda: not installed.left(), "no warm pod is left", 120.0)
+    installed.set_executor_options(warm=[])
+    cluster.until(lambda: not installed.remaining_objects(), "no warm pod is left", 120.0)
     return {"first": tail(firsts), "last": tail(lasts), "others": statistics.median(others)}

@@ -40,7 +40,7 @@ class Authority:
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if group:
             parts.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
-        alternatives: list[x509.GeneralName] = [x509.DNSName(known) for known in ("localhost", *names)]
+        alternatives: list[x509.GeneralName] = [x509.DNSName(host) for host in ("localhost", *names)]
         alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
         certificate = (
             self._begin(x509.Name(parts), key)

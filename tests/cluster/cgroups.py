@@ -1,4 +1,4 @@
-"""Cgroups of a test cluster, with the same name in every hierarchy; they alone outlive a killed session."""
+"""Cgroups of a test cluster, with the same name in every hierarchy; only they outlive a killed session."""
 
 import os
 from contextlib import suppress
@@ -14,17 +14,17 @@ def make(name: str) -> None:
     for hierarchy in hierarchies():
         group = hierarchy
         for part in name.strip("/").split("/"):
-            offer(group)
+            enable_controllers(group)
             group = group / part
             group.mkdir(exist_ok=True)
             for file in ("cpuset.cpus", "cpuset.mems"):
                 # version 1: a new group has no processors and no memory until they are assigned
                 if (hierarchy / file).exists() and not (group / file).read_text().strip():
                     (group / file).write_text((group.parent / file).read_text())
-        offer(group)
+        enable_controllers(group)
 
 
-def offer(group: Path) -> None:
+def enable_controllers(group: Path) -> None:
     """Enable all controllers of a group for its children; only version 2 needs it."""
     switch = group / "cgroup.subtree_control"
     if switch.exists() and unified():
@@ -36,11 +36,11 @@ def remove(name: str) -> None:
     for hierarchy in hierarchies():
         top = hierarchy / name.strip("/")
         for folder, _, _ in os.walk(top, topdown=False):
-            until(lambda folder=folder: removed(folder), message=f"the group {folder} does not go")  # type: ignore[misc]
+            until(lambda folder=folder: removed(folder), message=f"the cgroup {folder} is not removed")  # type: ignore[misc]
 
 
 def removed(folder: str) -> bool:
-    """Try to remove a group; return whether it is gone."""
+    """Try to remove a group; return whether it no longer exists."""
     with suppress(OSError):
         os.rmdir(folder)
     return not Path(folder).exists()

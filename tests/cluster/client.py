@@ -12,7 +12,7 @@ from tests.waiting import until
 
 
 class Client:
-    """A cluster, by its kubeconfig; ``folder`` is for kubectl's cache."""
+    """Client of the cluster of a kubeconfig; ``folder`` is for kubectl's cache."""
 
     def __init__(self, kubectl: Path, kubeconfig: Path, folder: Path) -> None:
         self.program = kubectl
@@ -20,13 +20,13 @@ class Client:
         self.kubeconfig = kubeconfig
         self.folder = folder
 
-    def kubectl(self, *arguments: object, given: str | None = None, timeout: float = PATIENCE) -> str:
+    def kubectl(self, *arguments: object, stdin: str | None = None, timeout: float = PATIENCE) -> str:
         """Run kubectl as the administrator and return what it printed."""
         command = [str(self.program), f"--kubeconfig={self.kubeconfig}", *(str(part) for part in arguments)]
         answer = subprocess.run(
             command,
-            input=given,
-            stdin=subprocess.DEVNULL if given is None else None,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             text=True,
             errors="replace",
@@ -41,7 +41,7 @@ class Client:
     def apply(self, *objects: Any) -> None:
         """Create or update objects."""
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=json.dumps(document))
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(document))
 
     def get(self, path: str) -> Any:
         """Return the API server's object at a path, or None."""
@@ -56,24 +56,24 @@ class Client:
         """Return whether an API group is served, such as that of an installed operator."""
         return self.get(f"/apis/{group}") is not None
 
-    def launched(self, namespace: str, *selection: str) -> list[str]:
-        """Return the objects of launches in a namespace, with those that the cluster created for them."""
+    def launch_objects(self, namespace: str, *selection: str) -> list[str]:
+        """Return the objects of launches in a namespace, including objects that the cluster created for them."""
         kinds = "jobs,pods,secrets,services,networkpolicies" + (",jobsets" if self.serves("jobset.x-k8s.io") else "")
         return self.kubectl("get", kinds, "-n", namespace, *selection, "-o", "name").split()
 
-    def until(self, so: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    def until(self, condition: Callable[[], bool], description: str, timeout: float = PATIENCE) -> None:
         """Wait for a condition."""
-        until(so, patience, lambda: f"not so: {what}\n{self.state()}")
+        until(condition, timeout, lambda: f"this does not hold: {description}\n{self.state()}")
 
     def rolled_out(self, namespace: str, deployment: str) -> None:
         """Wait until a Deployment has rolled out."""
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}"
 
-        def so() -> bool:
-            found = self.get(path) or {}
-            return bool(found.get("status", {}).get("availableReplicas"))
+        def available() -> bool:
+            document = self.get(path) or {}
+            return bool(document.get("status", {}).get("availableReplicas"))
 
-        self.until(so, f"{deployment} is available")
+        self.until(available, f"{deployment} is available")
 
     def state(self) -> str:
         """Return the state of the cluster for the message of a failed wait."""
@@ -98,7 +98,7 @@ class Client:
         raise NotImplementedError
 
 
-class Borrowed(Client):
+class UserCluster(Client):
     """A user's cluster. Its operators are installed already, otherwise the tests that need them fail with a message."""
 
     def __init__(self, kubectl: Path, kubeconfig: Path, folder: Path, *, importer: str = "") -> None:
@@ -123,4 +123,4 @@ class Borrowed(Client):
         self._must_serve("kubeflow.org")
 
     def _must_serve(self, group: str) -> None:
-        assert self.serves(group), f"{self.kubeconfig}: that cluster does not serve {group}"
+        assert self.serves(group), f"{self.kubeconfig}: the cluster does not serve {group}"

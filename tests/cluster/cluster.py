@@ -1,4 +1,4 @@
-"""A complete Kubernetes on this machine for one test session, started in seconds and removed without traces."""
+"""A complete Kubernetes on this machine for one test session, started in seconds and removed completely."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cluster import kwok, operators, records, tools
 from tests.cluster.client import Client
-from tests.cluster.control_plane import ControlPlane, Refused
+from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.machines import PATIENCE, Machine
 from tests.cluster.network import Network, connect_control
 from tests.cluster.nodes import Node
@@ -18,17 +18,17 @@ from tests.cluster.nodes import Node
 class Cluster(Client):
     """A control plane and real nodes; a context manager. More nodes, operators, simulated nodes come on request.
 
-    A node is unready after ``grace`` seconds of silence, and its pods are kept as long again. Thousands of simulated
-    nodes on a small machine need minutes.
+    A node is unready after ``grace`` seconds without a heartbeat, and its pods are evicted after as many seconds again.
+    Thousands of simulated nodes on a small machine need minutes.
     """
 
     def __init__(self, *, nodes: int = 1, fsync: bool = False, grace: int = 25) -> None:
-        self._wanted, self._fsync, self._grace = nodes, fsync, grace
+        self._node_count, self._fsync, self._grace = nodes, fsync, grace
         self.nodes: list[Node] = []
         self._machines: list[Machine] = []
         self._images: list[Path] = []
         self._installed: set[str] = set()
-        self._played = 0
+        self._simulated_nodes = 0
 
     def __enter__(self) -> "Cluster":
         self.up()
@@ -39,7 +39,7 @@ class Cluster(Client):
     ) -> None:
         self.down()
 
-    # -- life
+    # -- start and stop
 
     def up(self) -> None:
         """Start the control plane and the nodes, and wait until pods can run."""
@@ -59,22 +59,22 @@ class Cluster(Client):
             super().__init__(self.programs / "kubectl", self.control_plane.kubeconfig, self.folder)
             self.control_plane.start()
             self._images += [tools.pause_image(), tools.probe_image()]
-            self.grow(self._wanted)
+            self.grow(self._node_count)
             self.install("coredns", self._install_coredns)
-            self.say()
+            self.write_record()
         except BaseException:
             self.down()
             raise
 
     def down(self) -> None:
-        """Stop all machines, and remove everything that they left."""
+        """Stop all machines, and remove their remaining resources."""
         for machine in reversed(self._machines):
             machine.cut()
         self._record.release()
 
-    def say(self, **more: Any) -> None:
+    def write_record(self, **more: Any) -> None:
         """Record for `scripts/cluster status` that it is ready."""
-        self._record.say(kubeconfig=str(self.kubeconfig), nodes=[node.name for node in self.nodes], **more)
+        self._record.write(kubeconfig=str(self.kubeconfig), nodes=[node.name for node in self.nodes], **more)
 
     # -- interface for tests
 
@@ -87,7 +87,7 @@ class Cluster(Client):
         """Return the API server's object at a path, or None."""
         try:
             return self.control_plane.request("GET", path)
-        except Refused as error:
+        except ApiError as error:
             if error.status == 404:
                 return None
             raise
@@ -122,15 +122,15 @@ class Cluster(Client):
     def jobset(self) -> None:
         """Ensure that JobSet runs and answers: it may have been stopped since its installation."""
         self.install("jobset", self._install_jobset)
-        metadata = {"generateName": "asked-", "namespace": "default"}
-        asked = {"apiVersion": operators.JOBSETS, "kind": "JobSet", "metadata": metadata, "spec": {}}
-        self.until(lambda: self._takes(asked), "JobSet's webhooks answer")
+        metadata = {"generateName": "probe-", "namespace": "default"}
+        document = {"apiVersion": operators.JOBSETS, "kind": "JobSet", "metadata": metadata, "spec": {}}
+        self.until(lambda: self._accepts(document), "JobSet's webhooks answer")
 
     def trainer(self) -> None:
         """Ensure that Kubeflow Trainer runs and answers, and JobSet, which it needs."""
         self.jobset()
         self.install("trainer", self._install_trainer)
-        self.until(lambda: self._takes(operators.training_runtime("asked")), "the trainer's webhooks answer")
+        self.until(lambda: self._accepts(operators.training_runtime("probe")), "the trainer's webhooks answer")
 
     def mpi_operator(self) -> None:
         """Ensure that the MPI operator runs; it has no webhooks, and restarts after a lost leader election."""
@@ -141,31 +141,35 @@ class Cluster(Client):
         """Ensure that Kueue runs and answers, and JobSet, which it manages. Kueue stays installed."""
         self.jobset()
         self.install("kueue", self._install_kueue)
-        self.until(lambda: self._takes(operators.flavor("asked")), "Kueue's webhooks answer")
+        self.until(lambda: self._accepts(operators.flavor("probe")), "Kueue's webhooks answer")
 
     def kwok(self, count: int, *, lasting: bool = False) -> None:
         """Ensure that there are at least this many simulated nodes, all ready; see `kwok.stages` for ``lasting``."""
         self.install("kwok", lambda: self._install_kwok(lasting))
-        if count > self._played:
-            self.kubectl("create", "-f", "-", given=kwok.nodes(self._played, count), timeout=600)
-            self._played = count
-            self.until(lambda: self._ready_ones() >= count, f"{count} played nodes ready", max(PATIENCE, count / 10))
+        if count > self._simulated_nodes:
+            self.kubectl("create", "-f", "-", stdin=kwok.nodes(self._simulated_nodes, count), timeout=600)
+            self._simulated_nodes = count
+            self.until(
+                lambda: self._ready_simulated_nodes() >= count,
+                f"{count} simulated nodes are ready",
+                max(PATIENCE, count / 10),
+            )
 
     def remove_kwok(self) -> None:
         """Remove the simulated nodes: a thousand of them cost a third of a processor."""
-        if self._played:
+        if self._simulated_nodes:
             self._control.end("kwok")
             self.control_plane.request("DELETE", "/api/v1/nodes?labelSelector=type%3Dkwok", timeout=PATIENCE)
-            self.until(lambda: self._ready_ones() == 0, "played nodes gone")
+            self.until(lambda: self._ready_simulated_nodes() == 0, "the simulated nodes are deleted")
             self._installed.discard("kwok")
-            self._played = 0
+            self._simulated_nodes = 0
 
     # -- installation
 
-    def install(self, name: str, how: Callable[[], None]) -> None:
+    def install(self, name: str, installation: Callable[[], None]) -> None:
         """Install a component once."""
         if name not in self._installed:
-            how()
+            installation()
             self._installed.add(name)
 
     def _install_coredns(self) -> None:
@@ -175,12 +179,12 @@ class Cluster(Client):
 
     def _install_jobset(self) -> None:
         self.nodes[0].import_image(tools.jobset_image())
-        self._customise(operators.jobset(self._fresh("jobset")))
+        self._apply_kustomization(operators.jobset(self._empty_folder("jobset")))
         self.rolled_out("jobset-system", "jobset-controller-manager")
 
-    def _takes(self, document: dict[str, Any]) -> bool:
+    def _accepts(self, document: dict[str, Any]) -> bool:
         try:
-            self.kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(document))
+            self.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(document))
         except RuntimeError as error:
             if "failed calling webhook" in str(error):
                 return False
@@ -189,38 +193,38 @@ class Cluster(Client):
 
     def _install_trainer(self) -> None:
         self.nodes[0].import_image(tools.trainer_image())
-        self._customise(operators.trainer(self._fresh("trainer")))
+        self._apply_kustomization(operators.trainer(self._empty_folder("trainer")))
         self.rolled_out("kubeflow-system", "kubeflow-trainer-controller-manager")
 
     def _install_mpi_operator(self) -> None:
         self.nodes[0].import_image(tools.mpi_operator_image())
-        self._customise(operators.mpi_operator(self._fresh("mpi-operator")))
+        self._apply_kustomization(operators.mpi_operator(self._empty_folder("mpi-operator")))
 
     def _install_kueue(self) -> None:
         self.nodes[0].import_image(tools.kueue_image())
-        self._customise(operators.kueue(self._fresh("kueue")))
+        self._apply_kustomization(operators.kueue(self._empty_folder("kueue")))
         self.rolled_out("kueue-system", "kueue-controller-manager")
 
     def _install_kwok(self, lasting: bool) -> None:
         settings = self.folder / "kwok.yaml"
         settings.write_text(kwok.stages(lasting=lasting))
         admin = self.control_plane.authority.kubeconfig(self.control_plane.server, "kwok", group="system:masters")
-        self._control.run("kwok", *kwok.arguments(admin, settings, self.network.fakes))
+        self._control.run("kwok", *kwok.arguments(admin, settings, self.network.simulated_pods))
 
-    def _customise(self, folder: Path) -> None:
+    def _apply_kustomization(self, folder: Path) -> None:
         self.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", folder)
 
-    def _fresh(self, name: str) -> Path:
+    def _empty_folder(self, name: str) -> Path:
         folder = self.folder / "manifests" / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
 
-    def _ready_ones(self) -> int:
-        # one list: waiting for each in turn takes minutes
+    def _ready_simulated_nodes(self) -> int:
+        # a single list request: waiting for each node in turn takes minutes
         nodes = self.control_plane.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok&resourceVersion=0")["items"]
         return sum(
-            said["type"] == "Ready" and said["status"] == "True"
+            condition["type"] == "Ready" and condition["status"] == "True"
             for node in nodes
-            for said in node["status"].get("conditions", [])
+            for condition in node["status"].get("conditions", [])
         )

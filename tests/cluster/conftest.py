@@ -1,7 +1,7 @@
 """Fixtures of tests on a real Kubernetes. `make cluster` builds it first; otherwise the first test does.
 
-With KUBECONFIG in the environment tests run on that cluster, except those that request `own_cluster` or
-`control_plane`: they stop parts of the cluster, hold its keys, or let pods call processes of this machine.
+With KUBECONFIG in the environment tests run on the cluster of that file, except tests that request `own_cluster` or
+`control_plane`: these tests stop parts of the cluster, hold its keys, or let pods call processes of this machine.
 """
 
 import os
@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.client import Borrowed, Client
+from tests.cluster.client import Client, UserCluster
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.platform_release import NAMESPACE, PROJECT, ROOT, Installed, bring_images, installed
+from tests.cluster.platform_release import NAMESPACE, PROJECT, ROOT, PlatformRelease, import_images, installed_platform
 from tests.cluster.tools import tool
 
 AUDIENCE = "scs"
 #: Time limit of a test in seconds, without its fixtures.
-LONGEST = 900
-LENT = os.environ.get("KUBECONFIG", "")
+TIMEOUT = 900
+USER_KUBECONFIG = os.environ.get("KUBECONFIG", "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,29 +31,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Tests of Kueue come last: once it is installed, Jobs and JobSets depend on its webhooks.
     """
     items.sort(key=lambda item: "queues" in getattr(item, "fixturenames", ()))
-    if LENT:
-        left_out = [item for item in items if "own_cluster" in getattr(item, "fixturenames", ())]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+    if USER_KUBECONFIG:
+        deselected = [item for item in items if "own_cluster" in getattr(item, "fixturenames", ())]
+        items[:] = [item for item in items if item not in deselected]
+        config.hook.pytest_deselected(items=deselected)
     for item in items:
         if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LONGEST))
+            item.add_marker(pytest.mark.timeout(TIMEOUT))
 
 
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[Cluster]:
     """A cluster of this session, at first with one node; operators are installed when a test requests them."""
-    with Cluster() as running:
-        yield running
+    with Cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Client:
     """The cluster of this session, or the user's."""
-    if LENT:
+    if USER_KUBECONFIG:
         importer = os.environ.get("CLUSTER_IMPORT", "")
         folder = tmp_path_factory.mktemp("kubectl")
-        return Borrowed(tool("kubernetes") / "kubectl", Path(LENT).absolute(), folder, importer=importer)
+        return UserCluster(tool("kubernetes") / "kubectl", Path(USER_KUBECONFIG).absolute(), folder, importer=importer)
     own: Cluster = request.getfixturevalue("own_cluster")
     return own
 
@@ -65,32 +65,34 @@ def control_plane(own_cluster: Cluster) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def brought(cluster: Client) -> Iterator[dict[str, str]]:
+def platform_images(cluster: Client) -> Iterator[dict[str, str]]:
     """The images of the platform and its simulations, imported on every node, by name."""
     with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
-        yield bring_images(cluster, Path(folder))
+        yield import_images(cluster, Path(folder))
 
 
 @pytest.fixture(scope="session")
-def platform(cluster: Client, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """The chart, installed as a trial, with everything a simulation needs."""
-    for namespace in (NAMESPACE, PROJECT) if LENT else ():
+def platform(
+    cluster: Client, platform_images: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PlatformRelease]:
+    """The chart, installed as a trial, with all that a simulation needs."""
+    for namespace in (NAMESPACE, PROJECT) if USER_KUBECONFIG else ():
         assert cluster.get(f"/api/v1/namespaces/{namespace}") is None, (
-            f"{LENT}: that cluster has a namespace {namespace} already, which these tests would take away"
+            f"{USER_KUBECONFIG}: the cluster already has a namespace {namespace}, which these tests would delete"
         )
     cluster.jobset()
-    with installed(cluster, tmp_path_factory.mktemp("platform"), brought) as found:
-        yield found
+    with installed_platform(cluster, tmp_path_factory.mktemp("platform"), platform_images) as release:
+        yield release
 
 
 @pytest.fixture
 def namespace(cluster: Client, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for this test alone, where pods can start at once; its deletion is not awaited."""
-    words = request.node.name.removeprefix("test_").replace("_", "-").lower()
-    name = "".join(c for c in words if c.isalnum() or c == "-")[:50].strip("-") + f"-{os.urandom(3).hex()}"
+    """A namespace of the test, where pods can start at once; its deletion is not awaited."""
+    title = request.node.name.removeprefix("test_").replace("_", "-").lower()
+    name = "".join(c for c in title if c.isalnum() or c == "-")[:50].strip("-") + f"-{os.urandom(3).hex()}"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    cluster.until(lambda: cluster.get(account) is not None, f"{name} has an account")
+    cluster.until(lambda: cluster.get(account) is not None, f"namespace {name} has a default service account")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
@@ -105,29 +107,34 @@ class Account:
 
     @property
     def path(self) -> str:
-        """Path of its namespace in the API."""
+        """Path of the account's namespace in the API."""
         return f"/api/v1/namespaces/{self.namespace}"
 
     def token(self, *audiences: str, pod: Any = None) -> str:
-        """Request a token, optionally bound to a pod."""
-        asked: dict[str, Any] = {"audiences": list(audiences), "expirationSeconds": 3600}
+        """Request a token of the account, optionally bound to a pod."""
+        spec: dict[str, Any] = {"audiences": list(audiences), "expirationSeconds": 3600}
         if pod is not None:
-            of = pod["metadata"]
-            asked["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": of["name"], "uid": of["uid"]}
-        document = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
+            metadata = pod["metadata"]
+            spec["boundObjectRef"] = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            }
+        document = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         answer = self.control_plane.request("POST", f"{self.path}/serviceaccounts/{self.name}/token", document)
         token: str = answer["status"]["token"]
         return token
 
     def pod(self, name: str) -> Any:
-        """Create a pod of this account; it never runs."""
+        """Create a pod of this account; the pod never runs."""
         container = {"name": "main", "image": "none"}
         spec = {"serviceAccountName": self.name, "containers": [container], "automountServiceAccountToken": False}
-        return self.control_plane.make(f"{self.path}/pods", "Pod", name, spec=spec)
+        return self.control_plane.create(f"{self.path}/pods", "Pod", name, spec=spec)
 
     def bind(self, role: str) -> None:
-        """Bind it to a ClusterRole."""
-        self.control_plane.make(
+        """Bind the account to a ClusterRole."""
+        self.control_plane.create(
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
             "ClusterRoleBinding",
             f"{self.namespace}-{self.name}-{role.replace(':', '-')}",
@@ -139,16 +146,16 @@ class Account:
 @pytest.fixture(scope="session")
 def account(control_plane: ControlPlane) -> Any:
     """Create a service account, and its namespace if that is missing."""
-    known: set[str] = set()
+    namespaces: set[str] = set()
 
-    def make(namespace: str, name: str) -> Account:
-        if namespace not in known:
-            known.add(namespace)
-            control_plane.make("/api/v1/namespaces", "Namespace", namespace)
-        control_plane.make(f"/api/v1/namespaces/{namespace}/serviceaccounts", "ServiceAccount", name)
+    def create(namespace: str, name: str) -> Account:
+        if namespace not in namespaces:
+            namespaces.add(namespace)
+            control_plane.create("/api/v1/namespaces", "Namespace", namespace)
+        control_plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", "ServiceAccount", name)
         return Account(control_plane, namespace, name)
 
-    return make
+    return create
 
 
 @pytest.fixture(scope="session")

@@ -20,16 +20,16 @@ PORT = 6443
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The API server refused a request."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class ControlPlane:
-    """The control plane, and a client with all rights."""
+    """The control plane, and a client with the rights of an administrator."""
 
     def __init__(self, programs: Path, machine: Machine, network: Network, *, fsync: bool, grace: int) -> None:
         self._programs, self._machine, self._network = programs, machine, network
@@ -50,49 +50,49 @@ class ControlPlane:
         self.wait()
         self._start_controllers()
 
-    def stop(self, part: str, *, kindly: bool = True) -> None:
-        """Stop a program, like an operator or a crash."""
-        self._machine.end(part, kindly=kindly)
+    def stop(self, part: str, *, graceful: bool = True) -> None:
+        """Stop a program by SIGTERM, or by SIGKILL as in a crash."""
+        self._machine.end(part, graceful=graceful)
 
     def resume(self, part: str) -> None:
         """Start a stopped program again."""
         self._machine.resume(part)
 
-    def wait(self, patience: float = PATIENCE) -> None:
+    def wait(self, timeout: float = PATIENCE) -> None:
         """Wait until the API server is ready."""
-        said: list[Exception] = []
+        errors: list[Exception] = []
 
         def failure() -> str:
-            logs = "\n".join(self._machine.said(part) for part in PARTS[:2])
-            return f"the API server does not start: {said[-1:]}\n{logs}"
+            logs = "\n".join(self._machine.log_tail(part) for part in PARTS[:2])
+            return f"the API server does not start: {errors[-1:]}\n{logs}"
 
         def ready() -> bool:
             assert self._machine.runs("etcd") and self._machine.runs("kube-apiserver"), failure()
             try:
                 self.request("GET", "/readyz")
-            except (OSError, http.client.HTTPException, Refused) as error:
-                said[:] = [error]
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                errors[:] = [error]
                 return False
             return True
 
-        until(ready, patience, failure)
+        until(ready, timeout, failure)
 
-    def wait_until_away(self) -> None:
+    def wait_until_unreachable(self) -> None:
         """Wait until the API server is not ready or does not answer."""
 
-        def away() -> bool:
+        def unreachable() -> bool:
             try:
                 self.request("GET", "/readyz", timeout=5.0)
-            except (OSError, http.client.HTTPException, Refused):
+            except (OSError, http.client.HTTPException, ApiError):
                 return True
             return False
 
-        until(away, PATIENCE, "the API server is ready all the same")
+        until(unreachable, PATIENCE, "the API server is still ready")
 
     def request(
         self, verb: str, path: str, body: Any = None, *, kind: str = "application/json", timeout: float = 30.0
     ) -> Any:
-        """Send a request as the administrator; return the answer, or raise Refused."""
+        """Send a request as the administrator; return the answer, or raise ApiError."""
         context = ssl.create_default_context(cafile=str(self.authority.path))
         context.load_cert_chain(*self._admin)
         connection = http.client.HTTPSConnection(self._network.control, PORT, timeout=timeout, context=context)
@@ -104,29 +104,29 @@ class ControlPlane:
         finally:
             connection.close()
         if answer.status >= 300:
-            raise Refused(answer.status, f"{verb} {path}: {answer.status} {content.decode(errors='replace')}")
+            raise ApiError(answer.status, f"{verb} {path}: {answer.status} {content.decode(errors='replace')}")
         return json.loads(content) if content[:1] == b"{" else content
 
-    def make(self, path: str, kind: str, name: str, **members: Any) -> Any:
-        """Create an object; ``path`` is its collection's, from ``/api`` on."""
+    def create(self, path: str, kind: str, name: str, **members: Any) -> Any:
+        """Create an object; ``path`` is the path of its collection, from ``/api`` on."""
         group = "/".join(path.split("/")[2:4]) if path.startswith("/apis/") else "v1"
         labels = members.pop("labels", {})
         metadata = {"name": name, "labels": labels}
         return self.request("POST", path, {"apiVersion": group, "kind": kind, "metadata": metadata} | members)
 
     def _start_etcd(self) -> None:
-        clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+        client_url, peer_url = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
         data = self._machine.folder / "etcd"
         data.mkdir(mode=0o700)
         self._machine.run(
             "etcd",
             self._programs / "etcd",
             f"--data-dir={data}",
-            f"--listen-client-urls={clients}",
-            f"--advertise-client-urls={clients}",
-            f"--listen-peer-urls={peers}",
-            f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=default={peers}",
+            f"--listen-client-urls={client_url}",
+            f"--advertise-client-urls={client_url}",
+            f"--listen-peer-urls={peer_url}",
+            f"--initial-advertise-peer-urls={peer_url}",
+            f"--initial-cluster=default={peer_url}",
             f"--unsafe-no-fsync={str(not self._fsync).lower()}",
             "--log-level=warn",
         )
@@ -165,12 +165,12 @@ class ControlPlane:
         )
 
     def _start_controllers(self) -> None:
-        def configured(part: str) -> Path:
+        def kubeconfig_of(part: str) -> Path:
             return self.authority.kubeconfig(self.server, f"system:{part}")
 
         # as high as the simulated nodes of a size test need
-        pace = ["--leader-elect=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--bind-address=127.0.0.1"]
-        controllers, scheduler = configured("kube-controller-manager"), configured("kube-scheduler")
+        flags = ["--leader-elect=false", "--kube-api-qps=2000", "--kube-api-burst=4000", "--bind-address=127.0.0.1"]
+        controllers, scheduler = kubeconfig_of("kube-controller-manager"), kubeconfig_of("kube-scheduler")
         self._machine.run(
             "kube-controller-manager",
             self._programs / "kube-controller-manager",
@@ -182,7 +182,7 @@ class ControlPlane:
             "--use-service-account-credentials=true",
             f"--node-monitor-grace-period={self._grace}s",
             "--node-monitor-period=2s",
-            *pace,
+            *flags,
         )
         self._machine.run(
             "kube-scheduler",
@@ -190,12 +190,12 @@ class ControlPlane:
             f"--kubeconfig={scheduler}",
             f"--authentication-kubeconfig={scheduler}",
             f"--authorization-kubeconfig={scheduler}",
-            *pace,
+            *flags,
         )
 
 
 def claims_of(token: str) -> dict[str, Any]:
     """Decode a token's claims without verification."""
     body = token.split(".")[1]
-    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    return found
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return claims

@@ -7,16 +7,16 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.tools import tool
 
 NAME = "kube-router"
-#: Removes its rules; its own cleanup fails where it ran as a firewall only.
+#: Removes kube-router's rules; its own cleanup fails after it ran as a firewall only.
 CLEAR = "iptables-save | grep -vE 'KUBE-(ROUTER|POD-FW|NWPLCY)' | iptables-restore && ipset destroy"
 
 
 @contextmanager
 def enforced(cluster: Cluster) -> Iterator[None]:
-    """Enforce policies on all present nodes while the block runs; nodes that join meanwhile do not enforce them."""
+    """Enforce policies on all present nodes while the block runs, but not on nodes that join during the block."""
     program = tool(NAME)
-    nodes, plane, network = list(cluster.nodes), cluster.control_plane, cluster.network
-    administrator = plane.authority.kubeconfig(plane.server, NAME, group="system:masters")
+    nodes, control_plane, network = list(cluster.nodes), cluster.control_plane, cluster.network
+    administrator = control_plane.authority.kubeconfig(control_plane.server, NAME, group="system:masters")
     for node in nodes:
         node.run(
             NAME,

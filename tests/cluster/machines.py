@@ -2,7 +2,7 @@
 
 They change no address, route, firewall rule, mount or kernel setting of the real machine, except for one network
 device. So they need no cleanup either: however the tests end, the kernel ends each machine's first process and with
-it everything that it held.
+it everything that the machine held.
 """
 
 import os
@@ -41,7 +41,7 @@ exec "$2" pause
 
 
 class Machine:
-    """One machine; ``first`` is the program of its first process, which reaps orphaned processes.
+    """A machine; ``first`` is the program of its first process, which reaps orphaned processes.
 
     The machine and its programs end with the thread that started them: start them from the tests' main thread.
     """
@@ -57,7 +57,7 @@ class Machine:
         folder.mkdir(parents=True, exist_ok=True)
 
     def boot(self) -> None:
-        """Switch it on. Its folder is kept from the last time, its memory file systems are empty."""
+        """Switch the machine on. Its folder keeps its content, its memory file systems are empty."""
         tunables = self.folder / "tunables"
         for name, value in TUNABLES.items():
             (tunables / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,11 +81,11 @@ class Machine:
 
     @property
     def on(self) -> bool:
-        """Return whether it is switched on."""
+        """Return whether the machine is switched on."""
         return self._shell is not None and self._shell.poll() is None
 
     def cut(self) -> None:
-        """Cut its power: everything in it ends at once. Harmless when it is off."""
+        """Cut the power: all processes of the machine end at once. Harmless when the machine is off."""
         if self._shell is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid or self._shell.pid, signal.SIGKILL)
@@ -103,12 +103,12 @@ class Machine:
         self.resume(name)
 
     def resume(self, name: str) -> None:
-        """Start a program again that was stopped, or that ended with the power."""
+        """Start a program again that was stopped, or that ended with a power cut."""
         assert name not in self._running or not self.runs(name), f"{name} is running on {self.name}"
         parent = os.getpid()
         with open(self.folder / f"{name}.log", "ab") as log:
             self._running[name] = subprocess.Popen(
-                [*self._inside(), *self._commands[name]],
+                [*self._nsenter(), *self._commands[name]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -121,29 +121,29 @@ class Machine:
         """Return whether a background program runs."""
         return name in self._running and self._running[name].poll() is None
 
-    def end(self, name: str, *, kindly: bool = True) -> None:
-        """Stop a program, like an operator or a crash; harmless when it has ended."""
+    def end(self, name: str, *, graceful: bool = True) -> None:
+        """Stop a program by SIGTERM, or by SIGKILL as in a crash; harmless when it has ended."""
         process = self._running.get(name)
         if process is None or process.poll() is not None:
             return
-        # the started process only waits for the program, its child inside
+        # the started process is nsenter, which waits for the program, its child
         handle = os.pidfd_open(child_of(process.pid))
         try:
-            for how in (signal.SIGTERM, signal.SIGKILL) if kindly else (signal.SIGKILL,):
+            for number in (signal.SIGTERM, signal.SIGKILL) if graceful else (signal.SIGKILL,):
                 with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                    signal.pidfd_send_signal(handle, how)
+                    signal.pidfd_send_signal(handle, number)
                     process.wait(20)
                     return
             process.wait(PATIENCE)
         finally:
             os.close(handle)
 
-    def call(self, *command: object, given: str | None = None, timeout: float = PATIENCE) -> str:
-        """Run a program in it to its end, and return its output."""
+    def call(self, *command: object, stdin: str | None = None, timeout: float = PATIENCE) -> str:
+        """Run a program on the machine to its end, and return its output."""
         answer = subprocess.run(
-            [*self._inside(), *(str(part) for part in command)],
-            input=given,
-            stdin=subprocess.DEVNULL if given is None else None,
+            [*self._nsenter(), *(str(part) for part in command)],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             text=True,
             errors="replace",
@@ -154,12 +154,12 @@ class Machine:
             raise RuntimeError(f"{self.name}: {' '.join(map(str, command))}: {answer.stdout}{answer.stderr}")
         return answer.stdout
 
-    def said(self, name: str, length: int = 3000) -> str:
+    def log_tail(self, name: str, length: int = 3000) -> str:
         """Return the end of a program's output."""
         log = self.folder / f"{name}.log"
         return log.read_text(errors="replace")[-length:] if log.exists() else ""
 
-    def _inside(self) -> list[str]:
+    def _nsenter(self) -> list[str]:
         assert self.pid, f"{self.name} is off"
         return ["nsenter", "--target", str(self.pid), "--mount", "--uts", "--net", "--pid", "--"]
 

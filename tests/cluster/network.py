@@ -58,7 +58,7 @@ class Network:
         return f"10.{224 + self.number}.0.10"
 
     @property
-    def fakes(self) -> str:
+    def simulated_pods(self) -> str:
         """Network of the pods of simulated nodes."""
         return f"10.{208 + self.number}.128.1/17"
 
@@ -77,10 +77,10 @@ class Network:
 
     def free(self) -> bool:
         """Return whether none of these addresses is in use on the real machine."""
-        ours = [ipaddress.ip_network(text) for text in (self.machines, self.pods, self.services)]
-        known = json.loads(subprocess.run(["ip", "-j", "-4", "route"], check=True, capture_output=True).stdout or "[]")
-        taken = [ipaddress.ip_network(route["dst"]) for route in known if route["dst"] != "default"]
-        return not any(mine.overlaps(theirs) for mine in ours for theirs in taken)
+        networks = [ipaddress.ip_network(text) for text in (self.machines, self.pods, self.services)]
+        routes = json.loads(subprocess.run(["ip", "-j", "-4", "route"], check=True, capture_output=True).stdout or "[]")
+        used = [ipaddress.ip_network(route["dst"]) for route in routes if route["dst"] != "default"]
+        return not any(network.overlaps(other) for network in networks for other in used)
 
 
 def connect_control(network: Network, control: Machine) -> None:
@@ -90,7 +90,7 @@ def connect_control(network: Network, control: Machine) -> None:
         "ip",
         "-batch",
         "-",
-        given="\n".join(
+        stdin="\n".join(
             [
                 "link add switch type bridge",
                 "link set host master switch up",
@@ -104,7 +104,7 @@ def connect_control(network: Network, control: Machine) -> None:
         f"addr add {network.host}/24 dev {network.wire}",
         f"link set {network.wire} up",
         *network.routes,
-        # the first node's kube-proxy leads to any Service
+        # the first node's kube-proxy forwards to any Service
         f"route add {network.services} via {network.node(0)}",
     )
 
@@ -114,13 +114,13 @@ def connect_node(network: Network, control: Machine, index: int, node: Machine) 
     batch(f"link add node{index} netns {control.pid} type veth peer name eth0 netns {node.pid}")
     control.call("ip", "link", "set", f"node{index}", "master", "switch", "up")
     routes = [route for route in network.routes if network.pods_of(index) not in route]
-    switches = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables")
-    node.call("sh", "-c", "; ".join(f"echo 1 >/proc/sys/{switch}" for switch in switches))
+    settings = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables")
+    node.call("sh", "-c", "; ".join(f"echo 1 >/proc/sys/{setting}" for setting in settings))
     node.call(
         "ip",
         "-batch",
         "-",
-        given="\n".join(
+        stdin="\n".join(
             [
                 f"addr add {network.node(index)}/24 dev eth0",
                 "link set eth0 up",
@@ -134,7 +134,7 @@ def connect_node(network: Network, control: Machine, index: int, node: Machine) 
 
 def batch(*commands: str) -> None:
     """Change the real machine's network: add the cluster's device and its routes."""
-    given = "\n".join(commands)
-    done = subprocess.run(["ip", "-batch", "-"], input=given, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{given}\n{done.stderr}")
+    script = "\n".join(commands)
+    completed = subprocess.run(["ip", "-batch", "-"], input=script, capture_output=True, text=True)
+    if completed.returncode:
+        raise RuntimeError(f"{script}\n{completed.stderr}")

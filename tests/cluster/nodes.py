@@ -33,8 +33,8 @@ class Node:
         self._socket = machine.folder / "containerd.sock"
 
     def boot(self) -> None:
-        """Switch it on for the first time; it joins as soon as it is ready."""
-        self._on()
+        """Switch the node on for the first time; it joins the cluster as soon as it is ready."""
+        self._boot_machine()
         folder, name = self._machine.folder, self.name
         cgroups.make(self._cgroup)
         (folder / "cni").mkdir()
@@ -62,22 +62,22 @@ class Node:
         )
         self._machine.run("kube-proxy", self._programs / "kube-proxy", f"--config={folder / 'kube-proxy.json'}")
 
-    def stop(self, *parts: str, kindly: bool = True) -> None:
+    def stop(self, *parts: str, graceful: bool = True) -> None:
         """Stop kubelet and containerd, or the named programs; running pods continue unsupervised."""
         for part in parts or ("kubelet", "containerd"):
-            self._machine.end(part, kindly=kindly)
+            self._machine.end(part, graceful=graceful)
 
     def cut(self) -> None:
-        """Cut its power: its pods, programs and network end at once."""
+        """Cut the node's power: its pods, programs and network end at once."""
         self._machine.cut()
 
     def start(self) -> None:
-        """Start its stopped programs, after a power cut all of them. Does not wait until it is ready."""
+        """Start the node's stopped programs, after a power cut all of them. Does not wait until the node is ready."""
         if not self._machine.on:
-            self._on()
-        self._revive()
+            self._boot_machine()
+        self._restart_ended_programs()
 
-    def _revive(self) -> None:
+    def _restart_ended_programs(self) -> None:
         for part in PARTS:
             if not self._machine.runs(part):
                 self._machine.resume(part)
@@ -85,33 +85,33 @@ class Node:
                     self._wait_for_containerd()
 
     def ready(self) -> bool:
-        """Return whether the cluster reports it as ready."""
-        found = self._plane.request("GET", f"/api/v1/nodes?fieldSelector=metadata.name%3D{self.name}")["items"]
-        conditions = found[0]["status"].get("conditions", []) if found else []
-        return any(said["type"] == "Ready" and said["status"] == "True" for said in conditions)
+        """Return whether the cluster reports the node as ready."""
+        nodes = self._plane.request("GET", f"/api/v1/nodes?fieldSelector=metadata.name%3D{self.name}")["items"]
+        conditions = nodes[0]["status"].get("conditions", []) if nodes else []
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
-    def wait(self, ready: bool = True, patience: float = PATIENCE) -> None:
-        """Wait until the cluster reports it as ready, or as unready, which takes most of a minute.
+    def wait(self, ready: bool = True, timeout: float = PATIENCE) -> None:
+        """Wait until the cluster reports the node as ready, or as unready, which takes most of a minute.
 
         Programs that end meanwhile are restarted, as by an init system: a kubelet exits if containerd answers but is
         not quite ready.
         """
 
-        def seen() -> bool:
+        def reported() -> bool:
             if self.ready() is ready:
                 return True
             if ready and self._machine.on:
-                self._revive()
+                self._restart_ended_programs()
             return False
 
         def failure() -> str:
-            said = "\n".join(self._machine.said(part) for part in PARTS)
-            return f"{self.name} does not become {'' if ready else 'un'}ready:\n{said}"
+            logs = "\n".join(self._machine.log_tail(part) for part in PARTS)
+            return f"{self.name} does not become {'' if ready else 'un'}ready:\n{logs}"
 
-        until(seen, patience, failure)
+        until(reported, timeout, failure)
 
     def offer(self, resources: Mapping[str, str]) -> None:
-        """Set its capacity of extended resources. There is no device plugin; pods that request them are admitted."""
+        """Set the node's capacity of extended resources; pods that request them need no device plugin."""
         capacity = {"status": {"capacity": dict(resources)}}
         path = f"/api/v1/nodes/{self.name}/status"
         self._plane.request("PATCH", path, capacity, kind="application/strategic-merge-patch+json")
@@ -121,7 +121,7 @@ class Node:
         self.ctr("images", "import", archive)
 
     def images(self) -> set[str]:
-        """Return the names of its images."""
+        """Return the names of the node's images."""
         return set(self.ctr("images", "list", "-q").split())
 
     def kill(self, container: str, signal: int = 9) -> None:
@@ -129,32 +129,32 @@ class Node:
         self.ctr("tasks", "kill", "-s", signal, container.removeprefix("containerd://"))
 
     def ctr(self, *arguments: object) -> str:
-        """Run ctr on its containerd."""
+        """Run ctr on the node's containerd."""
         return self._machine.call("ctr", "-a", self._socket, "-n", "k8s.io", *arguments)
 
     def call(self, *command: object) -> str:
-        """Run a program on it."""
+        """Run a program on the node."""
         return self._machine.call(*command)
 
     def run(self, name: str, *command: object) -> None:
-        """Start a background program on it."""
+        """Start a background program on the node."""
         self._machine.run(name, *command)
 
     def end(self, name: str) -> None:
         """Stop a background program."""
         self._machine.end(name)
 
-    def said(self, part: str) -> str:
+    def log_tail(self, part: str) -> str:
         """Return the end of a program's output."""
-        return self._machine.said(part)
+        return self._machine.log_tail(part)
 
-    def _on(self) -> None:
+    def _boot_machine(self) -> None:
         self._machine.boot()
         connect_node(self._network, self._control, self.index, self._machine)
 
     def _wait_for_containerd(self) -> None:
         def failure() -> str:
-            return f"containerd does not start: {self._machine.said('containerd')}"
+            return f"containerd does not start: {self._machine.log_tail('containerd')}"
 
         def answers() -> bool:
             try:

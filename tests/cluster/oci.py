@@ -20,9 +20,9 @@ def write_image(
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
         for folder, mode in (("tmp", 0o1777), ("etc", 0o755), ("bin", 0o755)):
-            entry_of = tarfile.TarInfo(folder)
-            entry_of.type, entry_of.mode = tarfile.DIRTYPE, mode
-            archive.addfile(entry_of)
+            directory = tarfile.TarInfo(folder)
+            directory.type, directory.mode = tarfile.DIRTYPE, mode
+            archive.addfile(directory)
         add(archive, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\nuser:x:10001:10001:user:/:/bin/sh\n", 0o644)
         for path, program in programs.items():
             add(archive, path, program.read_bytes(), 0o755)
@@ -43,17 +43,17 @@ def write_image(
     blobs: dict[str, bytes] = {}
 
     def put(kind: str, content: bytes) -> dict[str, object]:
-        sum_of = hashlib.sha256(content).hexdigest()
-        blobs[f"blobs/sha256/{sum_of}"] = content
-        return {"mediaType": kind, "digest": f"sha256:{sum_of}", "size": len(content)}
+        checksum = hashlib.sha256(content).hexdigest()
+        blobs[f"blobs/sha256/{checksum}"] = content
+        return {"mediaType": kind, "digest": f"sha256:{checksum}", "size": len(content)}
 
     layers = [put(LAYER, layer.getvalue())]
-    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": put(CONFIG, dumped(config)), "layers": layers}
-    found = put(MANIFEST, dumped(manifest)) | {"annotations": {"io.containerd.image.name": name}}
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": put(CONFIG, json_bytes(config)), "layers": layers}
+    descriptor = put(MANIFEST, json_bytes(manifest)) | {"annotations": {"io.containerd.image.name": name}}
     partial = target.with_name(f"{target.name}.{os.getpid()}")
     with tarfile.open(partial, "w") as archive:
-        add(archive, "oci-layout", dumped({"imageLayoutVersion": "1.0.0"}))
-        add(archive, "index.json", dumped({"schemaVersion": 2, "manifests": [found]}))
+        add(archive, "oci-layout", json_bytes({"imageLayoutVersion": "1.0.0"}))
+        add(archive, "index.json", json_bytes({"schemaVersion": 2, "manifests": [descriptor]}))
         for path, content in blobs.items():
             add(archive, path, content)
     partial.rename(target)
@@ -67,6 +67,6 @@ def add(archive: tarfile.TarFile, path: str, content: bytes, mode: int = 0o644) 
     archive.addfile(entry, io.BytesIO(content))
 
 
-def dumped(document: object) -> bytes:
+def json_bytes(document: object) -> bytes:
     """Return a document as bytes."""
     return json.dumps(document).encode()

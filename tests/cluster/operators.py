@@ -14,24 +14,24 @@ from tests.cluster.tools import COREDNS, JOBSET, KUEUE, MPI_OPERATOR, TRAINER, t
 JOBSETS = "jobset.x-k8s.io/v1alpha2"
 QUEUES = "kueue.x-k8s.io/v1beta2"
 #: API groups for which Kueue's webhooks are called: its own, Jobs and JobSets.
-HOOKED = frozenset({"kueue.x-k8s.io", "batch", "jobset.x-k8s.io"})
-#: They run on the first node, so that other nodes need not have their images and may be stopped.
-HOME = {"kubernetes.io/hostname": "node-0"}
+WEBHOOK_GROUPS = frozenset({"kueue.x-k8s.io", "batch", "jobset.x-k8s.io"})
+#: Components run on the first node, so that other nodes need not have their images and may be stopped.
+FIRST_NODE = {"kubernetes.io/hostname": "node-0"}
 #: Time limit of probes, generous for a busy machine.
-PATIENT = {"timeoutSeconds": 10, "failureThreshold": 6}
+GENEROUS_LIMITS = {"timeoutSeconds": 10, "failureThreshold": 6}
 CONTAINER = "/spec/template/spec/containers/0"
 #: Probes for tests: short intervals, generous limits.
-QUICK = (
+FAST_PROBES = (
     {"op": "replace", "path": f"{CONTAINER}/readinessProbe/initialDelaySeconds", "value": 1},
     {"op": "replace", "path": f"{CONTAINER}/readinessProbe/periodSeconds", "value": 1},
     *(
-        {"op": "add", "path": f"{CONTAINER}/{probe}/{what}", "value": value}
+        {"op": "add", "path": f"{CONTAINER}/{probe}/{field}", "value": value}
         for probe in ("readinessProbe", "livenessProbe")
-        for what, value in PATIENT.items()
+        for field, value in GENEROUS_LIMITS.items()
     ),
 )
 #: Resource requests for a small machine.
-LITTLE = {
+SMALL_REQUESTS = {
     "op": "replace",
     "path": f"{CONTAINER}/resources/requests",
     "value": {"cpu": "10m", "memory": "64Mi"},
@@ -68,12 +68,12 @@ def coredns(network: Network) -> list[dict[str, Any]]:
         "args": ["-conf", "/etc/coredns/Corefile"],
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/coredns"}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1} | PATIENT,
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 1} | GENEROUS_LIMITS,
     }
     pod = {
         "serviceAccountName": "coredns",
         "dnsPolicy": "Default",
-        "nodeSelector": HOME,
+        "nodeSelector": FIRST_NODE,
         "containers": [container],
         "volumes": [{"name": "settings", "configMap": {"name": "coredns"}}],
     }
@@ -114,26 +114,26 @@ def coredns(network: Network) -> list[dict[str, Any]]:
 def jobset(folder: Path) -> Path:
     """Write JobSet's own manifests, with the image built here, into a folder for `kubectl apply --kustomize`."""
     source = tool("source", "kubernetes", "sigs.k8s.io/jobset")
-    shutil.copytree(source / "config", folder / "config", copy_function=copied)
+    shutil.copytree(source / "config", folder / "config", copy_function=copy_without_permissions)
     image = "us-central1-docker.pkg.dev/k8s-staging-images/jobset/jobset"
-    return customised(folder, "config/default", image, JOBSET, [*QUICK, LITTLE])
+    return customised(folder, "config/default", image, JOBSET, [*FAST_PROBES, SMALL_REQUESTS])
 
 
 def trainer(folder: Path) -> Path:
-    """Write Trainer's own manifests, with the image built here and without their JobSet."""
+    """Write Trainer's own manifests, with the image built here and without the JobSet among them."""
     source = tool("source", "trainer", "github.com/kubeflow/trainer/v2")
-    shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
-    listed = folder / "manifests" / "overlays" / "manager" / "kustomization.yaml"
-    lines = [line for line in listed.read_text().splitlines() if "third-party/jobset" not in line]
-    listed.write_text("\n".join(lines) + "\n")
+    shutil.copytree(source / "manifests", folder / "manifests", copy_function=copy_without_permissions)
+    kustomization = folder / "manifests" / "overlays" / "manager" / "kustomization.yaml"
+    lines = [line for line in kustomization.read_text().splitlines() if "third-party/jobset" not in line]
+    kustomization.write_text("\n".join(lines) + "\n")
     image = "ghcr.io/kubeflow/trainer/trainer-controller-manager"
-    return customised(folder, "manifests/overlays/manager", image, TRAINER, QUICK)
+    return customised(folder, "manifests/overlays/manager", image, TRAINER, FAST_PROBES)
 
 
 def mpi_operator(folder: Path) -> Path:
     """Write the MPI operator's own manifests, with the image built here. Its leader election cannot be switched off."""
     source = tool("source", "mpi-operator", "github.com/kubeflow/mpi-operator")
-    shutil.copytree(source / "manifests", folder / "manifests", copy_function=copied)
+    shutil.copytree(source / "manifests", folder / "manifests", copy_function=copy_without_permissions)
     return customised(folder, "manifests/overlays/standalone", "mpioperator/mpi-operator", MPI_OPERATOR, [])
 
 
@@ -144,26 +144,27 @@ def kueue(folder: Path) -> Path:
     namespace can be deleted.
     """
     source = tool("source", "kueue", "sigs.k8s.io/kueue")
-    shutil.copytree(source / "config", folder / "config", copy_function=copied)
+    shutil.copytree(source / "config", folder / "config", copy_function=copy_without_permissions)
     components = folder / "config" / "components"
     settings = components / "manager" / "controller_manager_config.yaml"
-    told = yaml.safe_load(settings.read_text())
-    told["integrations"] = {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}
-    settings.write_text(yaml.safe_dump(told | {"featureGates": {"VisibilityOnDemand": False}}))
-    listed = components / "visibility" / "kustomization.yaml"
-    lines = listed.read_text().splitlines(keepends=True)
-    listed.write_text("".join(line for line in lines if "apiservice" not in line))
-    hooked = components / "webhook" / "manifests.yaml"
-    hooks = list(yaml.safe_load_all(hooked.read_text()))
-    for one in hooks:
-        one["webhooks"] = [hook for hook in one["webhooks"] if hook["rules"][0]["apiGroups"][0] in HOOKED]
-    hooked.write_text(yaml.safe_dump_all(hooks))
-    patched = hooked.with_name("kustomization.yaml")
-    patched.write_text(
-        patched.read_text().partition("\npatches:")[0] + "\n"
-    )  # they belong to webhooks that are left out
+    configuration = yaml.safe_load(settings.read_text())
+    configuration["integrations"] = {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}
+    settings.write_text(yaml.safe_dump(configuration | {"featureGates": {"VisibilityOnDemand": False}}))
+    kustomization = components / "visibility" / "kustomization.yaml"
+    lines = kustomization.read_text().splitlines(keepends=True)
+    kustomization.write_text("".join(line for line in lines if "apiservice" not in line))
+    webhooks = components / "webhook" / "manifests.yaml"
+    documents = list(yaml.safe_load_all(webhooks.read_text()))
+    for document in documents:
+        document["webhooks"] = [
+            hook for hook in document["webhooks"] if hook["rules"][0]["apiGroups"][0] in WEBHOOK_GROUPS
+        ]
+    webhooks.write_text(yaml.safe_dump_all(documents))
+    patches = webhooks.with_name("kustomization.yaml")
+    # the patches belong to webhooks that are removed above
+    patches.write_text(patches.read_text().partition("\npatches:")[0] + "\n")
     image = "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue"
-    return customised(folder, "config/default", image, KUEUE, [*QUICK, LITTLE])
+    return customised(folder, "config/default", image, KUEUE, [*FAST_PROBES, SMALL_REQUESTS])
 
 
 def flavor(name: str) -> dict[str, Any]:
@@ -181,8 +182,8 @@ def training_runtime(name: str) -> dict[str, Any]:
     }
     confined = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     pod = {"spec": {"securityContext": confined, "containers": [container]}}
-    trained = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
-    node = {"name": "node", "template": {"metadata": trained, "spec": {"template": pod}}}
+    metadata = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    node = {"name": "node", "template": {"metadata": metadata, "spec": {"template": pod}}}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "ClusterTrainingRuntime",
@@ -194,7 +195,7 @@ def training_runtime(name: str) -> dict[str, Any]:
     }
 
 
-def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence[dict[str, Any]]) -> Path:
+def customised(folder: Path, base: str, image: str, built: str, changes: Sequence[dict[str, Any]]) -> Path:
     """Write a kustomization: the image built here instead of the published image, and probes with short intervals.
 
     There is one replica, so leader election is switched off where possible: an operator that loses an election exits,
@@ -202,10 +203,10 @@ def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence
     """
     for settings in folder.rglob("controller_manager_config.yaml"):
         settings.write_text(settings.read_text().replace("leaderElect: true", "leaderElect: false"))
-    name, tag = ours.rsplit(":", 1)
+    name, tag = built.rsplit(":", 1)
     patch = [
         {"op": "add", "path": f"{CONTAINER}/imagePullPolicy", "value": "Never"},
-        {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": HOME},
+        {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": FIRST_NODE},
         *changes,
     ]
     document = {
@@ -219,6 +220,6 @@ def customised(folder: Path, base: str, image: str, ours: str, changes: Sequence
     return folder
 
 
-def copied(source: str, target: str) -> str:
+def copy_without_permissions(source: str, target: str) -> str:
     """Copy a file without its permissions: modules are kept read-only."""
     return str(shutil.copyfile(source, target))

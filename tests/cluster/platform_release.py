@@ -1,4 +1,4 @@
-"""The platform on a cluster, as users have it: its chart is installed, its API called, its simulations followed."""
+"""Platform fixtures: a release of the chart on a cluster, and requests to its API."""
 
 import contextlib
 import json
@@ -24,59 +24,62 @@ FINAL = frozenset({"succeeded", "failed", "errored", "cancelled"})
 #: Install the release or upgrade it to the values.
 UPGRADE = ("upgrade", "--install", RELEASE, str(CHART), "--values", "-", "--timeout", "10m")
 #: Time limit of helm in seconds; helm's own limit is lower.
-HELM = 700.0
+HELM_TIMEOUT = 700.0
 #: Seconds until `kubectl port-forward` listens.
-LISTENS = 20.0
+FORWARD_TIMEOUT = 20.0
 #: Small requests: each of the tests' nodes reports the whole machine's resources.
-SHARE = {"cpu": "20m", "memory": "1Gi"}
+REQUESTS = {"cpu": "20m", "memory": "1Gi"}
 
 
 def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]:
     """Return values of the chart: small resources; a trial without a token."""
-    little = {"requests": {"cpu": "10m", "memory": "64Mi"}}
+    small = {"requests": {"cpu": "10m", "memory": "64Mi"}}
     repository, _, tag = server.rpartition(":")
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "settings": {"names": ["karrozzeria"], "leaseTtl": 5},
-        "api": {"replicas": 2, "resources": little, "service": {"port": 5000}},
-        "runnerApi": {"replicas": 1, "resources": little},
-        "dispatch": {"replicas": 2, "resources": little},
-        "jobs": {"resources": little},
-        "scs": {"resources": little, "envoy": {"enabled": False}},
+        "api": {"replicas": 2, "resources": small, "service": {"port": 5000}},
+        "runnerApi": {"replicas": 1, "resources": small},
+        "dispatch": {"replicas": 2, "resources": small},
+        "jobs": {"resources": small},
+        "scs": {"resources": small, "envoy": {"enabled": False}},
         "executors": {
             "cluster": {
                 "workers": 2,
                 "grace": 20,
                 "options": {
-                    "runner": SHARE | {"memory": "256Mi"},
-                    "evaluator": SHARE,
-                    "model_server": SHARE,
+                    "runner": REQUESTS | {"memory": "256Mi"},
+                    "evaluator": REQUESTS,
+                    "model_server": REQUESTS,
                     "patience": 20,
                 },
             }
         },
     }
     if trial:
-        told |= {"trial": True, "settings": told["settings"] | {"anonymous": True}}
-        told |= {"bundled": {name: part | {"resources": little} for name, part in stores.values().items()}}
-    return told | changes
+        result |= {"trial": True, "settings": result["settings"] | {"anonymous": True}}
+        result |= {"bundled": {name: store | {"resources": small} for name, store in stores.values().items()}}
+    return result | changes
 
 
-def bring_images(cluster: Client, folder: Path, wanted: Iterable[str] = PLATFORM_IMAGES) -> dict[str, str]:
-    """Import the platform's images and the stores' image on the nodes; return their names. The folder must stay."""
-    found = {}
-    for name in wanted:
-        made = image(name)
-        found[name] = made.reference
+def import_images(cluster: Client, folder: Path, names: Iterable[str] = PLATFORM_IMAGES) -> dict[str, str]:
+    """Import the platform's images and the stores' image on the nodes; return their references by name.
+
+    The folder must exist as long as nodes can join.
+    """
+    references = {}
+    for name in names:
+        built = image(name)
+        references[name] = built.reference
         # Nodes that join later get the same image, even if a newer image was built meanwhile.
-        kept = folder / made.archive.name
-        kept.hardlink_to(made.archive)
-        cluster.import_image(kept)
+        archive = folder / built.archive.name
+        archive.hardlink_to(built.archive)
+        cluster.import_image(archive)
     cluster.import_image(stores.image(folder))
-    return found
+    return references
 
 
-class Installed:
+class PlatformRelease:
     """A release of the chart, reached by `kubectl port-forward`, which is restarted when its pod ends.
 
     ``images``: the imported images, by name.
@@ -101,15 +104,15 @@ class Installed:
         self._forward: subprocess.Popen[bytes] | None = None
         self._values: dict[str, Any] = {}
 
-    # -- life
+    # -- installation
 
     def helm(self, *arguments: str) -> str:
         """Run helm as the administrator."""
-        done = self.ask_helm(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        completed = self.try_helm(*arguments)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
-    def ask_helm(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def try_helm(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run helm, which may fail; the release's values are its standard input where it reads values."""
         command = [tool("helm"), f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *arguments]
         return subprocess.run(
@@ -117,85 +120,91 @@ class Installed:
             input=json.dumps(self._values),
             capture_output=True,
             text=True,
-            timeout=HELM,
+            timeout=HELM_TIMEOUT,
             env=ENVIRON | {"HOME": str(self.folder)},
         )
 
     def prepare(self, **changes: Any) -> None:
-        """Create its namespace, and set the values."""
+        """Create the release's namespace, and set the values."""
         restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": restricted}}
-        self.cluster.apply(space)
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": self.namespace, "labels": restricted},
+        }
+        self.cluster.apply(namespace)
         self._values = values(self.images["server"], **changes)
 
-    def tell(self, **changes: Any) -> None:
+    def set_values(self, **changes: Any) -> None:
         """Change the values of the next upgrade."""
         self._values = self._values | changes
 
     def install(self, **changes: Any) -> None:
         """Install the release and wait until the API answers."""
         self.prepare(**changes)
-        with self.only("node-0"):  # a trial's data is lost with its node, and tests cut the power of other nodes
+        with self.cordon_all_except(
+            "node-0"
+        ):  # a trial's data is lost with its node, and tests cut the power of other nodes
             self.upgrade()
-            self.rolled()
+            self.wait_for_rollout()
         self.until(lambda: self.ready, "the API answers")
 
-    def rolled(self) -> None:
-        """Wait until all pods of its roles have the latest values."""
+    def wait_for_rollout(self) -> None:
+        """Wait until all pods of the platform's roles have the latest values."""
         for role in ("api", "runner-api", "dispatch", "jobs"):
             status = ["rollout", "status", "-n", self.namespace, f"deployment/{RELEASE}-{role}"]
             self.cluster.kubectl(*status, f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 60)
 
     @contextlib.contextmanager
-    def only(self, name: str) -> Iterator[None]:
-        """Cordon all nodes but one while the block runs; a user's cluster is left unchanged."""
-        nodes = self.nodes()
-        others = [one for one in nodes if one != name] if name in nodes else []
-        for other in others:
-            self.cluster.kubectl("cordon", other)
+    def cordon_all_except(self, name: str) -> Iterator[None]:
+        """Cordon all nodes except the named node while the block runs; a user's cluster is left unchanged."""
+        nodes = self.node_names()
+        cordoned = [node for node in nodes if node != name] if name in nodes else []
+        for node in cordoned:
+            self.cluster.kubectl("cordon", node)
         try:
             yield
         finally:
-            for other in others:
-                self.cluster.kubectl("uncordon", other)
+            for node in cordoned:
+                self.cluster.kubectl("uncordon", node)
 
-    def nodes(self) -> list[str]:
+    def node_names(self) -> list[str]:
         """Return the names of the nodes."""
-        return [one.removeprefix("node/") for one in self.cluster.kubectl("get", "nodes", "-o", "name").split()]
+        return [name.removeprefix("node/") for name in self.cluster.kubectl("get", "nodes", "-o", "name").split()]
 
     def upgrade(self) -> None:
         """Upgrade the release to its values, also after some of its objects were deleted."""
         self.helm(*UPGRADE)
 
-    def option(self, **options: Any) -> None:
-        """Change options of its executor, and wait until the roles have restarted with them."""
+    def set_executor_options(self, **options: Any) -> None:
+        """Change options of the executor, and wait until the roles have restarted with them."""
         executors = self._values["executors"]
         cluster = executors["cluster"]
         changed = cluster | {"options": cluster["options"] | options}
-        self.tell(executors=executors | {"cluster": changed})
+        self.set_values(executors=executors | {"cluster": changed})
         self.upgrade()
-        self.rolled()
+        self.wait_for_rollout()
         self.until(lambda: self.ready, "the API answers")
 
-    def waiting(self) -> list[str]:
+    def ready_warm_launches(self) -> list[str]:
         """Return the warm launches whose pods are ready."""
         selector = ["-n", self.project, "-l", "windtunnel/warm", "-o", "json"]
-        found = json.loads(self.cluster.kubectl("get", "jobsets", *selector))["items"]
+        jobsets = json.loads(self.cluster.kubectl("get", "jobsets", *selector))["items"]
         return [
-            one["metadata"]["labels"]["windtunnel/launch"]
-            for one in found
-            if any(group.get("ready") for group in one.get("status", {}).get("replicatedJobsStatus", []))
+            jobset["metadata"]["labels"]["windtunnel/launch"]
+            for jobset in jobsets
+            if any(group.get("ready") for group in jobset.get("status", {}).get("replicatedJobsStatus", []))
         ]
 
     def uninstall(self) -> None:
         """Uninstall the release, and delete everything that it created."""
-        self._hang_up()
+        self._stop_forward()
         self.helm("uninstall", RELEASE, "--ignore-not-found")
         for namespace in (self.project, self.namespace):
             self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
 
-    def settle(self) -> None:
-        """Ensure that JobSet answers: an outage of the API server stops it, and it restarts slowly."""
+    def ensure_jobset_answers(self) -> None:
+        """Ensure that JobSet answers: an outage of the API server stops it, and its restart is slow."""
         path = "/apis/apps/v1/namespaces/jobset-system/deployments/jobset-controller-manager"
         if not (self.cluster.get(path) or {}).get("status", {}).get("availableReplicas"):
             self.cluster.kubectl("delete", "pods", "-n", "jobset-system", "--all", "--force", "--grace-period=0")
@@ -207,17 +216,17 @@ class Installed:
     def url(self) -> str:
         """URL of the API."""
         if self._forward is None or self._forward.poll() is not None:
-            served = self._values["api"].get("service", {}).get("port", 80)
-            command = ["port-forward", "-n", self.namespace, f"service/{RELEASE}-api", f"{self.port}:{served}"]
+            port = self._values["api"].get("service", {}).get("port", 80)
+            command = ["port-forward", "-n", self.namespace, f"service/{RELEASE}-api", f"{self.port}:{port}"]
             kubectl = [str(self.cluster.program), f"--kubeconfig={self.cluster.kubeconfig}", *command]
-            null = subprocess.DEVNULL
-            environ = ENVIRON | {"HOME": str(self.folder)}
-            self._forward = subprocess.Popen(kubectl, stdin=null, stdout=null, stderr=null, env=environ)
-            self._listened()
+            devnull = subprocess.DEVNULL
+            environment = ENVIRON | {"HOME": str(self.folder)}
+            self._forward = subprocess.Popen(kubectl, stdin=devnull, stdout=devnull, stderr=devnull, env=environment)
+            self._wait_until_forwarded()
         return f"http://127.0.0.1:{self.port}"
 
-    def _listened(self) -> None:
-        """Wait until the forward listens or has ended: an earlier request would take it for ended."""
+    def _wait_until_forwarded(self) -> None:
+        """Wait until the forward listens or has ended: a request before that would fail as if it had ended."""
 
         def settled() -> bool:
             if self._forward is None or self._forward.poll() is not None:
@@ -226,8 +235,8 @@ class Installed:
                 return True
             return False
 
-        with contextlib.suppress(AssertionError):  # the next request fails, and replaces the forward
-            until(settled, LISTENS)
+        with contextlib.suppress(AssertionError):  # the next request fails and starts a new forward
+            until(settled, FORWARD_TIMEOUT)
 
     @property
     def ready(self) -> bool:
@@ -235,11 +244,11 @@ class Installed:
         try:
             return httpx.get(f"{self.url}/readyz", timeout=5.0).status_code == 200
         except httpx.HTTPError:
-            self._hang_up()
+            self._stop_forward()
             return False
 
-    def _hang_up(self) -> None:
-        """Stop a forward whose pod may be gone: kubectl stays with the pod that it chose."""
+    def _stop_forward(self) -> None:
+        """Stop a forward whose pod may no longer exist: kubectl keeps forwarding to the first pod that it chose."""
         if self._forward is not None:
             self._forward.kill()
             self._forward.wait()
@@ -252,7 +261,7 @@ class Installed:
                 answer = httpx.get(self.url + path, headers=self.headers, timeout=30.0)
                 if answer.status_code < 500:
                     return answer
-            self._hang_up()
+            self._stop_forward()
             return None
 
         answer = until(answered, 180.0, lambda: f"{path} is not answered\n{self.cluster.state()}")
@@ -260,10 +269,10 @@ class Installed:
         answer.raise_for_status()
         return answer.json()
 
-    def submit(self, **asked: Any) -> str:
+    def submit(self, **request: Any) -> str:
         """Submit a simulation and return its id."""
         self.until(lambda: self.ready, "the API answers")
-        answer = httpx.post(f"{self.url}/v1/simulations", json=asked, headers=self.headers, timeout=60.0)
+        answer = httpx.post(f"{self.url}/v1/simulations", json=request, headers=self.headers, timeout=60.0)
         assert answer.status_code == 201, answer.text
         id: str = answer.json()["id"]
         return id
@@ -273,16 +282,16 @@ class Installed:
         self.until(lambda: self.ready, "the API answers")
         httpx.post(f"{self.url}/v1/simulations/{id}/cancel", timeout=60.0)
 
-    def ended(self, id: str, patience: float = 180.0) -> Any:
+    def wait_for_end(self, id: str, timeout: float = 180.0) -> Any:
         """Wait for the end of a simulation and return it."""
-        found: dict[str, Any] = {}
+        simulation: dict[str, Any] = {}
 
-        def ended() -> bool:
-            found.update(self.get(f"/v1/simulations/{id}"))
-            return found["state"] in FINAL
+        def has_ended() -> bool:
+            simulation.update(self.get(f"/v1/simulations/{id}"))
+            return simulation["state"] in FINAL
 
-        until(ended, patience, lambda: f"{found}\n{self.messages(id)}\n{self.cluster.state()}")
-        return found
+        until(has_ended, timeout, lambda: f"{simulation}\n{self.messages(id)}\n{self.cluster.state()}")
+        return simulation
 
     def results(self, id: str) -> list[Any]:
         """Return all results, in the order of their tasks."""
@@ -290,12 +299,12 @@ class Installed:
         def answered() -> httpx.Response | None:
             with contextlib.suppress(httpx.TransportError):
                 return httpx.get(f"{self.url}/v1/simulations/{id}/results", headers=self.headers, timeout=60.0)
-            self._hang_up()
+            self._stop_forward()
             return None
 
         answer = until(answered, message="no results")
         assert answer is not None
-        return sorted((json.loads(line) for line in answer.text.splitlines()), key=lambda one: one["task"])
+        return sorted((json.loads(line) for line in answer.text.splitlines()), key=lambda result: result["task"])
 
     def messages(self, id: str) -> list[str]:
         """Return the messages of a simulation's launch events."""
@@ -310,29 +319,29 @@ class Installed:
 
     def pods(self, selector: str, namespace: str = "") -> list[Any]:
         """Return pods by their labels, by default in the project's namespace."""
-        found: list[Any] = json.loads(
+        pods: list[Any] = json.loads(
             self.cluster.kubectl("get", "pods", "-n", namespace or self.project, "-l", selector, "-o", "json")
         )["items"]
-        return found
+        return pods
 
-    def left(self) -> list[str]:
-        """Return the objects that launches have left."""
-        return self.cluster.launched(self.project, "-l", "windtunnel/launch")
+    def remaining_objects(self) -> list[str]:
+        """Return the objects of launches that still exist."""
+        return self.cluster.launch_objects(self.project, "-l", "windtunnel/launch")
 
-    def until(self, so: Callable[[], object], what: str, patience: float = 180.0) -> None:
+    def until(self, condition: Callable[[], object], description: str, timeout: float = 180.0) -> None:
         """Wait for a condition."""
-        self.cluster.until(lambda: bool(so()), what, patience)
+        self.cluster.until(lambda: bool(condition()), description, timeout)
 
 
 @contextlib.contextmanager
-def installed(cluster: Client, folder: Path, images: Mapping[str, str]) -> Iterator[Installed]:
+def installed_platform(cluster: Client, folder: Path, images: Mapping[str, str]) -> Iterator[PlatformRelease]:
     """Install the chart as a trial, and uninstall it afterwards."""
-    found = Installed(cluster, folder, images)
+    release = PlatformRelease(cluster, folder, images)
     try:
-        found.install()
-        yield found
+        release.install()
+        yield release
     finally:
-        found.uninstall()
+        release.uninstall()
 
 
 def _messages(lines: Iterator[str]) -> Iterator[str]:
@@ -347,6 +356,6 @@ def _messages(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-def untimed(results: Sequence[Any]) -> list[Any]:
+def without_timing(results: Sequence[Any]) -> list[Any]:
     """Return results without the values that differ between runs."""
-    return [{key: value for key, value in one.items() if key != "timing"} for one in results]
+    return [{key: value for key, value in result.items() if key != "timing"} for result in results]

@@ -1,4 +1,4 @@
-"""Programs that run inside pods: models that attack, and the same attacks in unconfined processes beside them."""
+"""Programs executed in pods: models that attack, and the same attacks in unconfined processes of the same container."""
 
 import json
 import subprocess
@@ -11,25 +11,24 @@ from typing import Any
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.machines import ENVIRON
-from tests.cluster.platform_release import NAMESPACE, RELEASE, Installed
+from tests.cluster.platform_release import NAMESPACE, RELEASE, PlatformRelease
 
-HERE = Path(__file__).parent / "pod_programs"
-SANDBOX = Path(__file__).parents[1] / "sandbox" / "inside"
+PROGRAMS = Path(__file__).parent / "pod_programs"
+SANDBOX_PROGRAMS = Path(__file__).parents[1] / "sandbox" / "inside"
 #: Modules in the order of their imports.
 MODULES = (
-    *(SANDBOX / f"{name}.py" for name in ("registry", "driver")),
-    *(SANDBOX / f"on_{name}.py" for name in ("resources", "files", "network", "kernel", "processes")),
-    *(HERE / f"{name}.py" for name in ("on_pod", "attack_runner", "victim", "secret_search")),
+    *(SANDBOX_PROGRAMS / f"{name}.py" for name in ("registry", "driver")),
+    *(SANDBOX_PROGRAMS / f"on_{name}.py" for name in ("resources", "files", "network", "kernel", "processes")),
+    *(PROGRAMS / f"{name}.py" for name in ("on_pod", "attack_runner", "victim", "secret_search")),
 )
 PRELUDE = """import sys, types
 for _name, _source in {sources!r}.items():
     sys.modules[_name] = _module = types.ModuleType(_name)
     exec(compile(_source, _name, "exec"), _module.__dict__)
 """
-#: Reads its program from standard input; the rest is the program's input.
-READING = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'program'})"
-
-
+#: Reads a program from standard input and executes it; the rest of standard input is the program's input.
+LOADER = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())).decode(), {'__name__': 'program'})"
+#: Address of a cloud's metadata service.
 METADATA = "169.254.169.254"
 
 
@@ -46,12 +45,12 @@ def metadata_service(cluster: Cluster) -> Iterator[None]:
         node.call("ip", "address", "del", f"{METADATA}/32", "dev", "lo")
 
 
-def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
-    """Return addresses around a pod, by the keys that attacks use."""
+def target_addresses(platform: PlatformRelease, cluster: Cluster) -> dict[str, str]:
+    """Return the addresses of the servers that a pod's attacks try, by the keys that attacks use."""
 
     def service(component: str) -> str:
-        found = cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-{component}")["spec"]
-        return f"{found['clusterIP']}:{found['ports'][0]['port']}"
+        spec = cluster.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}-{component}")["spec"]
+        return f"{spec['clusterIP']}:{spec['ports'][0]['port']}"
 
     api = platform.pods("app.kubernetes.io/component=api", NAMESPACE)[0]
     return {
@@ -64,7 +63,7 @@ def surroundings(platform: Installed, cluster: Cluster) -> dict[str, str]:
         "database_server": service("postgresql"),
         "redis": service("valkey"),
         "store": service("minio"),
-        "launch": "someone",
+        "launch": "unknown",
     }
 
 
@@ -74,9 +73,9 @@ def bundle(code: str, stage: Mapping[str, Any]) -> str:
     return PRELUDE.format(sources=sources) + code
 
 
-def model(name: str, stage: Mapping[str, Any]) -> bytes:
-    """Return the source of a model."""
-    return bundle((HERE / f"{name}.py").read_text(), stage).encode()
+def model_source(name: str, stage: Mapping[str, Any]) -> bytes:
+    """Return the source of a model, with the attacks that it imports."""
+    return bundle((PROGRAMS / f"{name}.py").read_text(), stage).encode()
 
 
 class Container:
@@ -85,40 +84,40 @@ class Container:
     def __init__(self, cluster: Client, namespace: str, pod: str, name: str) -> None:
         self._cluster, self._namespace, self._pod, self._name = cluster, namespace, pod, name
 
-    def python(self, source: str, *, given: str = "", timeout: float = 60.0) -> str:
-        """Run a program to its end and return its output."""
-        return self._cluster.kubectl(*self._execute(), given=_on_input(source) + given, timeout=timeout)
+    def python(self, source: str, *, stdin: str = "", timeout: float = 60.0) -> str:
+        """Run a Python program to its end and return its output."""
+        return self._cluster.kubectl(*self._exec_arguments(), stdin=_framed(source) + stdin, timeout=timeout)
 
-    def keep(self, source: str) -> "subprocess.Popen[bytes]":
-        """Start a program whose standard input stays open; return it after its first line of output."""
+    def start(self, source: str) -> "subprocess.Popen[bytes]":
+        """Start a Python program whose standard input stays open; return once it has printed `ready`."""
         cluster = self._cluster
-        kubectl = [str(cluster.program), f"--kubeconfig={cluster.kubeconfig}", *self._execute()]
+        kubectl = [str(cluster.program), f"--kubeconfig={cluster.kubeconfig}", *self._exec_arguments()]
         pipe = subprocess.PIPE
-        environ = ENVIRON | {"HOME": str(cluster.folder)}
-        process = subprocess.Popen(kubectl, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, env=environ)
+        environment = ENVIRON | {"HOME": str(cluster.folder)}
+        process = subprocess.Popen(kubectl, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, env=environment)
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(_on_input(source).encode())
+        process.stdin.write(_framed(source).encode())
         process.stdin.flush()
-        if (said := process.stdout.readline()) != b"ready\n":
+        if (line := process.stdout.readline()) != b"ready\n":
             process.kill()
-            raise AssertionError(said + process.communicate()[0])
+            raise AssertionError(line + process.communicate()[0])
         return process
 
-    def _execute(self) -> list[str]:
-        where = ["exec", "-i", "-n", self._namespace, self._pod, "-c", self._name, "--"]
-        return [*where, "python", "-I", "-S", "-B", "-c", READING]
+    def _exec_arguments(self) -> list[str]:
+        container = ["exec", "-i", "-n", self._namespace, self._pod, "-c", self._name, "--"]
+        return [*container, "python", "-I", "-S", "-B", "-c", LOADER]
 
 
-def _on_input(source: str) -> str:
+def _framed(source: str) -> str:
     return f"{len(source.encode())}\n{source}"
 
 
 def outcomes(text: str) -> dict[str, tuple[str, str, str]]:
     """Parse the outcomes of attacks by name: result, details, and description."""
-    found = {}
+    outcomes_by_name = {}
     for line in text.splitlines():
-        _, mark, words = line.partition("attack [")
-        if mark:
-            name, *said = json.loads(f"[{words}")
-            found[name] = (said[0], said[1], said[2])
-    return found
+        _, marker, fields = line.partition("attack [")
+        if marker:
+            name, result, details, description = json.loads(f"[{fields}")
+            outcomes_by_name[name] = (result, details, description)
+    return outcomes_by_name

@@ -1,6 +1,6 @@
 """Records of the clusters on this machine, each locked as long as its cluster lives.
 
-A record whose lock is free was left by killed tests: the next cluster with its number removes what it names.
+A record whose lock is free belongs to killed tests: the next cluster with its number removes the resources in it.
 """
 
 import fcntl
@@ -42,8 +42,8 @@ class Record:
         """Name of its network device on the real machine."""
         return Network(self.number).wire
 
-    def say(self, **more: Any) -> None:
-        """Write the public facts of the cluster."""
+    def write(self, **more: Any) -> None:
+        """Write the record: what `scripts/cluster status` shows, and what must be removed after a kill."""
         document = {"pid": os.getpid(), "folder": str(self.folder), "cgroup": self.cgroup, "wire": self.wire} | more
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, json.dumps(document).encode(), 0)
@@ -67,7 +67,7 @@ def claim() -> Record:
             continue
         if Network(number).free():
             record = Record(number, Path(tempfile.mkdtemp(prefix="windtunnel-cluster-")), path, lock)
-            record.say()
+            record.write()
             return record
         path.unlink()
         os.close(lock)
@@ -80,8 +80,8 @@ def sweep() -> None:
         lock = locked(path)
         if lock is None:
             continue
-        if left := read(lock):
-            clear(left["cgroup"], left["wire"], Path(left["folder"]))
+        if record := read(lock):
+            clear(record["cgroup"], record["wire"], Path(record["folder"]))
         path.unlink()
         os.close(lock)
     with suppress(OSError):
@@ -114,23 +114,23 @@ def locked(path: Path) -> int | None:
         with suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(handle).st_ino:
                 return handle
-        os.close(handle)  # it was released between the two steps
+        os.close(handle)  # the record was released between opening and locking
 
 
 def read(handle: int) -> dict[str, Any]:
     """Return a record's content; empty if it is incomplete."""
     content = os.pread(handle, 1 << 16, 0)
-    found: dict[str, Any] = json.loads(content) if content else {}
-    return found
+    record: dict[str, Any] = json.loads(content) if content else {}
+    return record
 
 
 def clear(cgroup: str, wire: str, folder: Path) -> None:
     """Remove a cluster's cgroups, device and files, once its last processes have released them."""
     cgroups.remove(cgroup)
     if (NETWORK / wire).exists():
-        # the kernel removes it itself with the network at the other end, with a delay
+        # the kernel removes the device with the network namespace of its other end, with a delay
         subprocess.run(["ip", "link", "delete", wire], capture_output=True, timeout=60)
-    until(lambda: not (NETWORK / wire).exists(), message=f"the network device {wire} does not go")
+    until(lambda: not (NETWORK / wire).exists(), message=f"the network device {wire} is not removed")
 
     def removed() -> bool:
         shutil.rmtree(folder, ignore_errors=True)

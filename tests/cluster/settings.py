@@ -7,7 +7,7 @@ from tests.cluster.network import Network
 
 PAUSE = "windtunnel.local/pause:1"
 #: Plugins of containerd that need kernel modules or daemons which a test cluster does not have.
-_UNWANTED = [
+_DISABLED_PLUGINS = [
     *(f"io.containerd.snapshotter.v1.{name}" for name in ("btrfs", "zfs", "devmapper", "aufs")),
     "io.containerd.tracing.processor.v1.otlp",
     "io.containerd.internal.v1.tracing",
@@ -19,7 +19,7 @@ def containerd_settings(folder: Path, socket: Path) -> str:
     return f"""version = 2
 root = "{folder}/containerd"
 state = "/run/containerd"
-disabled_plugins = {json.dumps(_UNWANTED)}
+disabled_plugins = {json.dumps(_DISABLED_PLUGINS)}
 [grpc]
   address = "{socket}"
 [plugins."io.containerd.internal.v1.opt"]

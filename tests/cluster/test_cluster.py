@@ -1,4 +1,4 @@
-"""The tests' own cluster: pods run, have limits, find each other, and operators work."""
+"""The tests' own cluster: pods run, have limits, resolve each other's names, and operators work."""
 
 import socket
 import urllib.request
@@ -48,36 +48,40 @@ def jobset(namespace: str, name: str, *groups: Any, annotations: Any = None, **s
     return {"apiVersion": JOBSETS, "kind": "JobSet", "metadata": metadata, "spec": spec}
 
 
-def came_to(cluster: Client, path: str, *kinds: str) -> str:
+def wait_for_condition(cluster: Client, path: str, *kinds: str) -> str:
     """Wait until an object has one of these conditions, and return it."""
-    found: list[str] = []
+    types: list[str] = []
 
-    def so() -> bool:
-        said = (cluster.get(path) or {}).get("status", {}).get("conditions", [])
-        found[:] = [each["type"] for each in said if each["type"] in kinds and each["status"] == "True"]
-        return bool(found)
+    def has_condition() -> bool:
+        conditions = (cluster.get(path) or {}).get("status", {}).get("conditions", [])
+        types[:] = [
+            condition["type"]
+            for condition in conditions
+            if condition["type"] in kinds and condition["status"] == "True"
+        ]
+        return bool(types)
 
-    cluster.until(so, f"{path} comes to {' or '.join(kinds)}")
-    return found[0]
+    cluster.until(has_condition, f"{path} has the condition {' or '.join(kinds)}")
+    return types[0]
 
 
-def ended(cluster: Client, namespace: str, name: str) -> dict[str, Any]:
+def terminated_state(cluster: Client, namespace: str, name: str) -> dict[str, Any]:
     """Wait for a pod's end and return its container's terminated state."""
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     cluster.until(lambda: cluster.get(path)["status"]["phase"] in ("Succeeded", "Failed"), f"{name} ends")
-    found: dict[str, Any] = cluster.get(path)["status"]["containerStatuses"][0]["state"]["terminated"]
-    return found
+    state: dict[str, Any] = cluster.get(path)["status"]["containerStatuses"][0]["state"]["terminated"]
+    return state
 
 
 def test_a_pod_runs_and_its_logs_are_read(cluster: Client, namespace: str) -> None:
     cluster.apply(pod(namespace, "speaker", "echo", "hello from a pod"))
-    assert ended(cluster, namespace, "speaker")["exitCode"] == 0
+    assert terminated_state(cluster, namespace, "speaker")["exitCode"] == 0
     assert cluster.kubectl("logs", "-n", namespace, "speaker") == "hello from a pod\n"
 
 
 def test_a_pod_beyond_its_memory_limit_is_killed(cluster: Client, namespace: str) -> None:
     cluster.apply(pod(namespace, "glutton", "dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1", memory="32Mi"))
-    end = ended(cluster, namespace, "glutton")
+    end = terminated_state(cluster, namespace, "glutton")
     assert (end["exitCode"], end["reason"]) == (137, "OOMKilled")
 
 
@@ -90,7 +94,7 @@ def test_a_service_is_resolved_by_its_name(cluster: Client, namespace: str) -> N
     }
     cluster.apply(service, pod(namespace, "greeter", "probe", "serve", ":8000"))
     cluster.apply(pod(namespace, "guest", "probe", "get", f"http://greeter.{namespace}.svc.cluster.local/"))
-    assert ended(cluster, namespace, "guest")["exitCode"] == 0
+    assert terminated_state(cluster, namespace, "guest")["exitCode"] == 0
     assert "200 hello from greeter" in cluster.kubectl("logs", "-n", namespace, "guest")
 
 
@@ -105,9 +109,9 @@ def test_pods_reach_processes_of_this_machine_and_the_machine_reaches_services(
         with connection:
             connection.recv(1000)
             connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
-    assert ended(own_cluster, namespace, "caller")["exitCode"] == 0
-    seen = own_cluster.get(f"/api/v1/namespaces/{namespace}/pods/caller")["status"]["podIP"]
-    assert caller[0] == seen, "it comes with its own address"
+    assert terminated_state(own_cluster, namespace, "caller")["exitCode"] == 0
+    pod_ip = own_cluster.get(f"/api/v1/namespaces/{namespace}/pods/caller")["status"]["podIP"]
+    assert caller[0] == pod_ip, "the source address is the pod's own"
     spec = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
     metadata = {"name": "web", "namespace": namespace}
     own_cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
@@ -119,29 +123,29 @@ def test_pods_reach_processes_of_this_machine_and_the_machine_reaches_services(
         except OSError:
             return False
 
-    own_cluster.until(answers, "the service answers outside")
+    own_cluster.until(answers, "the Service answers on this machine")
 
 
 def test_the_replicas_of_a_jobset_find_each_other_by_name(cluster: Client, namespace: str) -> None:
     cluster.jobset()
     names = " ".join(f"demo-server-0-{index}.demo" for index in range(2))
-    asking = f"for name in {names}; do probe resolve $name && probe get http://$name:8000/ || exit 1; done"
+    script = f"for name in {names}; do probe resolve $name && probe get http://$name:8000/ || exit 1; done"
     cluster.apply(
         jobset(
             namespace,
             "demo",
             replicas("server", 2, "probe", "serve", ":8000"),
-            replicas("worker", 2, "sh", "-c", asking),
+            replicas("worker", 2, "sh", "-c", script),
             successPolicy={"operator": "All", "targetReplicatedJobs": ["worker"]},
         )
     )
     path = f"/apis/{JOBSETS}/namespaces/{namespace}/jobsets/demo"
-    assert came_to(cluster, path, "Completed", "Failed") == "Completed"
+    assert wait_for_condition(cluster, path, "Completed", "Failed") == "Completed"
     worker = "jobset.sigs.k8s.io/replicatedjob-name=worker"
-    said = cluster.kubectl("logs", "-n", namespace, "-l", worker, "--tail=-1")
+    output = cluster.kubectl("logs", "-n", namespace, "-l", worker, "--tail=-1")
     for index in range(2):
-        assert said.count(f"demo-server-0-{index}.demo => [") == 2
-        assert said.count(f"200 hello from demo-server-0-{index} to") == 2
+        assert output.count(f"demo-server-0-{index}.demo => [") == 2
+        assert output.count(f"200 hello from demo-server-0-{index} to") == 2
 
 
 def test_an_invalid_jobset_is_refused_by_its_webhook(cluster: Client, namespace: str) -> None:
@@ -155,7 +159,9 @@ def test_a_stopped_jobset_operator_is_restarted_and_awaited(own_cluster: Cluster
     manager = ("-n", "jobset-system", "deployment/jobset-controller-manager")
     own_cluster.kubectl("scale", *manager, "--replicas=0")
     path = "/apis/discovery.k8s.io/v1/namespaces/jobset-system/endpointslices"
-    own_cluster.until(lambda: not any(one["endpoints"] for one in own_cluster.get(path)["items"]), "it is away")
+    own_cluster.until(
+        lambda: not any(item["endpoints"] for item in own_cluster.get(path)["items"]), "its Service has no endpoints"
+    )
     own_cluster.kubectl("scale", *manager, "--replicas=1")
     own_cluster.jobset()
     own_cluster.apply(jobset(namespace, "after", replicas("worker", 1, "true")))
@@ -167,19 +173,19 @@ def test_a_train_job_runs_on_its_runtime(cluster: Client, namespace: str) -> Non
     container = node["template"]["spec"]["template"]["spec"]["containers"][0]
     container |= {"name": "node", "command": ["sh", "-c", "echo rank $PET_NODE_RANK of $PET_NNODES"]}
     node["template"]["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
-    for less in ("completions", "parallelism", "completionMode"):
-        del node["template"]["spec"][less]  # set by Trainer
+    for field in ("completions", "parallelism", "completionMode"):
+        del node["template"]["spec"][field]  # set by Trainer
     metadata = {"name": "plain", "namespace": namespace, "labels": {"trainer.kubeflow.org/framework": "torch"}}
     policy = {"numNodes": 1, "torch": {}}
     runtime = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [node]}}}
-    asked = {"runtimeRef": {"kind": "TrainingRuntime", "name": "plain"}, "trainer": {"numNodes": 2}}
+    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "plain"}, "trainer": {"numNodes": 2}}
     cluster.apply({"apiVersion": TRAINING, "kind": "TrainingRuntime", "metadata": metadata, "spec": runtime})
     metadata = {"name": "course", "namespace": namespace}
-    cluster.apply({"apiVersion": TRAINING, "kind": "TrainJob", "metadata": metadata, "spec": asked})
+    cluster.apply({"apiVersion": TRAINING, "kind": "TrainJob", "metadata": metadata, "spec": spec})
     path = f"/apis/{TRAINING}/namespaces/{namespace}/trainjobs/course"
-    assert came_to(cluster, path, "Complete", "Failed") == "Complete"
-    said = cluster.kubectl("logs", "-n", namespace, "-l", "jobset.sigs.k8s.io/jobset-name=course", "--tail=-1")
-    assert sorted(said.split("\n")) == ["", "rank 0 of 2", "rank 1 of 2"]
+    assert wait_for_condition(cluster, path, "Complete", "Failed") == "Complete"
+    output = cluster.kubectl("logs", "-n", namespace, "-l", "jobset.sigs.k8s.io/jobset-name=course", "--tail=-1")
+    assert sorted(output.split("\n")) == ["", "rank 0 of 2", "rank 1 of 2"]
 
 
 def test_a_jobset_has_a_zone_to_itself(own_cluster: Cluster, namespace: str) -> None:
@@ -187,17 +193,17 @@ def test_a_jobset_has_a_zone_to_itself(own_cluster: Cluster, namespace: str) -> 
     own_cluster.grow(3)
     zone = "topology.kubernetes.io/zone"
     groups = [replicas(name, 2, "sleep", "600") for name in ("one", "two", "three")]
-    alone = {"alpha.jobset.sigs.k8s.io/exclusive-topology": zone}
-    own_cluster.apply(jobset(namespace, "apart", *groups, annotations=alone))
+    annotations = {"alpha.jobset.sigs.k8s.io/exclusive-topology": zone}
+    own_cluster.apply(jobset(namespace, "apart", *groups, annotations=annotations))
     path = f"/api/v1/namespaces/{namespace}/pods"
 
     def placed() -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        nodes_by_job: dict[str, set[str]] = {}
         for item in own_cluster.get(path)["items"]:
             if item["status"]["phase"] in ("Running", "Succeeded"):
                 job = item["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"]
-                found.setdefault(job, set()).add(item["spec"]["nodeName"])
-        return found
+                nodes_by_job.setdefault(job, set()).add(item["spec"]["nodeName"])
+        return nodes_by_job
 
     own_cluster.until(lambda: len(placed()) == 3, "all three groups run")
     assert all(len(nodes) == 1 for nodes in placed().values()), placed()
@@ -216,6 +222,6 @@ def test_a_job_of_a_hundred_pods_runs_on_simulated_nodes(own_cluster: Cluster, n
     metadata = {"name": "wide", "namespace": namespace}
     own_cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job})
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs/wide"
-    assert came_to(own_cluster, path, "Complete", "Failed") == "Complete"
+    assert wait_for_condition(own_cluster, path, "Complete", "Failed") == "Complete"
     own_cluster.kubectl("delete", "job", "-n", namespace, "wide")
     own_cluster.remove_kwok()

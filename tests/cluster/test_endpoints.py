@@ -24,8 +24,8 @@ def token(control_plane: ControlPlane, account: Any, tmp_path_factory: pytest.Te
     """The token of an account whose only right is to list this namespace's EndpointSlices."""
     reader: Account = account(NAMESPACE, "reader")
     rule = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]}
-    control_plane.make(f"{RIGHTS}/roles", "Role", "slices", rules=[rule])
-    control_plane.make(
+    control_plane.create(f"{RIGHTS}/roles", "Role", "slices", rules=[rule])
+    control_plane.create(
         f"{RIGHTS}/rolebindings",
         "RoleBinding",
         "slices",
@@ -39,15 +39,17 @@ def token(control_plane: ControlPlane, account: Any, tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def nodes_of(control_plane: ControlPlane, token: Path, clock: Clock) -> Iterator[Callable[..., EndpointSlices]]:
-    made: list[EndpointSlices] = []
+    memberships: list[EndpointSlices] = []
 
-    def make(service: str, *, token: Path = token, authority: Path | None = None, **options: Any) -> EndpointSlices:
+    def open_membership(
+        service: str, *, token: Path = token, authority: Path | None = None, **options: Any
+    ) -> EndpointSlices:
         access = TokenFile(control_plane.server, token, authority or control_plane.authority.path)
-        made.append(EndpointSlices(NAMESPACE, service, access=access, clock=clock, **options))
-        return made[-1]
+        memberships.append(EndpointSlices(NAMESPACE, service, access=access, clock=clock, **options))
+        return memberships[-1]
 
-    yield make
-    for membership in made:
+    yield open_membership
+    for membership in memberships:
         membership.close()
 
 
@@ -60,7 +62,7 @@ def publish(control_plane: ControlPlane, token: Path) -> Iterator[Callable[..., 
         if name in written:
             control_plane.request("DELETE", f"{SLICES}/{name}")
         written.add(name)
-        control_plane.make(
+        control_plane.create(
             SLICES,
             "EndpointSlice",
             name,
@@ -99,7 +101,7 @@ def test_ready_endpoints_are_nodes_with_their_zones(
         CacheNode("http://10.0.0.3:5080"),
         CacheNode("http://[fd00::5]:5080", "zone-b"),
     )
-    assert nodes_of("nobody").nodes() == ()
+    assert nodes_of("absent").nodes() == ()
 
 
 def test_the_port_with_the_configured_name_is_used(
@@ -140,23 +142,23 @@ def test_without_the_right_to_list_the_last_known_nodes_stay_in_use(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     publish("scs-1", "scs", [endpoint("10.0.0.1", ready=True)])
-    own = tmp_path / "token"
-    own.write_text(token.read_text())
-    membership = nodes_of("scs", token=own)
-    known = membership.nodes()
-    own.write_text("a-token-that-is-no-longer-good")
+    token_file = tmp_path / "token"
+    token_file.write_text(token.read_text())
+    membership = nodes_of("scs", token=token_file)
+    nodes = membership.nodes()
+    token_file.write_text("a-token-that-is-no-longer-good")
     for _ in range(2):
         clock.now += 60
         with caplog.at_level(logging.WARNING):
-            assert membership.nodes() == known != ()
+            assert membership.nodes() == nodes != ()
     assert "401" in caplog.text and "no-longer-good" not in caplog.text
     for text in ("no\nheader", None):
         if text is None:
-            own.unlink()
+            token_file.unlink()
         else:
-            own.write_text(text)
+            token_file.write_text(text)
         clock.now += 60
-        assert membership.nodes() == known
+        assert membership.nodes() == nodes
     assert "header" not in caplog.text
 
 

@@ -24,10 +24,9 @@ from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.options import CacheOptions, KubernetesOptions
 
 ROOT = Path(__file__).parents[2]
-#: Objects that the samples refer to, which must exist first.
 #: Label with a pod's index in its Job.
 INDEX = "batch.kubernetes.io/job-completion-index"
-
+#: A class that the samples refer to, which must exist first.
 PRIORITY = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",
@@ -45,7 +44,7 @@ def resolved(name):
             return socket.gethostbyname(name)
         except OSError:
             time.sleep(0.1)
-    raise SystemExit(f"{name} is not known")
+    raise SystemExit(f"{name} cannot be resolved")
 head, _, domain = first.partition(".")
 peers = [head.rpartition("-")[0] + f"-{n}." + domain for n in range(size)]
 addresses = [resolved(peer) for peer in peers]
@@ -53,43 +52,43 @@ assert len(set(addresses)) == size, addresses
 assert socket.gethostname() == peers[index].partition(".")[0]
 if index == 0:
     with socket.create_server(("", port)) as server:
-        lines = [server.accept()[0] for _ in range(size - 1)]
-        total = sum(int(line.recv(16)) for line in lines)
-        for line in lines:
-            line.sendall(str(total).encode())
+        connections = [server.accept()[0] for _ in range(size - 1)]
+        total = sum(int(connection.recv(16)) for connection in connections)
+        for connection in connections:
+            connection.sendall(str(total).encode())
     with open(os.environ["WINDTUNNEL_RESULT"], "w") as file:
         json.dump({"sum": total, "peers": len(set(addresses))}, file)
 else:
     for _ in range(600):
         try:
-            line = socket.create_connection((first, port), 3)
+            connection = socket.create_connection((first, port), 3)
             break
         except OSError:
             time.sleep(0.1)
-    line.sendall(str(index).encode())
-    assert int(line.recv(16)) == size * (size - 1) // 2
+    connection.sendall(str(index).encode())
+    assert int(connection.recv(16)) == size * (size - 1) // 2
 """
 MPI = """
 import json, os
 from mpi4py import MPI
-world = MPI.COMM_WORLD
-total = world.allreduce(world.rank)
-if world.rank == 0:
-    json.dump({"sum": total, "size": world.size}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+communicator = MPI.COMM_WORLD
+total = communicator.allreduce(communicator.rank)
+if communicator.rank == 0:
+    json.dump({"sum": total, "size": communicator.size}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
 """
-SLICED = """
+TPU_SLICES = """
 import json, os
 assert os.environ["TPU_WORKER_ID"] in "01" and len(os.environ["TPU_WORKER_HOSTNAMES"].split(",")) == 2
 json.dump({"slices": os.environ["MEGASCALE_NUM_SLICES"]}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
 """
-#: Ends its container's first process, like the loss of a node.
-LOST = """
+#: Ends the first process of its container, like the loss of a node.
+LOSE_POD = """
 import os, time
 if os.environ["NODE_RANK"] == "1":
     os.kill(1, 15)
 time.sleep(600)
 """
-KILLED = """
+KILL_RANK = """
 import os, time
 if os.environ["NODE_RANK"] == "1":
     os.kill(os.getpid(), 9)
@@ -98,41 +97,45 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def tag(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Import an image into the cluster; return its name."""
-    made: dict[str, str] = {}
+def import_image(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Import images into the cluster, each once; return their names."""
+    references: dict[str, str] = {}
 
-    def bring(name: str) -> str:
-        if name == "mpi" and name not in made:
-            made[name] = mpi(tmp_path_factory.mktemp("mpi"))
+    def import_once(name: str) -> str:
+        if name == "mpi" and name not in references:
+            references[name] = mpi_image(tmp_path_factory.mktemp("mpi"))
             own_cluster.import_image(tmp_path_factory.getbasetemp() / "mpi.tar")
-        if name not in made:
+        if name not in references:
             built = image(name)
             own_cluster.import_image(built.archive)
-            made[name] = built.reference
-        return made[name]
+            references[name] = built.reference
+        return references[name]
 
-    yield bring
+    yield import_once
 
 
-def mpi(folder: Path) -> str:
+def mpi_image(folder: Path) -> str:
     """Write the Python image with MPICH added, as a site might have it; return its name."""
     base = image("python")
     config = layers.unpack(base.archive, folder)
-    made = Path(tool("mpich")).parents[1]
-    shutil.copytree(made / "lib", folder / "opt" / "mpi" / "lib", symlinks=True)
+    mpich = Path(tool("mpich")).parents[1]
+    shutil.copytree(mpich / "lib", folder / "opt" / "mpi" / "lib", symlinks=True)
     (folder / "opt" / "mpi" / "bin").mkdir()
     for program in ("mpiexec.hydra", "hydra_pmi_proxy"):
-        shutil.copy(made / "bin" / program, folder / "opt" / "mpi" / "bin")
-    needed = subprocess.run(["ldd", made / "lib" / "libmpi.so.12"], capture_output=True, text=True, check=True).stdout
-    for line in needed.splitlines():  # libraries of the machine that the Python image does not contain
+        shutil.copy(mpich / "bin" / program, folder / "opt" / "mpi" / "bin")
+    libraries = subprocess.run(
+        ["ldd", mpich / "lib" / "libmpi.so.12"], capture_output=True, text=True, check=True
+    ).stdout
+    for line in libraries.splitlines():  # libraries of the machine that the Python image does not contain
         name, _, path = (line.split(" (")[0]).strip().partition(" => ")
         if name.startswith(("libdl", "libpthread", "librt", "libm.")):
             shutil.copy(path, folder / "opt" / "mpi" / "lib")
-    more = {"PATH": "/opt/mpi/bin", "PYTHONPATH": "/opt/mpi/lib/python3.11/site-packages"}
-    told = dict(one.split("=", 1) for one in config["Env"])
-    told |= {name: f"{told[name]}:{value}" for name, value in more.items()} | {"LD_LIBRARY_PATH": "/opt/mpi/lib"}
-    config["Env"] = [f"{name}={value}" for name, value in told.items()]
+    additions = {"PATH": "/opt/mpi/bin", "PYTHONPATH": "/opt/mpi/lib/python3.11/site-packages"}
+    variables = dict(entry.split("=", 1) for entry in config["Env"])
+    variables |= {name: f"{variables[name]}:{value}" for name, value in additions.items()} | {
+        "LD_LIBRARY_PATH": "/opt/mpi/lib"
+    }
+    config["Env"] = [f"{name}={value}" for name, value in variables.items()]
     layer = layers.write(folder, folder.with_suffix(".layer"), packed=False)
     manifest, configured = layers.manifest([layer], config, build.MACHINES[platform.machine()])
     reference = f"windtunnel-python:mpi-{layer.digest[:12]}"
@@ -150,91 +153,97 @@ def options(namespace: str, server: str = "none:0", program: str = "") -> Kubern
 
 
 @dataclasses.dataclass(frozen=True)
-class End:
-    """A JobSet's end, the objects that it left, and its pods' nodes."""
+class GangEnd:
+    """The end of a gang: its JobSet's condition, the results, restarts, duration, its pods' nodes and logs."""
 
     condition: str
     results: list[dict[str, Any]]
     restarts: int
     seconds: float
     nodes: dict[str, list[str]]
-    said: str
+    logs: str
 
 
-Play = Callable[..., End]
+RunGang = Callable[..., GangEnd]
 
 
 @pytest.fixture
-def play(own_cluster: Cluster, namespace: str, tag: Callable[[str], str], tmp_path: Path) -> Iterator[Play]:
+def run_gang(
+    own_cluster: Cluster, namespace: str, import_image: Callable[[str], str], tmp_path: Path
+) -> Iterator[RunGang]:
     """Run a simulation with a gang, whose runner API is a process of this machine."""
-    server = tag("server")
+    server = import_image("server")
     own_cluster.jobset()
-    opened: list[RunnerApi] = []
+    runner_apis: list[RunnerApi] = []
 
-    def played(size: int, communication: str, model: str, total: int = 2, **changes: Any) -> End:
+    def run(size: int, communication: str, model: str, total: int = 2, **changes: Any) -> GangEnd:
         host = own_cluster.host_address
         runner_api = RunnerApi(tmp_path, total=total, play={"definition": {}}, model=model.encode(), host=host)
-        opened.append(runner_api)
+        runner_apis.append(runner_api)
         placement = changes.pop("placement", Placement(cpu=0.01, memory=128 << 20))
         command = ("python", *(["-m", "mpi4py"] if communication == "mpi" else []), "model.py")
-        made = gang(size, communication, placement, command=command, **changes)
-        launch = dataclasses.replace(made, id=LAUNCH, url=runner_api.url, token=TOKEN)
-        program = tag("mpi" if communication == "mpi" else "python")
+        gang_launch = gang(size, communication, placement, command=command, **changes)
+        launch = dataclasses.replace(gang_launch, id=LAUNCH, url=runner_api.url, token=TOKEN)
+        program = import_image("mpi" if communication == "mpi" else "python")
         objects = manifests.launch_objects(launch, options(namespace, server, program), ALL)
-        return followed(own_cluster, namespace, objects, runner_api)
+        return run_to_end(own_cluster, namespace, objects, runner_api)
 
-    yield played
-    for runner_api in opened:
+    yield run
+    for runner_api in runner_apis:
         runner_api.close()
 
 
-def followed(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], runner_api: RunnerApi) -> End:
-    """Create a gang, wait for its end and cancel it."""
+def run_to_end(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], runner_api: RunnerApi) -> GangEnd:
+    """Create the objects of a gang, wait for its end and delete them."""
     began = time.monotonic()
     cluster.apply(*reversed(objects))
     name = objects[0]["metadata"]["name"]
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/{name}"
-    found: dict[str, Any] = {}
-    seen: dict[tuple[str, str], str] = {}  # while it runs: a finished JobSet deletes its running pods at once
+    status: dict[str, Any] = {}
+    # collected while the gang runs: a finished JobSet deletes its running pods at once
+    nodes_by_pod: dict[tuple[str, str], str] = {}
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         runner_api.settle()
-        seen.update(places(cluster, namespace))
-        found.update((cluster.get(path) or {}).get("status", {}))
-        return any(one["type"] in {"Completed", "Failed"} and one["status"] == "True" for one in conditions(found))
+        nodes_by_pod.update(nodes_of_pods(cluster, namespace))
+        status.update((cluster.get(path) or {}).get("status", {}))
+        return any(
+            condition["type"] in {"Completed", "Failed"} and condition["status"] == "True"
+            for condition in conditions(status)
+        )
 
     try:
-        cluster.until(ended, f"{name} ends", patience=100)
+        cluster.until(has_ended, f"{name} ends", timeout=100)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{told(cluster, namespace)}") from None
+        raise AssertionError(f"{error}\n{logs_of(cluster, namespace)}") from None
     seconds = time.monotonic() - began
     nodes: dict[str, list[str]] = {}
-    for (job, _), node in seen.items():
+    for (job, _), node in nodes_by_pod.items():
         nodes.setdefault(job, []).append(node)
-    said = told(cluster, namespace)
+    logs = logs_of(cluster, namespace)
     cluster.kubectl("delete", "-n", namespace, "jobset", name)
-    [condition] = [one["type"] for one in conditions(found) if one["type"] in {"Completed", "Failed"}]
+    [condition] = [item["type"] for item in conditions(status) if item["type"] in {"Completed", "Failed"}]
     print(f"{name}: {condition} after {seconds:.1f} s")
-    return End(
+    return GangEnd(
         condition=condition,
         results=runner_api.results(),
-        restarts=int(found.get("restarts", 0)),
+        restarts=int(status.get("restarts", 0)),
         seconds=seconds,
         nodes=nodes,
-        said=said,
+        logs=logs,
     )
 
 
-def places(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:
+def nodes_of_pods(cluster: Client, namespace: str) -> dict[tuple[str, str], str]:
     """Return the nodes of pods, by Job and index."""
     return {
-        (one["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], one["metadata"]["labels"][INDEX]): node
-        for one in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
-        if (node := one["spec"].get("nodeName"))
+        (pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-key"], pod["metadata"]["labels"][INDEX]): node
+        for pod in cluster.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        if (node := pod["spec"].get("nodeName"))
     }
 
 
-def told(cluster: Client, namespace: str) -> str:
+def logs_of(cluster: Client, namespace: str) -> str:
     """Return the output of a gang's programs, for messages of failed tests."""
     pods = ("-l", "windtunnel/launch", "--all-containers", "--prefix", "--tail=-1")
     try:
@@ -248,7 +257,7 @@ def conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def served(cluster: Client) -> Iterator[None]:
+def sample_dependencies(cluster: Client) -> Iterator[None]:
     """Objects that the samples refer to, while the test runs."""
     cluster.jobset()
     cluster.trainer()
@@ -259,45 +268,47 @@ def served(cluster: Client) -> Iterator[None]:
     cluster.kubectl("delete", "clustertrainingruntime", "torch-distributed")
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("sample_dependencies")
 def test_a_real_api_server_accepts_every_object_unchanged(cluster: Client, namespace: str) -> None:
-    for name, (launch, serves) in SAMPLES.items():
-        objects = manifests.launch_objects(launch, options(namespace), serves)
+    for name, (launch, served_apis) in SAMPLES.items():
+        objects = manifests.launch_objects(launch, options(namespace), served_apis)
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", given=document)
-        assert said.count("created (server dry run)") == len(objects), (name, said)
+        output = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=document)
+        assert output.count("created (server dry run)") == len(objects), (name, output)
 
 
-def test_a_gang_finds_its_replicas_by_name_and_ends_with_its_leader(play: Play) -> None:
-    end = play(3, "torch", SUM)
+def test_a_gang_finds_its_replicas_by_name_and_ends_with_its_leader(run_gang: RunGang) -> None:
+    end = run_gang(3, "torch", SUM)
     assert end.condition == "Completed", end
-    assert [one["metrics"] for one in end.results] == [{"sum": 3, "peers": 3}] * 2
+    assert [result["metrics"] for result in end.results] == [{"sum": 3, "peers": 3}] * 2
 
 
-def test_ranks_of_mpi_connect_without_ssh(play: Play) -> None:
-    end = play(2, "mpi", MPI, slots=2)
+def test_ranks_of_mpi_connect_without_ssh(run_gang: RunGang) -> None:
+    end = run_gang(2, "mpi", MPI, slots=2)
     assert end.condition == "Completed", end
-    assert [one.get("metrics") for one in end.results] == [{"sum": 6, "size": 4}] * 2, end.said
+    assert [result.get("metrics") for result in end.results] == [{"sum": 6, "size": 4}] * 2, end.logs
 
 
-def test_a_killed_rank_fails_its_task_and_not_the_gang(play: Play) -> None:
-    end = play(3, "torch", KILLED)
+def test_a_killed_rank_fails_its_task_and_not_the_gang(run_gang: RunGang) -> None:
+    end = run_gang(3, "torch", KILL_RANK)
     assert end.condition == "Completed", end
-    assert [one["status"] for one in end.results] == ["crashed", "crashed"]
+    assert [result["status"] for result in end.results] == ["crashed", "crashed"]
 
 
-def test_a_gang_that_loses_a_pod_restarts_as_often_as_configured(play: Play) -> None:
-    end = play(2, "torch", LOST, total=1, restarts=1)
+def test_a_gang_that_loses_a_pod_restarts_as_often_as_configured(run_gang: RunGang) -> None:
+    end = run_gang(2, "torch", LOSE_POD, total=1, restarts=1)
     assert (end.condition, end.restarts) == ("Failed", 1), end
 
 
-def test_each_slice_of_a_gang_has_an_exclusive_domain(own_cluster: Cluster, play: Play) -> None:
+def test_each_slice_of_a_gang_has_an_exclusive_domain(own_cluster: Cluster, run_gang: RunGang) -> None:
     own_cluster.grow(3)
     placement = Placement(cpu=0.01, memory=128 << 20, exclusive="topology.kubernetes.io/zone")
-    end = play(2, "tpu", SLICED, total=1, slices=2, placement=placement)
+    end = run_gang(2, "tpu", TPU_SLICES, total=1, slices=2, placement=placement)
     assert end.condition == "Completed", end
     assert end.results[0]["metrics"] == {"slices": "2"}
     slices = [nodes for nodes in end.nodes.values() if len(nodes) == 2]
     assert len(slices) == 2 and all(len(set(nodes)) == 1 for nodes in slices), end.nodes
-    [led] = [nodes for nodes in end.nodes.values() if len(nodes) == 1]
-    assert {nodes[0] for nodes in (*slices, led)} == {"node-0", "node-1", "node-2"}, "who leads is let into neither"
+    [leader] = [nodes for nodes in end.nodes.values() if len(nodes) == 1]
+    assert {nodes[0] for nodes in (*slices, leader)} == {"node-0", "node-1", "node-2"}, (
+        "the leader runs in neither slice's zone"
+    )

@@ -17,9 +17,9 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
 from tests.cluster.operators import QUEUES, flavor
 from tests.cluster.test_gangs import SUM
-from tests.cluster.test_kubernetes_executor import Open, entitled
-from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
-from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.cluster.test_kubernetes_executor import OpenExecutor, kubeconfig_of
+from tests.cluster.test_kubernetes_executor import images as images  # fixtures, found by their names
+from tests.cluster.test_kubernetes_executor import open_executor as open_executor
 from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import MODEL, launch_of
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
@@ -31,7 +31,7 @@ from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.rbac import RIGHTS, rules
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
-#: Name of every LocalQueue here, and id of the second launch.
+#: Name of the tests' LocalQueues, and id of the second launch.
 QUEUE, SECOND = "simulations", "s2x1x0"
 #: Kinds of a launch's objects, with Kueue's.
 ALL = "jobsets,jobs,pods,secrets,services,networkpolicies,workloads.kueue.x-k8s.io"
@@ -46,31 +46,36 @@ class Queues:
         self._cluster, self.namespace = cluster, namespace
         cluster.apply(flavor(namespace))
 
-    def open(self, pods: int, *, name: str = QUEUE, **spec: Any) -> None:
+    def set_quota(self, pods: int, *, name: str = QUEUE, **spec: Any) -> None:
         """Create a queue with a quota of pods, or change the quota."""
         quota = {"cpu": 100, "memory": "1000Gi", "pods": pods}
-        resources = [{"name": of, "nominalQuota": much} for of, much in quota.items()]
+        resources = [{"name": resource, "nominalQuota": amount} for resource, amount in quota.items()]
         flavors = [{"name": self.namespace, "resources": resources}]
         group = {"coveredResources": list(quota), "flavors": flavors}
-        whole = {"namespaceSelector": {}, "resourceGroups": [group], **spec}
-        local = {"name": name, "namespace": self.namespace}
+        cluster_queue = {"namespaceSelector": {}, "resourceGroups": [group], **spec}
+        local_queue = {"name": name, "namespace": self.namespace}
         self._cluster.apply(
-            {"apiVersion": QUEUES, "kind": "ClusterQueue", "metadata": {"name": self.namespace}, "spec": whole},
-            {"apiVersion": QUEUES, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": self.namespace}},
+            {"apiVersion": QUEUES, "kind": "ClusterQueue", "metadata": {"name": self.namespace}, "spec": cluster_queue},
+            {
+                "apiVersion": QUEUES,
+                "kind": "LocalQueue",
+                "metadata": local_queue,
+                "spec": {"clusterQueue": self.namespace},
+            },
         )
 
-    def left(self) -> list[str]:
+    def remaining_objects(self) -> list[str]:
         """Return the objects of launches."""
         return self._cluster.kubectl("get", ALL, "-n", self.namespace, "-o", "name").split()
 
     def pods(self, launch: str) -> list[Any]:
         """Return the pods of a launch."""
         selector = ("-n", self.namespace, "-l", f"windtunnel/launch={launch}", "-o", "json")
-        found: list[Any] = json.loads(self._cluster.kubectl("get", "pods", *selector))["items"]
-        return found
+        pods: list[Any] = json.loads(self._cluster.kubectl("get", "pods", *selector))["items"]
+        return pods
 
     def close(self) -> None:
-        """Delete the queues, and the launches that still wait in them."""
+        """Delete the queues, and the launches in them."""
         self._cluster.kubectl("delete", "-n", self.namespace, "jobsets,jobs,localqueues", "--all")
         for kind in ("clusterqueue", "resourceflavor"):
             self._cluster.kubectl("delete", kind, self.namespace, "--ignore-not-found")
@@ -79,26 +84,31 @@ class Queues:
 @pytest.fixture
 def queues(own_cluster: Cluster, namespace: str) -> Iterator[Queues]:
     own_cluster.kueue()
-    made = Queues(own_cluster, namespace)
-    yield made
-    made.close()
+    namespace_queues = Queues(own_cluster, namespace)
+    yield namespace_queues
+    namespace_queues.close()
 
 
 @pytest.fixture
-def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
+def start_simulation(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
     """Serve simulations of this many tasks of 10 ms, each with its launch."""
-    made: list[RunnerApi] = []
+    apis: list[RunnerApi] = []
 
-    def offer(launch: str, total: int, *, model: bytes = MODEL, **play: Any) -> RunnerApi:
+    def start(launch: str, total: int, *, model: bytes = MODEL, **play: Any) -> RunnerApi:
         noop = datasets()["noop"]
-        told = {"definition": dict(noop.definition), "deadline": 5.0, "isolation": "launch", "params": {"sleep_ms": 10}}
+        defaults = {
+            "definition": dict(noop.definition),
+            "deadline": 5.0,
+            "isolation": "launch",
+            "params": {"sleep_ms": 10},
+        }
         folder = tmp_path / launch
         folder.mkdir()
-        made.append(
+        apis.append(
             RunnerApi(
                 folder,
                 total=total,
-                play=told | play,
+                play=defaults | play,
                 workers=1,
                 model=model,
                 packed=scenario_folder.pack(noop.folder),
@@ -106,56 +116,56 @@ def simulated(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Ru
                 launched=False,
             )
         )
-        made[-1].launch(id=launch)
-        return made[-1]
+        apis[-1].launch(id=launch)
+        return apis[-1]
 
-    yield offer
-    for one in made:
-        one.close()
+    yield start
+    for api in apis:
+        api.close()
 
 
-def queued(runner_api: RunnerApi, id: str, queue: str = QUEUE, **changes: Any) -> Launch:
+def queued_launch(runner_api: RunnerApi, id: str, queue: str = QUEUE, **changes: Any) -> Launch:
     """Return a launch of one pod that names a queue."""
     return launch_of(runner_api.url, id=id, workers=1, placement=Placement(queue=queue, **changes))
 
 
-def seen(executor: KubernetesExecutor, id: str, so: Callable[[LaunchStatus], bool]) -> LaunchStatus:
-    """Observe until a condition holds."""
-    found: list[LaunchStatus] = []
+def wait_for_status(executor: KubernetesExecutor, id: str, condition: Callable[[LaunchStatus], bool]) -> LaunchStatus:
+    """Observe the launch until its status meets a condition; return the status."""
+    statuses: list[LaunchStatus] = []
 
-    def look() -> bool:
-        found[:] = executor.observe([id]).values()
-        return bool(found) and so(found[0])
+    def holds() -> bool:
+        statuses[:] = executor.observe([id]).values()
+        return bool(statuses) and condition(statuses[0])
 
     try:
-        until(look, PATIENCE)
+        until(holds, PATIENCE)
     except AssertionError:
-        raise AssertionError(f"what was seen last: {found}") from None
-    return found[0]
+        raise AssertionError(f"the last observed status: {statuses}") from None
+    return statuses[0]
 
 
-def waits(words: str) -> Callable[[LaunchStatus], bool]:
-    """Return whether a launch is suspended with a note that contains these words."""
-    return lambda one: one.phase is Phase.SUSPENDED and any(words in note.words for note in one.notes)
+def is_suspended_with(text: str) -> Callable[[LaunchStatus], bool]:
+    """Return a condition: the launch is suspended with a note that contains a text."""
+    return lambda status: status.phase is Phase.SUSPENDED and any(text in note.words for note in status.notes)
 
 
-def runs(one: LaunchStatus) -> bool:
-    return one.phase is Phase.RUNNING
+def is_running(status: LaunchStatus) -> bool:
+    return status.phase is Phase.RUNNING
 
 
-def over(runner_api: RunnerApi) -> Callable[[LaunchStatus], bool]:
-    """Do one pass of a dispatcher; return whether the launch has ended."""
+def has_ended(runner_api: RunnerApi) -> Callable[[LaunchStatus], bool]:
+    """Return a condition that does a pass of a dispatcher, and holds once the launch has ended."""
 
-    def ended(one: LaunchStatus) -> bool:
+    def settle_and_check(status: LaunchStatus) -> bool:
         runner_api.settle()
-        return one.phase is Phase.ENDED
+        return status.phase is Phase.ENDED
 
-    return ended
+    return settle_and_check
 
 
-def whole(runner_api: RunnerApi, total: int) -> None:
+def assert_all_results_ok(runner_api: RunnerApi, total: int) -> None:
     """Check that each task has exactly one result, and that it is `ok`."""
-    assert [one["status"] for one in runner_api.results()] == ["ok"] * total
+    assert [result["status"] for result in runner_api.results()] == ["ok"] * total
 
 
 def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jobset: bool) -> None:
@@ -170,182 +180,201 @@ def submit(executor: KubernetesExecutor, cluster: Cluster, launch: Launch, *, jo
 
 def test_the_queues_of_the_documentation_are_valid(own_cluster: Cluster, queues: Queues) -> None:
     text = (DOCUMENTS / "gangs.md").read_text()
-    shown = [one for part in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(part.split("```")[0])]
-    for one in shown:
-        if one["metadata"].get("namespace"):
-            one["metadata"]["namespace"] = queues.namespace
-    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": shown})
-    said = own_cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", given=document)
-    assert said.count("created (server dry run)") == 3
+    documents = [
+        document for part in text.split("```yaml\n")[1:] for document in yaml.safe_load_all(part.split("```")[0])
+    ]
+    for document in documents:
+        if document["metadata"].get("namespace"):
+            document["metadata"]["namespace"] = queues.namespace
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+    output = own_cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifest)
+    assert output.count("created (server dry run)") == 3
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
-def test_a_launch_without_quota_says_so_and_runs_once_another_has_ended(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
+def test_a_launch_without_quota_is_suspended_and_runs_once_another_has_ended(
+    own_cluster: Cluster,
+    open_executor: OpenExecutor,
+    queues: Queues,
+    start_simulation: Callable[..., RunnerApi],
+    jobset: bool,
 ) -> None:
-    queues.open(pods=1)
-    executor, first, second = opened(), simulated(LAUNCH, 100_000), simulated(SECOND, 200)
-    submit(executor, own_cluster, queued(first, LAUNCH), jobset=jobset)
-    seen(executor, LAUNCH, runs)
-    submit(executor, own_cluster, queued(second, SECOND), jobset=jobset)
-    told = seen(executor, SECOND, waits("quota for pods"))
-    assert not told.hopeless and not queues.pods(SECOND)
+    queues.set_quota(pods=1)
+    executor, first, second = open_executor(), start_simulation(LAUNCH, 100_000), start_simulation(SECOND, 200)
+    submit(executor, own_cluster, queued_launch(first, LAUNCH), jobset=jobset)
+    wait_for_status(executor, LAUNCH, is_running)
+    submit(executor, own_cluster, queued_launch(second, SECOND), jobset=jobset)
+    status = wait_for_status(executor, SECOND, is_suspended_with("quota for pods"))
+    assert not status.hopeless and not queues.pods(SECOND)
     first.cancel()
-    seen(executor, LAUNCH, over(first))
+    wait_for_status(executor, LAUNCH, has_ended(first))
     executor.cancel(LAUNCH)
-    assert seen(executor, SECOND, over(second)).exit == 0
-    whole(second, 200)
+    assert wait_for_status(executor, SECOND, has_ended(second)).exit == 0
+    assert_all_results_ok(second, 200)
     executor.cancel(SECOND)
-    own_cluster.until(lambda: not queues.left(), "nothing of both is left")
+    own_cluster.until(lambda: not queues.remaining_objects(), "the objects of both are deleted")
 
 
 def test_a_launch_queued_behind_another_is_not_reported_as_suspended(
-    opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
+    open_executor: OpenExecutor, queues: Queues, start_simulation: Callable[..., RunnerApi]
 ) -> None:
-    queues.open(pods=0, queueingStrategy="StrictFIFO")
-    executor, runner_api = opened(), simulated(LAUNCH, 10)
+    queues.set_quota(pods=0, queueingStrategy="StrictFIFO")
+    executor, runner_api = open_executor(), start_simulation(LAUNCH, 10)
     for id in (LAUNCH, SECOND):
-        executor.submit(queued(runner_api, id))
-    told: set[str] = set()
+        executor.submit(queued_launch(runner_api, id))
+    messages: set[str] = set()
 
-    def both() -> bool:
-        found = executor.observe([LAUNCH, SECOND])
-        told.update(note.words for one in found.values() for note in one.notes)
-        return any("quota for pods" in words for words in told)
+    def quota_is_noted() -> bool:
+        statuses = executor.observe([LAUNCH, SECOND])
+        messages.update(note.words for status in statuses.values() for note in status.notes)
+        return any("quota for pods" in message for message in messages)
 
-    until(both, PATIENCE)
-    seen(executor, SECOND, waits("until its turn comes"))
-    assert not [words for words in told if "somebody" in words], told
+    until(quota_is_noted, PATIENCE)
+    wait_for_status(executor, SECOND, is_suspended_with("until its turn comes"))
+    assert not [message for message in messages if "once a person resumes it" in message], messages
     for id in (LAUNCH, SECOND):
         executor.cancel(id)
 
 
 def test_a_missing_queue_is_named_with_the_rights_of_the_table(
     own_cluster: Cluster,
-    opened: Open,
+    open_executor: OpenExecutor,
     queues: Queues,
-    simulated: Callable[..., RunnerApi],
+    start_simulation: Callable[..., RunnerApi],
     account: Any,
     tmp_path: Path,
 ) -> None:
-    ours: Account = account(f"rights{queues.namespace[-7:]}", "platform")
+    service_account: Account = account(f"rights{queues.namespace[-7:]}", "platform")
     role = {"kind": "ClusterRole", "metadata": {"name": queues.namespace}, "rules": rules(RIGHTS)}
     own_cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", **role})
-    ours.bind(queues.namespace)
-    executor = opened(kubeconfig=str(entitled(own_cluster, ours, tmp_path)))
-    own_cluster.until(lambda: allowed(executor), "the role is known")
-    runner_api = simulated(LAUNCH, 100)
-    executor.submit(queued(runner_api, LAUNCH, "nowhere"))
-    told = seen(executor, LAUNCH, waits("LocalQueue nowhere doesn't exist"))
-    assert not told.hopeless, "somebody may make it"
+    service_account.bind(queues.namespace)
+    executor = open_executor(kubeconfig=str(kubeconfig_of(own_cluster, service_account, tmp_path)))
+    own_cluster.until(lambda: may_observe(executor), "the role is effective")
+    runner_api = start_simulation(LAUNCH, 100)
+    executor.submit(queued_launch(runner_api, LAUNCH, "nowhere"))
+    status = wait_for_status(executor, LAUNCH, is_suspended_with("LocalQueue nowhere doesn't exist"))
+    assert not status.hopeless, "the queue may still be created"
     assert executor.orphans([]) == [LAUNCH] and executor.orphans([LAUNCH]) == []
     executor.cancel(LAUNCH)
-    own_cluster.until(lambda: not queues.left(), "nothing of it is left")
+    own_cluster.until(lambda: not queues.remaining_objects(), "all of its objects are deleted")
     assert executor.orphans([]) == []
 
 
-def allowed(executor: KubernetesExecutor) -> bool:
+def may_observe(executor: KubernetesExecutor) -> bool:
     try:
-        return executor.observe(["nobody"]) == {}
+        return executor.observe(["unknown"]) == {}
     except PermissionError:  # the API server applies a role after a moment
         return False
 
 
 def test_a_gang_is_admitted_whole_or_not_at_all(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
+    own_cluster: Cluster, open_executor: OpenExecutor, queues: Queues, start_simulation: Callable[..., RunnerApi]
 ) -> None:
-    queues.open(pods=2)
-    executor, runner_api = opened(), simulated(LAUNCH, 2, model=SUM.encode(), definition={}, params={})
-    executor.submit(together(runner_api))
-    told = seen(executor, LAUNCH, waits("quota for pods"))
-    assert not queues.pods(LAUNCH), told
-    queues.open(pods=3)
-    assert seen(executor, LAUNCH, over(runner_api)).exit == 0
-    assert [one["metrics"] for one in runner_api.results()] == [{"sum": 1, "peers": 2}] * 2
+    queues.set_quota(pods=2)
+    executor, runner_api = open_executor(), start_simulation(LAUNCH, 2, model=SUM.encode(), definition={}, params={})
+    executor.submit(gang_launch(runner_api))
+    status = wait_for_status(executor, LAUNCH, is_suspended_with("quota for pods"))
+    assert not queues.pods(LAUNCH), status
+    queues.set_quota(pods=3)
+    assert wait_for_status(executor, LAUNCH, has_ended(runner_api)).exit == 0
+    assert [result["metrics"] for result in runner_api.results()] == [{"sum": 1, "peers": 2}] * 2
     executor.cancel(LAUNCH)
-    own_cluster.until(lambda: not queues.left(), "nothing of it is left")
+    own_cluster.until(lambda: not queues.remaining_objects(), "all of its objects are deleted")
 
 
-def together(runner_api: RunnerApi, **changes: Any) -> Launch:
+def gang_launch(runner_api: RunnerApi, **changes: Any) -> Launch:
     """Return a gang of two replicas and their leader."""
     placement = Placement(cpu=0.01, memory=128 << 20, queue=QUEUE)
-    made = gang(2, "torch", placement, command=("python", "model.py"), **changes)
-    return replace(made, id=LAUNCH, url=runner_api.url, token=TOKEN)
+    launch = gang(2, "torch", placement, command=("python", "model.py"), **changes)
+    return replace(launch, id=LAUNCH, url=runner_api.url, token=TOKEN)
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
 def test_a_preempted_launch_releases_its_leases_and_continues_later(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
+    own_cluster: Cluster,
+    open_executor: OpenExecutor,
+    queues: Queues,
+    start_simulation: Callable[..., RunnerApi],
+    jobset: bool,
 ) -> None:
-    queues.open(pods=1, preemption={"withinClusterQueue": "LowerPriority"})
+    queues.set_quota(pods=1, preemption={"withinClusterQueue": "LowerPriority"})
     urgent = {"kind": "PriorityClass", "metadata": {"name": queues.namespace}, "value": 1000}
     own_cluster.apply({"apiVersion": "scheduling.k8s.io/v1", **urgent})
-    executor, first, second = opened(), simulated(LAUNCH, 3000), simulated(SECOND, 200)
-    submit(executor, own_cluster, queued(first, LAUNCH), jobset=jobset)
+    executor, first, second = open_executor(), start_simulation(LAUNCH, 3000), start_simulation(SECOND, 200)
+    submit(executor, own_cluster, queued_launch(first, LAUNCH), jobset=jobset)
     until(lambda: "report" in first.asked, PATIENCE)
-    submit(executor, own_cluster, queued(second, SECOND, priority=queues.namespace), jobset=jobset)
-    seen(executor, LAUNCH, waits("evicted the launch (Preempted"))
+    submit(executor, own_cluster, queued_launch(second, SECOND, priority=queues.namespace), jobset=jobset)
+    wait_for_status(executor, LAUNCH, is_suspended_with("evicted the launch (Preempted"))
     until(lambda: not first.held(), PATIENCE)
-    assert seen(executor, SECOND, over(second)).exit == 0
+    assert wait_for_status(executor, SECOND, has_ended(second)).exit == 0
     executor.cancel(SECOND)
-    assert seen(executor, LAUNCH, over(first)).exit == 0
-    whole(first, 3000)
-    whole(second, 200)
+    assert wait_for_status(executor, LAUNCH, has_ended(first)).exit == 0
+    assert_all_results_ok(first, 3000)
+    assert_all_results_ok(second, 200)
     executor.cancel(LAUNCH)
     own_cluster.kubectl("delete", "priorityclass", queues.namespace)
-    own_cluster.until(lambda: not queues.left(), "nothing of both is left")
+    own_cluster.until(lambda: not queues.remaining_objects(), "the objects of both are deleted")
 
 
 def test_a_gang_whose_queue_is_drained_waits_and_restarts(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
+    own_cluster: Cluster, open_executor: OpenExecutor, queues: Queues, start_simulation: Callable[..., RunnerApi]
 ) -> None:
-    queues.open(pods=3)
-    executor, runner_api = opened(), simulated(LAUNCH, 100_000, model=SUM.encode(), definition={}, params={})
-    executor.submit(together(runner_api))
+    queues.set_quota(pods=3)
+    executor, runner_api = (
+        open_executor(),
+        start_simulation(LAUNCH, 100_000, model=SUM.encode(), definition={}, params={}),
+    )
+    executor.submit(gang_launch(runner_api))
     until(lambda: "report" in runner_api.asked, PATIENCE)
-    queues.open(pods=3, stopPolicy="HoldAndDrain")
-    seen(executor, LAUNCH, waits("stopped"))
+    queues.set_quota(pods=3, stopPolicy="HoldAndDrain")
+    wait_for_status(executor, LAUNCH, is_suspended_with("stopped"))
     until(lambda: not runner_api.held(), PATIENCE)
-    own_cluster.until(lambda: not queues.pods(LAUNCH), "its pods are gone")
+    own_cluster.until(lambda: not queues.pods(LAUNCH), "its pods are deleted")
     before = len(runner_api.results())
-    queues.open(pods=3, stopPolicy="None")
+    queues.set_quota(pods=3, stopPolicy="None")
     until(lambda: len(runner_api.results()) > before, PATIENCE)
     runner_api.cancel()
-    seen(executor, LAUNCH, over(runner_api))
-    assert {json.dumps(one["metrics"]) for one in runner_api.results()} == {json.dumps({"sum": 1, "peers": 2})}
+    wait_for_status(executor, LAUNCH, has_ended(runner_api))
+    assert {json.dumps(result["metrics"]) for result in runner_api.results()} == {json.dumps({"sum": 1, "peers": 2})}
     executor.cancel(LAUNCH)
-    own_cluster.until(lambda: not queues.left(), "nothing of it is left")
+    own_cluster.until(lambda: not queues.remaining_objects(), "all of its objects are deleted")
 
 
 @pytest.mark.parametrize("jobset", [True, False], ids=["a JobSet", "a Job"])
 def test_an_admitted_launch_keeps_its_number_of_workers(
-    own_cluster: Cluster, opened: Open, queues: Queues, simulated: Callable[..., RunnerApi], jobset: bool
+    own_cluster: Cluster,
+    open_executor: OpenExecutor,
+    queues: Queues,
+    start_simulation: Callable[..., RunnerApi],
+    jobset: bool,
 ) -> None:
-    queues.open(pods=1)
-    executor, runner_api = opened(), simulated(LAUNCH, 100_000)
-    submit(executor, own_cluster, queued(runner_api, LAUNCH), jobset=jobset)
-    seen(executor, LAUNCH, runs)
+    queues.set_quota(pods=1)
+    executor, runner_api = open_executor(), start_simulation(LAUNCH, 100_000)
+    submit(executor, own_cluster, queued_launch(runner_api, LAUNCH), jobset=jobset)
+    wait_for_status(executor, LAUNCH, is_running)
     [before] = [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)]
     with pytest.raises(Unsupported, match="Kueue"):
         executor.resize(LAUNCH, 3)
-    assert seen(executor, LAUNCH, runs)
+    assert wait_for_status(executor, LAUNCH, is_running)
     assert [pod["metadata"]["uid"] for pod in queues.pods(LAUNCH)] == [before]
     executor.cancel(LAUNCH)
 
 
 def test_warm_pods_wait_in_a_namespaces_default_queue_and_are_handed_out_only_while_they_run(
-    opened: Open, queues: Queues, simulated: Callable[..., RunnerApi]
+    open_executor: OpenExecutor, queues: Queues, start_simulation: Callable[..., RunnerApi]
 ) -> None:
-    queues.open(pods=1, name="default")
-    runner_api = simulated(LAUNCH, 10)
+    queues.set_quota(pods=1, name="default")
+    runner_api = start_simulation(LAUNCH, 10)
     warm = {"project": "default", "runtime": "python", "dataset": "noop"}
-    executor, narrow = opened(warm=[warm], runner_api_url=runner_api.url), launch_of(runner_api.url, workers=1)
+    executor, launch = open_executor(warm=[warm], runner_api_url=runner_api.url), launch_of(runner_api.url, workers=1)
     until(lambda: executor.maintain_warm_pool({}), PATIENCE)
-    queues.open(pods=1, name="default", stopPolicy="HoldAndDrain")
+    queues.set_quota(pods=1, name="default", stopPolicy="HoldAndDrain")
     until(lambda: not executor.maintain_warm_pool({}), PATIENCE)
-    assert executor.take_warm_launch(narrow) is None and executor.orphans([]) == []
-    queues.open(pods=1, name="default", stopPolicy="None")
+    assert executor.take_warm_launch(launch) is None and executor.orphans([]) == []
+    queues.set_quota(pods=1, name="default", stopPolicy="None")
     until(lambda: executor.maintain_warm_pool({}), PATIENCE)
-    assert executor.take_warm_launch(replace(narrow, workers=2)) is None, "the queue let in one"
-    assert executor.take_warm_launch(narrow) is not None
-    assert opened(runner_api_url=runner_api.url).maintain_warm_pool({}) is True, "none is wanted any more"
+    assert executor.take_warm_launch(replace(launch, workers=2)) is None, "the queue admitted one worker"
+    assert executor.take_warm_launch(launch) is not None
+    assert open_executor(runner_api_url=runner_api.url).maintain_warm_pool({}) is True, (
+        "no warm launch is configured any more"
+    )

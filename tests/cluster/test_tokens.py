@@ -28,10 +28,10 @@ MakeAccount = Callable[[str, str], Account]
 
 @pytest.fixture(scope="module")
 def authenticator(control_plane: ControlPlane, server_token: Path) -> Authenticator:
-    return open_authenticator(told(control_plane, server_token))
+    return open_authenticator(authenticator_config(control_plane, server_token))
 
 
-def told(control_plane: ControlPlane, token: Path) -> dict[str, object]:
+def authenticator_config(control_plane: ControlPlane, token: Path) -> dict[str, object]:
     """Return the cache service's authenticator configuration."""
     return {
         "Kind": "kubernetes",
@@ -48,9 +48,9 @@ def team(account: MakeAccount) -> Account:
 
 
 def test_a_token_for_the_cache_has_its_namespace_and_account(authenticator: Authenticator, team: Account) -> None:
-    found = authenticator.authenticate(team.token(AUDIENCE))
-    assert found is not None
-    assert (found.namespace, found.account) == ("team-a", "trainer")
+    identity = authenticator.authenticate(team.token(AUDIENCE))
+    assert identity is not None
+    assert (identity.namespace, identity.account) == ("team-a", "trainer")
 
 
 def test_a_token_for_several_audiences_is_valid_if_the_cache_is_among_them(
@@ -98,15 +98,15 @@ def test_a_pods_token_is_valid_until_the_pod_is_deleted(
     control_plane.request("DELETE", f"{team.path}/pods/short-lived?gracePeriodSeconds=0")
     until(lambda: authenticator.authenticate(token) is None)  # API servers cache results for seconds
     team.pod("short-lived")
-    assert authenticator.authenticate(token) is None, "another pod of the same name is another pod"
+    assert authenticator.authenticate(token) is None, "a new pod of the same name does not make the token valid"
 
 
 def test_a_token_of_a_deleted_account_is_invalid(
     control_plane: ControlPlane, authenticator: Authenticator, account: MakeAccount
 ) -> None:
-    leaver = account("team-a", "leaver")
-    token = leaver.token(AUDIENCE)
-    control_plane.request("DELETE", f"{leaver.path}/serviceaccounts/leaver")
+    deleted_account = account("team-a", "leaver")
+    token = deleted_account.token(AUDIENCE)
+    control_plane.request("DELETE", f"{deleted_account.path}/serviceaccounts/leaver")
     until(lambda: authenticator.authenticate(token) is None)  # API servers cache results for seconds
 
 
@@ -133,10 +133,10 @@ def test_without_the_right_to_create_token_reviews_the_result_is_unknown(
     control_plane: ControlPlane, team: Account, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text(team.token())
-    powerless = open_authenticator(told(control_plane, tmp_path / "token"))
+    authenticator = open_authenticator(authenticator_config(control_plane, tmp_path / "token"))
     token = team.token(AUDIENCE)
     with pytest.raises(Unavailable) as caught:
-        powerless.authenticate(token)
+        authenticator.authenticate(token)
     assert token not in str(caught.value)
 
 
@@ -156,9 +156,9 @@ def test_the_issuers_published_keys_give_the_same_results(
         }
     )
     token = team.token(AUDIENCE)
-    found = published.authenticate(token)
-    assert found is not None
-    assert Identity(found.namespace, found.account) == authenticator.authenticate(token)
+    identity = published.authenticate(token)
+    assert identity is not None
+    assert Identity(identity.namespace, identity.account) == authenticator.authenticate(token)
     assert published.authenticate(team.token("another")) is None
 
 
@@ -173,7 +173,7 @@ def service(control_plane: ControlPlane, server_token: Path, tmp_path_factory: p
         "Directory": str(folder / "objects"),
         "Listen": f"127.0.0.1:{port}",
         "KeepFree": 0,
-        "Reviewer": told(control_plane, server_token),
+        "Reviewer": authenticator_config(control_plane, server_token),
     }
     (folder / "scs.json").write_text(json.dumps(document))
     command = [sys.executable, "-m", "datasets.scs", "--config", str(folder / "scs.json")]
@@ -203,7 +203,7 @@ def test_the_cache_serves_only_its_configured_namespaces(
     file.write_bytes(b"content")
     counts = {}
     for name, token in {
-        "ours": team.token(AUDIENCE, pod=team.pod("reader")),
+        "allowed namespace": team.token(AUDIENCE, pod=team.pod("reader")),
         "other audience": team.token("another"),
         "other namespace": account("team-b", "trainer").token(AUDIENCE),
     }.items():
@@ -214,7 +214,7 @@ def test_the_cache_serves_only_its_configured_namespaces(
         counts[name] = cache.counts
         cache.close()
     assert counts == {
-        "ours": {"fills": 1, "hits": 1},
+        "allowed namespace": {"fills": 1, "hits": 1},
         "other audience": {"refused": 2},
         "other namespace": {"refused": 2},
     }

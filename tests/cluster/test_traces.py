@@ -27,40 +27,43 @@ SETTINGS = (*TUNABLES, "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"
 
 def footprint() -> set[str]:
     """Return the state of this machine that a cluster could change, as lines."""
-    found = set(printed("ip", "-o", "link")) | set(printed("ip", "-4", "route")) | set(printed("ip", "-4", "rule"))
+    state = set(output_lines("ip", "-o", "link"))
+    state |= set(output_lines("ip", "-4", "route")) | set(output_lines("ip", "-4", "rule"))
     for program in ("iptables-save", "ip6tables-save"):
-        found |= {f"{program} {line}" for line in printed(program) if not line.startswith(("#", ":"))}
+        state |= {f"{program} {line}" for line in output_lines(program) if not line.startswith(("#", ":"))}
     for hierarchy in cgroups.hierarchies():
-        found |= {f"group {path}" for path in hierarchy.iterdir() if path.is_dir()}
-    for place in PLACES:
-        found |= {f"file {path}" for path in (Path(place), *Path(place).glob("*")) if path.exists()}
+        state |= {f"group {path}" for path in hierarchy.iterdir() if path.is_dir()}
+    for folder in PLACES:
+        state |= {f"file {path}" for path in (Path(folder), *Path(folder).glob("*")) if path.exists()}
     for setting in SETTINGS:
         path = Path("/proc/sys") / setting
-        found |= {f"setting {setting} {path.read_text().strip()}"} if path.exists() else set()
-    return found | {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+        state |= {f"setting {setting} {path.read_text().strip()}"} if path.exists() else set()
+    return state | {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
-def printed(*command: str) -> list[str]:
+def output_lines(*command: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
 
 
-def ours(lines: set[str], number: int) -> set[str]:
+def without_other_clusters(lines: set[str], number: int) -> set[str]:
     """Omit lines of other clusters on this machine, by the number in their names."""
     numbers = ((line, re.search(r"windtunnel-?(\d)", line)) for line in lines)
-    return {line for line, found in numbers if found is None or int(found[1]) == number}
+    return {line for line, match in numbers if match is None or int(match[1]) == number}
 
 
-def family(pid: int) -> dict[int, int]:
+def process_tree(pid: int) -> dict[int, int]:
     """Return a process and its descendants, with their start times in ticks."""
     table = dict(census())
-    found = {pid: table[pid][1]}
-    while more := {child: born for child, (parent, born) in table.items() if parent in found and child not in found}:
-        found |= more
-    return found
+    tree = {pid: table[pid][1]}
+    while children := {
+        child: start_time for child, (parent, start_time) in table.items() if parent in tree and child not in tree
+    }:
+        tree |= children
+    return tree
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_stopped_cluster_leaves_no_traces(own_cluster: Cluster, how: signal.Signals) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_cluster_leaves_no_traces(own_cluster: Cluster, signal_number: signal.Signals) -> None:
     parent, before = os.getpid(), footprint()
     holder = subprocess.Popen(
         [sys.executable, "-m", "tests.cluster", "hold"],
@@ -68,30 +71,33 @@ def test_a_stopped_cluster_leaves_no_traces(own_cluster: Cluster, how: signal.Si
         stdin=subprocess.DEVNULL,
         preexec_fn=lambda: die_with(parent),
     )
-    said: dict[str, Any] = {}
+    own_record: dict[str, Any] = {}
     number = -1
 
     def ready() -> bool:
         nonlocal number
-        assert holder.poll() is None, "it does not come up"
-        for found, record in records.living():
+        assert holder.poll() is None, "the second cluster does not start"
+        for candidate, record in records.living():
             if record.get("pid") == holder.pid and record.get("ready"):
-                number = found
-                said.update(record)
-        return bool(said)
+                number = candidate
+                own_record.update(record)
+        return bool(own_record)
 
     own_cluster.until(ready, "a second cluster is ready")
-    everybody = family(holder.pid)
-    assert len(everybody) > 15, "these are its programs and its pods'"
-    assert ours(footprint(), number) - before, "there is something to be left behind"
-    holder.send_signal(how)
+    processes = process_tree(holder.pid)
+    assert len(processes) > 15, "the programs of the cluster and of its pods"
+    assert without_other_clusters(footprint(), number) - before, "a running cluster changes the machine"
+    holder.send_signal(signal_number)
     holder.wait(60)
-    until(lambda: not any(lives(pid, born) for pid, born in everybody.items()), message="some outlive it")
-    if how is signal.SIGKILL:
-        assert Path(said["folder"]).exists(), "nobody was there to clear it away"
+    until(
+        lambda: not any(lives(pid, start_time) for pid, start_time in processes.items()),
+        message="processes outlive the cluster",
+    )
+    if signal_number is signal.SIGKILL:
+        assert Path(own_record["folder"]).exists(), "a killed process cannot remove its folder"
         records.sweep()
-    left = footprint()
-    assert not ours(left - before, number)
-    assert not ours(before - left, number)
-    assert not Path(said["folder"]).exists()
-    assert own_cluster.get("/readyz?verbose") is not None, "the other cluster does not mind"
+    after = footprint()
+    assert not without_other_clusters(after - before, number)
+    assert not without_other_clusters(before - after, number)
+    assert not Path(own_record["folder"]).exists()
+    assert own_cluster.get("/readyz?verbose") is not None, "the other cluster is unaffected"

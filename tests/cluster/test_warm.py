@@ -11,9 +11,9 @@ import pytest
 
 from core.domain.launches import Launch, Phase, WarmLaunch
 from tests.cluster.cluster import Cluster
-from tests.cluster.test_kubernetes_executor import Open, left, offered
-from tests.cluster.test_kubernetes_executor import images as images  # fixtures are found by their names in here
-from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.cluster.test_kubernetes_executor import OpenExecutor, remaining_objects, serve_runner_api
+from tests.cluster.test_kubernetes_executor import images as images  # fixtures, found by their names
+from tests.cluster.test_kubernetes_executor import open_executor as open_executor
 from tests.cluster.test_kubernetes_executor import owner as owner
 from tests.contracts.test_executor import launch_of
 from tests.system.runner_api import SIMULATION, RunnerApi
@@ -28,53 +28,53 @@ NOOP = {"project": "default", "runtime": "python", "dataset": "noop"}
 @pytest.fixture
 def runner_api(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
     """A simulation without a launch."""
-    made = offered(own_cluster, tmp_path, launched=False)
-    yield made
-    made.close()
+    api = serve_runner_api(own_cluster, tmp_path, launched=False)
+    yield api
+    api.close()
 
 
 @pytest.fixture
 def owners(own_cluster: Cluster, owner: ResourceKind, namespace: str) -> Callable[[], dict[str, dict[str, str]]]:
-    """Labels of the owners, by launch."""
+    """Read the labels of the launches' owners, by launch."""
 
-    def look() -> dict[str, dict[str, str]]:
-        found = json.loads(own_cluster.kubectl("get", owner.plural, "-n", namespace, "-o", "json"))["items"]
-        return {one["metadata"]["labels"]["windtunnel/launch"]: one["metadata"]["labels"] for one in found}
+    def labels_by_launch() -> dict[str, dict[str, str]]:
+        items = json.loads(own_cluster.kubectl("get", owner.plural, "-n", namespace, "-o", "json"))["items"]
+        return {item["metadata"]["labels"]["windtunnel/launch"]: item["metadata"]["labels"] for item in items}
 
-    return look
+    return labels_by_launch
 
 
-def whole(executor: KubernetesExecutor, taken: dict[str, ActiveLaunch] | None = None) -> None:
+def fill_warm_pool(executor: KubernetesExecutor, active: dict[str, ActiveLaunch] | None = None) -> None:
     """Maintain the warm pool until it is full."""
-    until(lambda: executor.maintain_warm_pool(taken or {}), 120)
+    until(lambda: executor.maintain_warm_pool(active or {}), 120)
 
 
-def take(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, WarmLaunch]:
-    """Do what a dispatcher does: insert the launch with the id of a warm launch."""
-    asked = launch_of(runner_api.url, simulation_id=SIMULATION, workers=1)
-    waiting = executor.take_warm_launch(asked)
-    assert waiting is not None
-    runner_api.launch(id=waiting.id, token_hash=waiting.token_hash)
-    return replace(asked, id=waiting.id, token=""), waiting
+def take_launch(executor: KubernetesExecutor, runner_api: RunnerApi) -> tuple[Launch, WarmLaunch]:
+    """Take a warm launch and insert the launch with its id, like a dispatcher."""
+    launch = launch_of(runner_api.url, simulation_id=SIMULATION, workers=1)
+    warm = executor.take_warm_launch(launch)
+    assert warm is not None
+    runner_api.launch(id=warm.id, token_hash=warm.token_hash)
+    return replace(launch, id=warm.id, token=""), warm
 
 
 def test_a_warm_pod_is_taken_and_replaced_and_leaves_no_objects(
-    own_cluster: Cluster, opened: Open, runner_api: RunnerApi, owners: Any, namespace: str
+    own_cluster: Cluster, open_executor: OpenExecutor, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
+    executor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
     before = executor.capacity()["cpu"]
     assert executor.maintain_warm_pool({}) is False and executor.orphans([]) == []
-    assert executor.capacity()["cpu"] == before - 1, "what waits holds its cores"
-    assert executor.take_warm_launch(launch_of(runner_api.url)) is None, "it is not ready yet"
-    whole(executor)
+    assert executor.capacity()["cpu"] == before - 1, "a warm launch reserves its cores"
+    assert executor.take_warm_launch(launch_of(runner_api.url)) is None, "the warm pod is not ready yet"
+    fill_warm_pool(executor)
     until(lambda: "wait" in runner_api.asked)
     (first,) = owners()
 
-    launch, waiting = take(executor, runner_api)
-    assert waiting.id == first and executor.take_warm_launch(launch_of(runner_api.url)) is None
+    launch, warm = take_launch(executor, runner_api)
+    assert warm.id == first and executor.take_warm_launch(launch_of(runner_api.url)) is None
     began = time.monotonic()
     until(lambda: "report" in runner_api.asked)
-    print(f"first results {time.monotonic() - began:.3f} s after the row")
+    print(f"first results {time.monotonic() - began:.3f} s after the launch's row was written")
     executor.submit(launch)
     executor.submit(launch)
     assert executor.observe([first])[first].phase is Phase.RUNNING
@@ -82,62 +82,67 @@ def test_a_warm_pod_is_taken_and_replaced_and_leaves_no_objects(
     assert (labels["windtunnel/simulation"], labels["windtunnel/attempt"]) == (SIMULATION, "1")
     assert "windtunnel/warm" not in labels
 
-    whole(executor, {first: ActiveLaunch(SIMULATION, 1, 1)})
+    fill_warm_pool(executor, {first: ActiveLaunch(SIMULATION, 1, 1)})
     assert len(owners()) == 2 and executor.orphans([first]) == [] and executor.orphans([]) == [first]
     runner_api.cancel()
     until(lambda: executor.observe([first])[first].phase is Phase.ENDED)
     executor.cancel(first)
-    assert opened(runner_api_url=runner_api.url).maintain_warm_pool({}) is True
-    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing waits where nobody asks for it")
+    assert open_executor(runner_api_url=runner_api.url).maintain_warm_pool({}) is True
+    own_cluster.until(lambda: not remaining_objects(own_cluster, namespace), "no warm pod exists without the option")
 
 
 def test_a_dispatcher_killed_before_labelling_loses_neither_launch_nor_workers(
-    own_cluster: Cluster, opened: Open, runner_api: RunnerApi, owners: Any, namespace: str
+    own_cluster: Cluster, open_executor: OpenExecutor, runner_api: RunnerApi, owners: Any, namespace: str
 ) -> None:
-    executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
-    whole(executor)
-    launch, _ = take(executor, runner_api)  # and the dispatcher is killed
+    executor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
+    fill_warm_pool(executor)
+    launch, _ = take_launch(executor, runner_api)  # and the dispatcher is killed
     until(lambda: "report" in runner_api.asked)
 
-    successor = opened(warm=[NOOP], runner_api_url=runner_api.url)
-    taken = {launch.id: ActiveLaunch(SIMULATION, 1, 2)}
-    assert successor.orphans(list(taken)) == []
-    whole(successor, taken)
+    successor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
+    active = {launch.id: ActiveLaunch(SIMULATION, 1, 2)}
+    assert successor.orphans(list(active)) == []
+    fill_warm_pool(successor, active)
     assert successor.observe([launch.id])[launch.id].phase is not Phase.ENDED
     assert owners()[launch.id]["windtunnel/simulation"] == SIMULATION
     other = successor.take_warm_launch(launch_of(runner_api.url))
     assert other is not None and other.id != launch.id
 
-    def at_work() -> int:
+    def pod_count() -> int:
         selector = f"windtunnel/launch={launch.id}"
-        said = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "name")
-        return len(said.split())
+        names = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "name")
+        return len(names.split())
 
-    until(lambda: at_work() == 2)
+    until(lambda: pod_count() == 2)
     runner_api.cancel()
     for id in successor.orphans([]):
         successor.cancel(id)
-    assert opened(runner_api_url=runner_api.url).maintain_warm_pool({}) is True
-    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
+    assert open_executor(runner_api_url=runner_api.url).maintain_warm_pool({}) is True
+    own_cluster.until(lambda: not remaining_objects(own_cluster, namespace), "all objects are deleted")
 
 
 def test_an_externally_deleted_warm_launch_is_missed_and_created_again(
-    own_cluster: Cluster, opened: Open, owner: ResourceKind, runner_api: RunnerApi, owners: Any, namespace: str
+    own_cluster: Cluster,
+    open_executor: OpenExecutor,
+    owner: ResourceKind,
+    runner_api: RunnerApi,
+    owners: Any,
+    namespace: str,
 ) -> None:
-    executor = opened(warm=[NOOP], runner_api_url=runner_api.url)
-    whole(executor)
+    executor = open_executor(warm=[NOOP], runner_api_url=runner_api.url)
+    fill_warm_pool(executor)
     (first,) = owners()
     own_cluster.kubectl("delete", owner.plural, "-n", namespace, "--all", "--wait=true")
-    launch, _ = take(executor, runner_api)
+    launch, _ = take_launch(executor, runner_api)
     with pytest.raises(Missed):
         executor.submit(launch)
     executor.cancel(launch.id)
-    whole(executor)
+    fill_warm_pool(executor)
     assert first not in owners() and len(owners()) == 1
-    # Other images need other pods.
-    changed = opened(warm=[NOOP | {"pods": 2}], runner_api_url=runner_api.url, patience=60, workers_per_pod=2)
-    kept = set(owners())
+    # Changed options need other pods.
+    changed = open_executor(warm=[NOOP | {"pods": 2}], runner_api_url=runner_api.url, patience=60, workers_per_pod=2)
+    before = set(owners())
     changed.maintain_warm_pool({})
-    assert kept.isdisjoint(owners()) and len(owners()) == 2
-    opened(runner_api_url=runner_api.url).maintain_warm_pool({})
-    own_cluster.until(lambda: not left(own_cluster, namespace), "nothing is left")
+    assert before.isdisjoint(owners()) and len(owners()) == 2
+    open_executor(runner_api_url=runner_api.url).maintain_warm_pool({})
+    own_cluster.until(lambda: not remaining_objects(own_cluster, namespace), "all objects are deleted")

@@ -1,6 +1,6 @@
 """A cluster without JobSet: launches are Jobs, with the same tests as JobSets.
 
-JobSet is installed at the end, while launches run. So these tests need a session of their own.
+JobSet is installed at the end, while launches run. Therefore these tests need a session of their own.
 """
 
 import json
@@ -14,13 +14,13 @@ import pytest
 from core.domain.launches import Gang, Phase
 from errors import Unsupported
 from tests.cluster.cluster import Cluster
-from tests.cluster.platform_release import ROOT, Installed, bring_images, installed
+from tests.cluster.platform_release import ROOT, PlatformRelease, import_images, installed_platform
 from tests.cluster.test_kubernetes_executor import (
     CONTRACT,
-    Open,
-    idle,
-    left,
-    offered,
+    OpenExecutor,
+    launch_without_runner_api,
+    remaining_objects,
+    serve_runner_api,
     test_a_cancelled_launch_leaves_no_objects,
     test_a_change_wakes_the_dispatcher,
     test_a_container_beyond_its_memory_limit_is_named,
@@ -31,12 +31,12 @@ from tests.cluster.test_kubernetes_executor import (
     test_the_log_of_a_runner_is_followed_from_its_start,
     test_the_rights_of_the_table_suffice_and_a_missing_right_is_named,
 )
-from tests.cluster.test_kubernetes_executor import bench as bench  # fixtures are found by their names in here
-from tests.cluster.test_kubernetes_executor import opened as opened
+from tests.cluster.test_kubernetes_executor import bench as bench  # pytest finds fixtures by their names in this module
+from tests.cluster.test_kubernetes_executor import open_executor as open_executor
 from tests.cluster.test_kubernetes_executor import runner_api as runner_api
-from tests.cluster.test_platform import ring
+from tests.cluster.test_platform import submit_gang
 from tests.cluster.test_platform import (
-    test_a_gang_is_submitted_in_one_request_and_its_replicas_find_each_other as a_gang,
+    test_a_gang_is_submitted_in_one_request_and_its_replicas_find_each_other as run_gang,
 )
 from tests.cluster.test_platform_faults import LOAD
 from tests.contracts.test_executor import launch_of
@@ -68,60 +68,66 @@ SHARED = (
 
 
 @pytest.fixture(scope="session")
-def brought(own_cluster: Cluster) -> Iterator[dict[str, str]]:
+def platform_images(own_cluster: Cluster) -> Iterator[dict[str, str]]:
     """The images of the platform and of these tests' simulations."""
     with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
-        yield bring_images(own_cluster, Path(folder), ("server", "noop", "python"))
+        yield import_images(own_cluster, Path(folder), ("server", "noop", "python"))
 
 
 @pytest.fixture(scope="session")
-def images(brought: dict[str, str]) -> dict[str, str]:
+def images(platform_images: dict[str, str]) -> dict[str, str]:
     """Images of the launches."""
-    return {"runner": brought["server"]}
+    return {"runner": platform_images["server"]}
 
 
 @pytest.fixture
 def owner(own_cluster: Cluster) -> ResourceKind:
     """Kind of the launches' owner on this cluster."""
-    assert not own_cluster.serves("jobset.x-k8s.io"), "these tests come first, in a session of their own"
+    assert not own_cluster.serves("jobset.x-k8s.io"), "these tests need a session in which JobSet was never installed"
     return JOB
 
 
 @pytest.fixture
-def lasting(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
+def long_runner_api(own_cluster: Cluster, tmp_path: Path) -> Iterator[RunnerApi]:
     """A simulation that outlasts the test."""
-    made = offered(own_cluster, tmp_path, sleep_ms=20)
-    yield made
-    made.close()
+    api = serve_runner_api(own_cluster, tmp_path, sleep_ms=20)
+    yield api
+    api.close()
 
 
 @pytest.fixture(scope="module")
 def platform(
-    own_cluster: Cluster, brought: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installed]:
+    own_cluster: Cluster, platform_images: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PlatformRelease]:
     """The chart, installed as a trial."""
-    with installed(own_cluster, tmp_path_factory.mktemp("platform"), brought) as found:
-        yield found
+    with installed_platform(own_cluster, tmp_path_factory.mktemp("platform"), platform_images) as release:
+        yield release
 
 
-def test_a_simulation_runs_to_its_end_and_leaves_no_objects(owner: ResourceKind, platform: Installed) -> None:
-    ended = platform.ended(platform.submit(**LOAD))
+def test_a_simulation_runs_to_its_end_and_leaves_no_objects(owner: ResourceKind, platform: PlatformRelease) -> None:
+    ended = platform.wait_for_end(platform.submit(**LOAD))
     assert ended["state"] == "succeeded", (ended["reason"], platform.messages(ended["id"]))
     results = platform.results(ended["id"])
-    assert [one["task"] for one in results] == list(range(400)) and {one["status"] for one in results} == {"ok"}
-    platform.until(lambda: not platform.left(), "nothing is left of it")
+    assert [result["task"] for result in results] == list(range(400)) and {result["status"] for result in results} == {
+        "ok"
+    }
+    platform.until(lambda: not platform.remaining_objects(), "all of its objects are deleted")
 
 
-def test_a_gang_is_refused_with_a_reason_without_jobset(owner: ResourceKind, platform: Installed) -> None:
-    ended = platform.ended(ring(platform))
+def test_a_gang_is_refused_with_a_reason_without_jobset(owner: ResourceKind, platform: PlatformRelease) -> None:
+    ended = platform.wait_for_end(submit_gang(platform))
     assert ended["state"] == "failed" and "does not serve JobSets, which this gang needs" in ended["reason"]
-    assert not platform.left()
+    assert not platform.remaining_objects()
 
 
 def test_jobset_may_be_installed_and_removed_while_launches_run(
-    own_cluster: Cluster, opened: Open, lasting: RunnerApi, namespace: str, platform: Installed
+    own_cluster: Cluster,
+    open_executor: OpenExecutor,
+    long_runner_api: RunnerApi,
+    namespace: str,
+    platform: PlatformRelease,
 ) -> None:
-    executor = opened()
+    executor = open_executor()
 
     def phase() -> Phase:
         return executor.observe([LAUNCH])[LAUNCH].phase
@@ -131,51 +137,51 @@ def test_jobset_may_be_installed_and_removed_while_launches_run(
 
     def running() -> int:
         pods = json.loads(own_cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
-        return len([one for one in pods if one["status"]["phase"] == "Running"])
+        return len([pod for pod in pods if pod["status"]["phase"] == "Running"])
 
-    at_work = platform.submit(**LOAD | {"params": {"sleep_ms": 200}})
-    platform.until(lambda: platform.get(f"/v1/simulations/{at_work}")["tasks"]["done"] > 0, "results come")
-    executor.submit(launch_of(lasting.url))
+    id = platform.submit(**LOAD | {"params": {"sleep_ms": 200}})
+    platform.until(lambda: platform.get(f"/v1/simulations/{id}")["tasks"]["done"] > 0, "a task is done")
+    executor.submit(launch_of(long_runner_api.url))
     until(lambda: phase() is Phase.RUNNING)
-    gang = replace(idle(id="s1x1x1"), gang=Gang(size=1, communication="none", command=("true",)))
+    gang = replace(launch_without_runner_api(id="s1x1x1"), gang=Gang(size=1, communication="none", command=("true",)))
     with pytest.raises(Unsupported, match="does not serve JobSets"):
         executor.submit(gang)
 
     own_cluster.jobset()
     assert phase() is Phase.RUNNING
-    executor.submit(gang)  # a gang makes it repeat the discovery
-    executor.submit(idle(id="s1x1x2"))
+    executor.submit(gang)  # a gang makes the executor repeat the discovery
+    executor.submit(launch_without_runner_api(id="s1x1x2"))
     assert jobsets() == ["jobset.jobset.x-k8s.io/wt-s1x1x1", "jobset.jobset.x-k8s.io/wt-s1x1x2"]
-    for one in (executor, opened()):
-        assert one.observe([LAUNCH, "s1x1x1", "s1x1x2"]).keys() == {LAUNCH, "s1x1x1", "s1x1x2"}
-        assert one.orphans([LAUNCH]) == ["s1x1x1", "s1x1x2"]
+    for client in (executor, open_executor()):
+        assert client.observe([LAUNCH, "s1x1x1", "s1x1x2"]).keys() == {LAUNCH, "s1x1x1", "s1x1x2"}
+        assert client.orphans([LAUNCH]) == ["s1x1x1", "s1x1x2"]
     executor.cancel("s1x1x1")
     executor.cancel("s1x1x2")
     executor.resize(LAUNCH, 3)
     until(lambda: running() == 3)
-    lasting.cancel()
+    long_runner_api.cancel()
     until(lambda: phase() is Phase.ENDED)
-    opened().cancel(LAUNCH)
-    own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
+    open_executor().cancel(LAUNCH)
+    own_cluster.until(lambda: not remaining_objects(own_cluster, namespace), "all of its objects are deleted")
 
-    assert platform.ended(at_work)["state"] == "succeeded"
-    assert [one["task"] for one in platform.results(at_work)] == list(range(400))
-    a_gang(platform)
+    assert platform.wait_for_end(id)["state"] == "succeeded"
+    assert [result["task"] for result in platform.results(id)] == list(range(400))
+    run_gang(platform)
 
-    last = opened()
-    assert last.orphans([]) == [], "it knows of JobSet by now"
+    new_executor = open_executor()
+    assert new_executor.orphans([]) == [], "the executor has discovered JobSet"
     own_cluster.kubectl("delete", "crd", "jobsets.jobset.x-k8s.io")
     with pytest.raises(OSError, match="does not serve jobsets any more"):
-        last.submit(idle())
-    until(lambda: submitted(last))
-    assert "job.batch/wt-s1x1x0" in left(own_cluster, namespace)
-    last.cancel(LAUNCH)
-    own_cluster.until(lambda: not left(own_cluster, namespace), "all of it is gone")
+        new_executor.submit(launch_without_runner_api())
+    until(lambda: is_accepted(new_executor))
+    assert "job.batch/wt-s1x1x0" in remaining_objects(own_cluster, namespace)
+    new_executor.cancel(LAUNCH)
+    own_cluster.until(lambda: not remaining_objects(own_cluster, namespace), "all of its objects are deleted")
 
 
-def submitted(executor: KubernetesExecutor) -> bool:
+def is_accepted(executor: KubernetesExecutor) -> bool:
     try:
-        executor.submit(idle())
+        executor.submit(launch_without_runner_api())
     except OSError:  # the API server lists JobSets for a moment longer
         return False
     return True

@@ -1,4 +1,4 @@
-"""Runs attacks: in a model, or in an unconfined process beside it."""
+"""Runs all attacks, in a model or in an unconfined process of the same container."""
 
 import contextlib
 import json
@@ -8,8 +8,8 @@ from typing import Any
 
 from registry import ATTACKS
 
-#: In a model server these mean something else (it has a socket to the evaluator), or kill the process.
-APART = ("inherited_descriptors", "calls_of_another_kind")
+#: Attacks that mean something else in a model server, which has a socket to the evaluator, or that kill the process.
+EXCLUDED = ("inherited_descriptors", "calls_of_another_kind")
 
 
 def run_all(stage: dict[str, Any], *, bombs: bool = True) -> None:
@@ -19,31 +19,31 @@ def run_all(stage: dict[str, Any], *, bombs: bool = True) -> None:
     """
     signal.signal(signal.SIGWINCH, signal.SIG_IGN)
     for name, attack in ATTACKS.items():
-        if name in APART or (attack.__module__ == "on_resources" and not bombs):
+        if name in EXCLUDED or (attack.__module__ == "on_resources" and not bombs):
             continue
         before = descriptors()
-        result, how = outcome(name, stage)
-        words = json.dumps([name, result, how[:100], attack.__doc__])
-        os.write(1, f"attack {words}\n".encode())
+        result, details = outcome(name, stage)
+        fields = json.dumps([name, result, details[:100], attack.__doc__])
+        os.write(1, f"attack {fields}\n".encode())
         for descriptor in descriptors() - before:
             os.close(descriptor)
-    os.write(1, b"that was all\n")
+    os.write(1, b"all attacks have run\n")
 
 
 def outcome(name: str, stage: dict[str, Any]) -> tuple[str, str]:
-    """Run an attack once; a true value that it returns is what it achieved."""
+    """Run an attack once; a true return value says what the attack achieved."""
     try:
         achieved = ATTACKS[name](stage)
     except Exception as error:
         return "contained", f"{type(error).__name__}: {error}"
-    return ("escaped", str(achieved)) if achieved else ("contained", "nothing came of it")
+    return ("escaped", str(achieved)) if achieved else ("contained", "no effect")
 
 
 def descriptors() -> set[int]:
     """Return the open descriptors, without /proc."""
-    found = set()
+    open_descriptors = set()
     for descriptor in range(256):
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
-            found.add(descriptor)
-    return found
+            open_descriptors.add(descriptor)
+    return open_descriptors

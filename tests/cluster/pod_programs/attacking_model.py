@@ -1,4 +1,4 @@
-"""A model that waits for its victim and runs every attack while it is loaded; then it answers like other models."""
+"""A model that waits for the victim process and runs every attack while it is loaded; then it only answers."""
 
 import os
 import time
@@ -11,8 +11,8 @@ class Model:
     """Runs the attacks once."""
 
     def __init__(self):
-        ends = time.monotonic() + 100
-        while time.monotonic() < ends:
+        deadline = time.monotonic() + 100
+        while time.monotonic() < deadline:
             try:
                 os.stat(STAGE["ready"])  # at level 2 only the existence of a file can be seen
                 break

@@ -7,8 +7,8 @@ FORGED = {"task": 1, "status": "ok", "metrics": {"value": 1e9, "echo": 1e9}, "er
 
 
 class Model:
-    def reset(self, told):
-        os.write(1, f"told {json.dumps(sorted(told))} {told['seed']}\n".encode())
+    def reset(self, scenario):
+        os.write(1, f"reset {json.dumps(sorted(scenario))} {scenario['seed']}\n".encode())
 
     def act(self, observation):
         for descriptor in (1, 2):

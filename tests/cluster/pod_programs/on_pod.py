@@ -10,16 +10,16 @@ from pathlib import Path
 
 from registry import LIBC, Stage, attack, checked
 
-TIME = 3.0
+TIMEOUT = 3.0
 RUN = Path("/run/windtunnel")
 
 
 def status(url: str) -> str:
     """Send a request and return the status: any answer means that the server was reached."""
-    anyone = ssl.create_default_context()
-    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(url, timeout=TIME, context=anyone) as answer:
+        with urllib.request.urlopen(url, timeout=TIMEOUT, context=context) as answer:
             return f"HTTP {answer.status}"
     except urllib.error.HTTPError as error:
         return f"HTTP {error.code}"
@@ -65,8 +65,8 @@ def ask_for_credentials_of_the_machine(stage: Stage) -> object:
 def reach_the_database_server(stage: Stage) -> object:
     """TCP to the platform's PostgreSQL"""
     host, _, port = stage["database_server"].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=TIME) as connection:
-        connection.sendall(b"\0\0\0\x08\x04\xd2\x16\x2f")  # may we speak TLS?
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
+        connection.sendall(b"\0\0\0\x08\x04\xd2\x16\x2f")  # SSLRequest
         return connection.recv(1)
 
 
@@ -81,7 +81,7 @@ def send_data_in_a_dns_name(stage: Stage) -> object:
     """a datagram to the cluster's DNS, whose name could carry any data"""
     name = b"".join(bytes([len(part)]) + part for part in b"secret.kubernetes.default.svc.cluster.local".split(b"."))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-        out.settimeout(TIME)
+        out.settimeout(TIMEOUT)
         out.sendto(b"\x12\x34\1\0\0\1\0\0\0\0\0\0" + name + b"\0\0\1\0\1", (stage["dns"], 53))
         return f"{len(out.recv(512))} bytes of an answer"
 
@@ -91,7 +91,7 @@ def multipath_to_another_pod(stage: Stage) -> object:
     """the same pod by MPTCP, which Landlock does not know"""
     host, _, port = stage["pod"].rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as out:
-        out.settimeout(TIME)
+        out.settimeout(TIMEOUT)
         out.connect((host, int(port)))
         return "connected"
 
@@ -100,7 +100,7 @@ def multipath_to_another_pod(stage: Stage) -> object:
 def connect_to_the_runner(stage: Stage) -> object:
     """connect to the runner's socket, as a container init does"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as out:
-        out.settimeout(TIME)
+        out.settimeout(TIMEOUT)
         out.connect(str(RUN / "sockets" / "runner.sock"))
         with contextlib.suppress(OSError):
             out.send(b'{"level": 3, "missing": [], "refusal": null}')
@@ -268,8 +268,8 @@ def raise_its_memory_limit(stage: Stage) -> object:
 @attack
 def other_descriptors(stage: Stage) -> object:
     """descriptors besides the standard streams and its socket to the evaluator"""
-    found = []
+    descriptors = []
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
-            found.append((descriptor, os.fstat(descriptor).st_mode & 0o170000))
-    return found if [mode for _, mode in found] != [0o140000] else None
+            descriptors.append((descriptor, os.fstat(descriptor).st_mode & 0o170000))
+    return descriptors if [mode for _, mode in descriptors] != [0o140000] else None

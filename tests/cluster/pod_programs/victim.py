@@ -1,4 +1,4 @@
-"""A victim in the same container: an unconfined process with files, sockets and a token."""
+"""The victim of attacks in the same container: an unconfined process with files, sockets and a token."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ import driver
 
 
 def main(stage: dict[str, Any]) -> None:
-    """Wait until standard input ends."""
+    """Create files and sockets, and wait until standard input ends."""
     folder = Path(stage["folder"])
     (folder / "driver").mkdir(parents=True, exist_ok=True)
     for path in (stage["key"], stage["database"], stage["model"]):
