@@ -83,7 +83,7 @@ def up(options: list[str]) -> int:
     def settled() -> bool:
         ready[:] = [
             (number, record)
-            for number, record in records.living()
+            for number, record in records.running_clusters()
             if record.get("pid") == holder.pid and record.get("ready")
         ]
         return bool(ready) or holder.poll() is not None
@@ -102,7 +102,7 @@ def up(options: list[str]) -> int:
 
 def status() -> int:
     """Print the running clusters."""
-    clusters = list(records.living())
+    clusters = list(records.running_clusters())
     for number, record in clusters:
         print(number, json.dumps(record))
     if not clusters:
@@ -111,17 +111,20 @@ def status() -> int:
 
 
 def down(number: int | None) -> int:
-    """Stop the held cluster, or the cluster with a number, and wait until it is gone."""
-    held = {running: record for running, record in records.living() if record.get("held")}
-    if number is None and len(held) == 1:
-        number = next(iter(held))
-    if number not in held:
-        numbers = ", ".join(map(str, held)) or "none"
+    """Stop the held cluster, or the cluster with a number, and wait until it has ended."""
+    held_clusters = {running: record for running, record in records.running_clusters() if record.get("held")}
+    if number is None and len(held_clusters) == 1:
+        number = next(iter(held_clusters))
+    if number not in held_clusters:
+        numbers = ", ".join(map(str, held_clusters)) or "none"
         print(f"There is no such cluster; running clusters: {numbers}", file=sys.stderr)
         return 1
-    os.kill(held[number]["pid"], signal.SIGTERM)
+    os.kill(held_clusters[number]["pid"], signal.SIGTERM)
     with suppress(AssertionError):
-        until(lambda: not any(held.get(running) == record for running, record in records.living()), PATIENCE)
+        until(
+            lambda: not any(held_clusters.get(running) == record for running, record in records.running_clusters()),
+            PATIENCE,
+        )
     return 0
 
 

@@ -23,7 +23,7 @@ class Client:
     def kubectl(self, *arguments: object, stdin: str | None = None, timeout: float = PATIENCE) -> str:
         """Run kubectl as the administrator and return what it printed."""
         command = [str(self.program), f"--kubeconfig={self.kubeconfig}", *(str(part) for part in arguments)]
-        answer = subprocess.run(
+        completed = subprocess.run(
             command,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
@@ -34,9 +34,9 @@ class Client:
             cwd=self.folder,
             env=ENVIRON | {"HOME": str(self.folder)},  # otherwise its cache would be in the user's home folder
         )
-        if answer.returncode:
-            raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {answer.stdout}{answer.stderr}")
-        return answer.stdout
+        if completed.returncode:
+            raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {completed.stdout}{completed.stderr}")
+        return completed.stdout
 
     def apply(self, *objects: Any) -> None:
         """Create or update objects."""

@@ -73,7 +73,7 @@ class Cluster(Client):
         self._record.release()
 
     def write_record(self, **more: Any) -> None:
-        """Record for `scripts/cluster status` that it is ready."""
+        """Record the cluster's kubeconfig and nodes for `scripts/cluster status`."""
         self._record.write(kubeconfig=str(self.kubeconfig), nodes=[node.name for node in self.nodes], **more)
 
     # -- interface for tests

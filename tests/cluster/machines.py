@@ -140,7 +140,7 @@ class Machine:
 
     def call(self, *command: object, stdin: str | None = None, timeout: float = PATIENCE) -> str:
         """Run a program on the machine to its end, and return its output."""
-        answer = subprocess.run(
+        completed = subprocess.run(
             [*self._nsenter(), *(str(part) for part in command)],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
@@ -150,9 +150,9 @@ class Machine:
             env=ENVIRON,
             timeout=timeout,
         )
-        if answer.returncode:
-            raise RuntimeError(f"{self.name}: {' '.join(map(str, command))}: {answer.stdout}{answer.stderr}")
-        return answer.stdout
+        if completed.returncode:
+            raise RuntimeError(f"{self.name}: {' '.join(map(str, command))}: {completed.stdout}{completed.stderr}")
+        return completed.stdout
 
     def log_tail(self, name: str, length: int = 3000) -> str:
         """Return the end of a program's output."""

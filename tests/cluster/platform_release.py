@@ -142,9 +142,8 @@ class PlatformRelease:
     def install(self, **changes: Any) -> None:
         """Install the release and wait until the API answers."""
         self.prepare(**changes)
-        with self.cordon_all_except(
-            "node-0"
-        ):  # a trial's data is lost with its node, and tests cut the power of other nodes
+        # a trial's data is lost with its node, and tests cut the power of other nodes
+        with self.cordon_all_except("node-0"):
             self.upgrade()
             self.wait_for_rollout()
         self.until(lambda: self.ready, "the API answers")
@@ -228,7 +227,7 @@ class PlatformRelease:
     def _wait_until_forwarded(self) -> None:
         """Wait until the forward listens or has ended: a request before that would fail as if it had ended."""
 
-        def settled() -> bool:
+        def listens_or_ended() -> bool:
             if self._forward is None or self._forward.poll() is not None:
                 return True
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0):
@@ -236,7 +235,7 @@ class PlatformRelease:
             return False
 
         with contextlib.suppress(AssertionError):  # the next request fails and starts a new forward
-            until(settled, FORWARD_TIMEOUT)
+            until(listens_or_ended, FORWARD_TIMEOUT)
 
     @property
     def ready(self) -> bool:
@@ -256,25 +255,25 @@ class PlatformRelease:
     def get(self, path: str) -> Any:
         """Send a request, and once more if the forward has just ended."""
 
-        def answered() -> httpx.Response | None:
+        def response_or_none() -> httpx.Response | None:
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(self.url + path, headers=self.headers, timeout=30.0)
-                if answer.status_code < 500:
-                    return answer
+                response = httpx.get(self.url + path, headers=self.headers, timeout=30.0)
+                if response.status_code < 500:
+                    return response
             self._stop_forward()
             return None
 
-        answer = until(answered, 180.0, lambda: f"{path} is not answered\n{self.cluster.state()}")
-        assert answer is not None
-        answer.raise_for_status()
-        return answer.json()
+        response = until(response_or_none, 180.0, lambda: f"{path} is not answered\n{self.cluster.state()}")
+        assert response is not None
+        response.raise_for_status()
+        return response.json()
 
     def submit(self, **request: Any) -> str:
         """Submit a simulation and return its id."""
         self.until(lambda: self.ready, "the API answers")
-        answer = httpx.post(f"{self.url}/v1/simulations", json=request, headers=self.headers, timeout=60.0)
-        assert answer.status_code == 201, answer.text
-        id: str = answer.json()["id"]
+        response = httpx.post(f"{self.url}/v1/simulations", json=request, headers=self.headers, timeout=60.0)
+        assert response.status_code == 201, response.text
+        id: str = response.json()["id"]
         return id
 
     def cancel(self, id: str) -> None:
@@ -296,23 +295,25 @@ class PlatformRelease:
     def results(self, id: str) -> list[Any]:
         """Return all results, in the order of their tasks."""
 
-        def answered() -> httpx.Response | None:
+        def response_or_none() -> httpx.Response | None:
             with contextlib.suppress(httpx.TransportError):
                 return httpx.get(f"{self.url}/v1/simulations/{id}/results", headers=self.headers, timeout=60.0)
             self._stop_forward()
             return None
 
-        answer = until(answered, message="no results")
-        assert answer is not None
-        return sorted((json.loads(line) for line in answer.text.splitlines()), key=lambda result: result["task"])
+        response = until(response_or_none, message="the results are not served")
+        assert response is not None
+        return sorted((json.loads(line) for line in response.text.splitlines()), key=lambda result: result["task"])
 
     def messages(self, id: str) -> list[str]:
         """Return the messages of a simulation's launch events."""
         with (
             contextlib.suppress(httpx.TransportError),
-            httpx.stream("GET", f"{self.url}/v1/simulations/{id}/events", headers=self.headers, timeout=10.0) as answer,
+            httpx.stream(
+                "GET", f"{self.url}/v1/simulations/{id}/events", headers=self.headers, timeout=10.0
+            ) as response,
         ):
-            return list(_messages(answer.iter_lines()))
+            return list(_messages(response.iter_lines()))
         return []
 
     # -- as an operator

@@ -88,7 +88,7 @@ def sweep() -> None:
         RECORDS.rmdir()
 
 
-def living() -> Iterator[tuple[int, dict[str, Any]]]:
+def running_clusters() -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the clusters that run now, by number."""
     for path in sorted(RECORDS.glob("*.json")):
         with suppress(FileNotFoundError), open(path, "rb+") as file:

@@ -269,7 +269,8 @@ def test_a_missing_namespace_is_named_or_created(
     own_cluster.kubectl("delete", "namespace", project_namespace, "--wait=false")
     with pytest.raises(ClusterFull, match="is being deleted"):
         executor.submit(launch_without_runner_api(id="s1x1x1", project="p1"))
-    # Deletion of the namespace waits for its pods, and these wait for followers that cannot be created: cancel it.
+    # The namespace's deletion waits for its pods, and these wait for followers that cannot be created; only
+    # cancelling the launch ends that.
     until(lambda: has_ended(executor.observe([LAUNCH]).get(LAUNCH)), 150)
     executor.cancel(LAUNCH)
     until(lambda: is_accepted(executor, launch_without_runner_api(id="s1x1x1", project="p1")), 120)
@@ -321,7 +322,7 @@ def submission_error(open_executor: OpenExecutor) -> BaseException | None:
 def failing_webhook(namespace: str, owner: ResourceKind) -> dict[str, Any]:
     """A webhook without a server."""
     webhook = {
-        "name": "nobody.example.com",
+        "name": "absent.example.com",
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],

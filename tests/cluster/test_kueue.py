@@ -373,7 +373,7 @@ def test_warm_pods_wait_in_a_namespaces_default_queue_and_are_handed_out_only_wh
     assert executor.take_warm_launch(launch) is None and executor.orphans([]) == []
     queues.set_quota(pods=1, name="default", stopPolicy="None")
     until(lambda: executor.maintain_warm_pool({}), PATIENCE)
-    assert executor.take_warm_launch(replace(launch, workers=2)) is None, "the queue admitted one worker"
+    assert executor.take_warm_launch(replace(launch, workers=2)) is None, "the queue admitted a single worker"
     assert executor.take_warm_launch(launch) is not None
     assert open_executor(runner_api_url=runner_api.url).maintain_warm_pool({}) is True, (
         "no warm launch is configured any more"

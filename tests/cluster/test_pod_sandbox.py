@@ -94,15 +94,15 @@ class AttackedLaunch:
     def logs(self, id: str) -> str:
         """Return a simulation's log."""
 
-        def answered() -> httpx.Response | None:
+        def response_or_none() -> httpx.Response | None:
             try:
                 return httpx.get(f"{self.platform.url}/v1/simulations/{id}/logs?raw=true", timeout=30.0)
             except httpx.TransportError:
                 return None
 
-        answer = until(answered, message="no logs")
-        assert answer is not None
-        return answer.text
+        response = until(response_or_none, message="the logs are not served")
+        assert response is not None
+        return response.text
 
     def search_token(self, container: str) -> Any:
         """Search for the launch's token from a container; return the report."""

@@ -204,12 +204,12 @@ def test_runners_fill_the_cache_and_read_from_it_the_next_time(
     source = f"# {os.urandom(8).hex()}\nclass Model:\n    def act(self, observation):\n        return [0.5] * 4\n"
     key = "sha256/" + hashlib.sha256(source.encode()).hexdigest()
     before = {name: cache_client.metric(name) for name in ("scs_hits_total", "scs_stores_total")}
-    first, results = run_simulation(platform, "kept-near", source.encode())
+    first, results = run_simulation(platform, "cached-model", source.encode())
     assert first["state"] == "succeeded", first["reason"]
     platform.until(lambda: cache_client.statuses(("GET", key, CACHE_TOKEN)) == [200], "the model is in the cache")
     between = {name: cache_client.metric(name) for name in before}
     assert between["scs_stores_total"] > before["scs_stores_total"]
-    second, again = run_simulation(platform, "kept-near", source.encode())
+    second, again = run_simulation(platform, "cached-model", source.encode())
     assert second["state"] == "succeeded", second["reason"]
     assert cache_client.metric("scs_hits_total") >= between["scs_hits_total"] + 2, "the model and the dataset's folder"
     assert cache_client.metric("scs_stores_total") == between["scs_stores_total"]
@@ -222,7 +222,7 @@ def test_wrong_content_in_the_cache_is_never_used_as_a_model(
     source = f"# {os.urandom(8).hex()}\nclass Model:\n    def act(self, observation):\n        return [0.5] * 4\n"
     key = "sha256/" + hashlib.sha256(source.encode()).hexdigest()
     assert cache_client.put(key, source.replace("0.5", "9.5")) == 201
-    ended, results = run_simulation(platform, "in-its-place", source.encode())
+    ended, results = run_simulation(platform, "replaced-model", source.encode())
     assert ended["state"] == "succeeded", ended["reason"]
     assert [result["metrics"]["value"] for result in results] == [2.0] * 3
     platform.until(

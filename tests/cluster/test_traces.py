@@ -77,7 +77,7 @@ def test_a_stopped_cluster_leaves_no_traces(own_cluster: Cluster, signal_number:
     def ready() -> bool:
         nonlocal number
         assert holder.poll() is None, "the second cluster does not start"
-        for candidate, record in records.living():
+        for candidate, record in records.running_clusters():
             if record.get("pid") == holder.pid and record.get("ready"):
                 number = candidate
                 own_record.update(record)
