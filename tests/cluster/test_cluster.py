@@ -80,8 +80,8 @@ def test_a_pod_runs_and_its_logs_are_read(cluster: Client, namespace: str) -> No
 
 
 def test_a_pod_beyond_its_memory_limit_is_killed(cluster: Client, namespace: str) -> None:
-    cluster.apply(pod(namespace, "glutton", "dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1", memory="32Mi"))
-    end = terminated_state(cluster, namespace, "glutton")
+    cluster.apply(pod(namespace, "greedy", "dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1", memory="32Mi"))
+    end = terminated_state(cluster, namespace, "greedy")
     assert (end["exitCode"], end["reason"]) == (137, "OOMKilled")
 
 

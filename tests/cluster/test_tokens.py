@@ -104,9 +104,9 @@ def test_a_pods_token_is_valid_until_the_pod_is_deleted(
 def test_a_token_of_a_deleted_account_is_invalid(
     control_plane: ControlPlane, authenticator: Authenticator, account: MakeAccount
 ) -> None:
-    deleted_account = account("team-a", "leaver")
+    deleted_account = account("team-a", "deleted")
     token = deleted_account.token(AUDIENCE)
-    control_plane.request("DELETE", f"{deleted_account.path}/serviceaccounts/leaver")
+    control_plane.request("DELETE", f"{deleted_account.path}/serviceaccounts/deleted")
     until(lambda: authenticator.authenticate(token) is None)  # API servers cache results for seconds
 
 
