@@ -80,7 +80,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/cluster/test_platform_faults.py": {
         "[evaluator]": "the runner and the model server are killed in every run",
-        "test_a_deleted_pod_changes_no_result": "a pod is drained off its node in every run",
+        "test_a_deleted_pod_changes_no_result": "a pod is evicted in every run",
         "test_externally_deleted_launch_objects_change_no_result": "longer chaos",
         "test_a_client_continues_to_read_results_after_its_api_pod_is_killed": "longer chaos",
         "test_an_api_server_outage_longer_than_the_grace_period_changes_no_result": "longer chaos",
