@@ -1,14 +1,12 @@
 """Kubernetes benchmarks: launches by size on simulated nodes, 1,000 at once, first results, episodes per second."""
 
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from benchmarks import cluster_driving, cluster_first, cluster_size, cluster_warm
 from benchmarks.results import Figures, aim, milliseconds, number, spanned, table
 from tests.cluster.cluster import Cluster
-from tests.cluster.platform_release import ROOT, PlatformRelease, import_images
+from tests.cluster.platform_release import PlatformRelease, image_folder, import_images
 
 #: Seconds until a silent node counts as lost: thousands of simulated nodes on a small machine need minutes.
 GRACE = 300
@@ -18,10 +16,10 @@ OURS = "the executor"
 
 def measure() -> dict[str, Any]:
     """Measure running pods on one cluster, and simulated nodes on another, where they do not disturb the first."""
-    with Cluster(grace=GRACE) as cluster, tempfile.TemporaryDirectory(prefix="bench-", dir=ROOT / "var") as folder:
+    with Cluster(grace=GRACE) as cluster, image_folder() as folder:
         cluster.jobset()
         began = time.perf_counter()
-        installed = PlatformRelease(cluster, Path(folder), import_images(cluster, Path(folder)))
+        installed = PlatformRelease(cluster, folder, import_images(cluster, folder))
         cluster_first.install(installed)
         found: dict[str, Any] = {"install": time.perf_counter() - began}
         found["first"] = cluster_first.measure(cluster, installed)

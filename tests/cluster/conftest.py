@@ -5,7 +5,6 @@ With KUBECONFIG in the environment tests run on the cluster of that file, except
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,14 @@ import pytest
 from tests.cluster.client import Client, UserCluster
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.platform_release import NAMESPACE, PROJECT, ROOT, PlatformRelease, import_images, installed_platform
+from tests.cluster.platform_release import (
+    NAMESPACE,
+    PROJECT,
+    PlatformRelease,
+    image_folder,
+    import_images,
+    installed_platform,
+)
 from tests.cluster.tools import tool
 
 AUDIENCE = "scs"
@@ -67,8 +73,8 @@ def control_plane(own_cluster: Cluster) -> ControlPlane:
 @pytest.fixture(scope="session")
 def platform_images(cluster: Client) -> Iterator[dict[str, str]]:
     """The images of the platform and its simulations, imported on every node, by name."""
-    with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
-        yield import_images(cluster, Path(folder))
+    with image_folder() as folder:
+        yield import_images(cluster, folder)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,14 @@ def values(server: str, *, trial: bool = True, **changes: Any) -> dict[str, Any]
         result |= {"trial": True, "settings": result["settings"] | {"anonymous": True}}
         result |= {"bundled": {name: store | {"resources": small} for name, store in stores.values().items()}}
     return result | changes
+
+
+@contextlib.contextmanager
+def image_folder() -> Iterator[Path]:
+    """A temporary folder on the file system of the built images, whose archives are linked into it."""
+    (ROOT / "var").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
+        yield Path(folder)
 
 
 def import_images(cluster: Client, folder: Path, names: Iterable[str] = PLATFORM_IMAGES) -> dict[str, str]:

@@ -4,7 +4,6 @@ JobSet is installed at the end, while launches run. Therefore these tests need a
 """
 
 import json
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from core.domain.launches import Gang, Phase
 from errors import Unsupported
 from tests.cluster.cluster import Cluster
-from tests.cluster.platform_release import ROOT, PlatformRelease, import_images, installed_platform
+from tests.cluster.platform_release import PlatformRelease, image_folder, import_images, installed_platform
 from tests.cluster.test_kubernetes_executor import (
     CONTRACT,
     OpenExecutor,
@@ -70,8 +69,8 @@ SHARED = (
 @pytest.fixture(scope="session")
 def platform_images(own_cluster: Cluster) -> Iterator[dict[str, str]]:
     """The images of the platform and of these tests' simulations."""
-    with tempfile.TemporaryDirectory(prefix="images-", dir=ROOT / "var") as folder:
-        yield import_images(own_cluster, Path(folder), ("server", "noop", "python"))
+    with image_folder() as folder:
+        yield import_images(own_cluster, folder, ("server", "noop", "python"))
 
 
 @pytest.fixture(scope="session")
