@@ -174,18 +174,18 @@ def _report(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ)
 
 
 def _positions(body: bytes) -> list[tuple[str, int, str, int]]:
-    return [(held.stage, held.start, held.fencing_token, held.task) for held in _parsed(LeaseEntries, body).leases]
+    return [(entry.stage, entry.start, entry.fencing_token, entry.task) for entry in _parsed(LeaseEntries, body).leases]
 
 
 def _heartbeat(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
-    held = _positions(body)
-    positions = leases.heartbeat(launch, held)
+    reported = _positions(body)
+    positions = leases.heartbeat(launch, reported)
     return 200, {
         "leases": [
             {"start": start, "lost": True}
             if position is None
             else {"start": start, "cursor": position.cursor, "stop": position.stop}
-            for (_, start, _, _), position in zip(held, positions, strict=True)
+            for (_, start, _, _), position in zip(reported, positions, strict=True)
         ]
     }
 

@@ -25,9 +25,9 @@ def formats() -> Mapping[str, ModelFormat]:
 
 def _found() -> Iterator[tuple[str, ModelFormat]]:
     for name in sorted(module.name for module in pkgutil.iter_modules(models.__path__)):
-        found = getattr(importlib.import_module(f"{models.__name__}.{name}"), "FORMAT", None)
-        if isinstance(found, ModelFormat):
-            yield name, found
+        format = getattr(importlib.import_module(f"{models.__name__}.{name}"), "FORMAT", None)
+        if isinstance(format, ModelFormat):
+            yield name, format
 
 
 def packages() -> Mapping[str, tuple[str, ...]]:

@@ -179,11 +179,11 @@ class Dispatcher:
         self, managed: ManagedExecutor, launches: Sequence[LiveLaunch], busy: Mapping[str, ActiveSimulation]
     ) -> None:
         """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
-        seen = managed.executor.observe([launch.id for launch in launches])
+        statuses = managed.executor.observe([launch.id for launch in launches])
         managed.answered()
         for launch in launches:
             with _permission_errors_recorded(managed):
-                self._reconcile(managed, launch, seen.get(launch.id), busy.get(launch.simulation))
+                self._reconcile(managed, launch, statuses.get(launch.id), busy.get(launch.simulation))
         if managed.orphan_search_due:
             # Read now, not from the snapshot: a launch is inserted before it is submitted.
             for id in managed.executor.orphans(self._dispatch.living(managed.name)):

@@ -83,30 +83,30 @@ class GangRunner:
     def run(self) -> None:
         """Lease, run, report, until no work is left. Raises LaunchOver, ReplicaLost or GangStopped."""
         threading.Thread(target=self._keep_renewing, name="heartbeat", daemon=True).start()
-        while (held := self._leases.next(self._page)) is not None:
-            self._run_lease(held)
+        while (held_lease := self._leases.next(self._page)) is not None:
+            self._run_lease(held_lease)
 
-    def _run_lease(self, held: HeldLease) -> None:
+    def _run_lease(self, held_lease: HeldLease) -> None:
         """Run a lease to its end, or until it is lost."""
         batch = ResultBatch(self._definition, "none", None)
         since = time.monotonic()
-        while (tasks := self._leases.resume(held)) is not None:
+        while (tasks := self._leases.resume(held_lease)) is not None:
             batch.begin(tasks.start)
             while batch.to < self._page.stop:
                 self._page.task = batch.to
                 try:
                     result = self._run_task(batch.to)
                 except (ReplicaLost, GangStopped) as error:
-                    self._report(held, batch, last=True)
+                    self._report(held_lease, batch, last=True)
                     if isinstance(error, ReplicaLost):
-                        self._leases.report_death(held, batch.to, f"the gang is lost: {error}")
+                        self._leases.report_death(held_lease, batch.to, f"the gang is lost: {error}")
                     raise
                 batch.add(self._plan.locate(batch.to), {}, result)
-                careful = batch.to <= held.granted.careful + 1
+                careful = batch.to <= held_lease.granted.careful + 1
                 if careful or batch.full or batch.to >= self._page.stop or time.monotonic() - since > FLUSH:
-                    self._report(held, batch)
+                    self._report(held_lease, batch)
                     since = time.monotonic()
-            self._report(held, batch)  # a heartbeat may have lowered the page's stop meanwhile
+            self._report(held_lease, batch)  # a heartbeat may have lowered the page's stop meanwhile
 
     def _run_task(self, task: int) -> Played:
         """Have the gang run one task."""
@@ -120,15 +120,15 @@ class GangRunner:
             messages = self._leader.receive()
         return outcome_of(messages[0], self._patience, time.monotonic() - began)
 
-    def _report(self, held: HeldLease, batch: ResultBatch, *, last: bool = False) -> None:
+    def _report(self, held_lease: HeldLease, batch: ResultBatch, *, last: bool = False) -> None:
         """Report the results so far, if there are any and the lease still wants them."""
         if not len(batch):
             return
-        taken = batch.take()
-        lines = memoryview(taken["lines"])
-        results = Batch(since=taken["from"], to=taken["to"], lines=lines, sketch=taken["sketch"])
-        if held.continues_with(results):
-            self._leases.report(held, results, last=last)
+        contents = batch.take()
+        lines = memoryview(contents["lines"])
+        results = Batch(since=contents["from"], to=contents["to"], lines=lines, sketch=contents["sketch"])
+        if held_lease.continues_with(results):
+            self._leases.report(held_lease, results, last=last)
 
     def leave(self) -> None:
         """Release unfinished leases without blame."""

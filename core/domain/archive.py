@@ -93,31 +93,31 @@ def measure(members: Iterable[ArchiveMember]) -> int:
 
 def read(members: Callable[[], Iterable[ArchiveMember]], start: int, stop: int) -> Iterator[bytes]:
     """Yield the bytes [start, stop) of the zip; ``members`` is called twice and yields the same order."""
-    at = 0
+    position = 0
     count = 0
 
     def clipped(piece: bytes) -> bytes:
-        return piece[max(0, start - at) : max(0, stop - at)]
+        return piece[max(0, start - position) : max(0, stop - position)]
 
     for member in members():
-        if at >= stop:
+        if position >= stop:
             return
         piece = header(member)
         if cut := clipped(piece):
             yield cut
-        at += len(piece)
-        low, high = max(0, start - at), min(member.size, stop - at)
+        position += len(piece)
+        low, high = max(0, start - position), min(member.size, stop - position)
         if low < high:
             yield from member.read(low, high)
-        at += member.size
+        position += member.size
         count += 1
-    begin, offset = at, 0
+    begin, offset = position, 0
     if start < stop and stop > begin:
         for member in members():
             piece = entry(member, offset)
             if cut := clipped(piece):
                 yield cut
-            at += len(piece)
+            position += len(piece)
             offset += len(header(member)) + member.size
-        if cut := clipped(ending(count, begin, at - begin)):
+        if cut := clipped(ending(count, begin, position - begin)):
             yield cut

@@ -205,13 +205,13 @@ class MetricTally:
         return result
 
 
-def paired(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> dict[str, Any] | None:
+def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> dict[str, Any] | None:
     """Return the mean paired difference over shared scenarios with its 95 % interval; None without shared ones."""
-    shared = sorted(ours.keys() & theirs.keys())
+    shared = sorted(first.keys() & second.keys())
     if not shared:
         return None
-    mine = np.array([ours[key] for key in shared])
-    other = np.array([theirs[key] for key in shared])
+    mine = np.array([first[key] for key in shared])
+    other = np.array([second[key] for key in shared])
     low, high = mean_interval(mine - other)
     result = {
         "count": len(shared),

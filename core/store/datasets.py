@@ -156,8 +156,8 @@ def borrow(c: Connection, id: str, who: str, lender: str, keys: Sequence[str]) -
     lending = select(versions.c.id).where(versions.c.id == lender, versions.c.state == "ready")
     if not holds(c, id, who) or c.execute(lending.with_for_update(read=True)).first() is None:
         return False
-    known = set(c.scalars(select(objects.c.object).where(objects.c.version_id == id)))
-    for object in set(keys) - known:
+    referenced = set(c.scalars(select(objects.c.object).where(objects.c.version_id == id)))
+    for object in set(keys) - referenced:
         c.execute(insert(objects).values(version_id=id, object=object))
     return True
 
@@ -175,8 +175,8 @@ def finish(
     own = c.execute(select(versions).where(versions.c.id == id)).one()
     # Locks all versions of the name in one order, so that two that finish at once are numbered one after the other.
     of_name = and_(versions.c.project == own.project, versions.c.name == own.name)
-    known = c.execute(select(versions).where(of_name).order_by(versions.c.id).with_for_update()).all()
-    same = next((row for row in known if row.state == "ready" and row.digest == values["digest"]), None)
+    rows = c.execute(select(versions).where(of_name).order_by(versions.c.id).with_for_update()).all()
+    same = next((row for row in rows if row.state == "ready" and row.digest == values["digest"]), None)
     changes: dict[str, Any] = {"claim": None, "claim_until": 0.0, "ended_at": now, "progress": None}
     if same is not None:
         changes |= {"state": "same", "same_as": same.id}
@@ -185,7 +185,7 @@ def finish(
             c.execute(update(versions).where(versions.c.id == same.id).values(**location))
             _swap_objects(c, id, same.id)
     else:
-        newest = max((row.version for row in known if row.version is not None), default=0)
+        newest = max((row.version for row in rows if row.version is not None), default=0)
         changes |= {"state": "ready", "version": newest + 1, **values}
     c.execute(update(versions).where(versions.c.id == id).values(**changes))
     effective = same.id if same is not None else id

@@ -321,24 +321,24 @@ def release(
     The task at the cursor is not the suspect once results are batched; so only a witnessed death in careful mode is a
     strike. Without a witness it is an expiry. What the platform ended itself (``blame`` false) counts as nothing.
     """
-    held = c.execute(_HELD, {"s": stage, "start": start, "f": fencing_token}).first()
-    if held is None:
+    row = c.execute(_HELD, {"s": stage, "start": start, "f": fencing_token}).first()
+    if row is None:
         return None
-    announced = max(task, held.task)
-    suspect = announced if held.cursor <= announced < held.stop else held.cursor
-    was_careful = held.careful >= held.cursor
-    strikes = held.strikes + (1 if witness and blame and was_careful else 0)
-    expiries = held.expiries + (1 if blame and not witness else 0)
-    careful = max(suspect, held.careful) if blame else held.careful
-    back = {"s": stage, "start": start, "f": fencing_token, "cursor": held.cursor, "stop": held.stop}
+    announced = max(task, row.task)
+    suspect = announced if row.cursor <= announced < row.stop else row.cursor
+    was_careful = row.careful >= row.cursor
+    strikes = row.strikes + (1 if witness and blame and was_careful else 0)
+    expiries = row.expiries + (1 if blame and not witness else 0)
+    careful = max(suspect, row.careful) if blame else row.careful
+    back = {"s": stage, "start": start, "f": fencing_token, "cursor": row.cursor, "stop": row.stop}
     back |= {"careful": careful, "strikes": strikes, "expiries": expiries}
-    if held.cursor == start:
+    if row.cursor == start:
         moved = c.execute(_RETURN_ALL, back).first()
     else:
         moved = c.execute(_RETURN_DONE, back).first()
         if moved is not None:
             c.execute(_RETURN_REST, back)
-    return Remainder(held.cursor, held.stop, strikes, expiries) if moved is not None else None
+    return Remainder(row.cursor, row.stop, strikes, expiries) if moved is not None else None
 
 
 def poisoned(c: Connection) -> list[tuple[str, int, int]]:

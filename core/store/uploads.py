@@ -143,6 +143,6 @@ def expired(c: Connection, now: float, limit: int = 100) -> list[str]:
 def unreferenced(c: Connection, keys: Sequence[str]) -> list[str]:
     """Return the objects among ``keys`` that no upload refers to."""
     referenced: set[str] = set()
-    for at in range(0, len(keys), 500):
-        referenced.update(c.scalars(select(parts.c.object).where(parts.c.object.in_(keys[at : at + 500]))))
+    for first in range(0, len(keys), 500):
+        referenced.update(c.scalars(select(parts.c.object).where(parts.c.object.in_(keys[first : first + 500]))))
     return [key for key in keys if key not in referenced]

@@ -58,21 +58,21 @@ def receive(store: Store, sock: socket.socket, request: ObjectRequest, put: PutR
 
 def _body(sock: socket.socket, request: ObjectRequest, size: int, limits: Limits) -> Iterator[bytes | memoryview]:
     """Yield the bytes that came with the head, then the rest from the socket; called once there is room."""
-    left = size
+    remaining = size
     for chunk in request.body:
-        left -= len(chunk)
+        remaining -= len(chunk)
         yield chunk
     request.body.clear()
-    if not left:
+    if not remaining:
         return
     sock.settimeout(limits.stall)
-    if left == size and b"expect" in request.headers:
+    if remaining == size and b"expect" in request.headers:
         sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
     deadline = time.monotonic() + limits.stall + size / limits.slowest
-    buffer = memoryview(bytearray(min(_CHUNK, left)))
-    while left:
-        got = sock.recv_into(buffer, min(left, len(buffer)))
+    buffer = memoryview(bytearray(min(_CHUNK, remaining)))
+    while remaining:
+        got = sock.recv_into(buffer, min(remaining, len(buffer)))
         if not got or time.monotonic() > deadline:
             raise Cut
-        left -= got
+        remaining -= got
         yield buffer[:got]

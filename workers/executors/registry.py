@@ -28,10 +28,10 @@ def kind(name: str) -> ExecutorKind[Any]:
     if name not in kinds():
         raise ValueError(f'no executor kind "{name[:100]}"; known: {", ".join(kinds())}')
     module = importlib.import_module(f"{executors.__name__}.{name}")
-    found = getattr(module, "KIND", None)
-    if not isinstance(found, ExecutorKind):
+    executor_kind = getattr(module, "KIND", None)
+    if not isinstance(executor_kind, ExecutorKind):
         raise ValueError(f"{module.__name__} is not an executor kind: it has no KIND of type ExecutorKind")
-    return found
+    return executor_kind
 
 
 def load_executor_configs(path: str, workers: int) -> tuple[ExecutorConfig, ...]:
@@ -75,5 +75,5 @@ def open_executors(executor_configs: Iterable[ExecutorConfig], paths: LocalPaths
 
 def open_executor(config: ExecutorConfig, paths: LocalPaths) -> Executor:
     """Open one executor. Raise ValueError for an unknown kind or invalid options."""
-    found = kind(config.kind)
-    return found.open(config.name, found.parse(config.options), paths)
+    executor_kind = kind(config.kind)
+    return executor_kind.open(config.name, executor_kind.parse(config.options), paths)

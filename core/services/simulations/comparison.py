@@ -32,10 +32,10 @@ class Comparison:
 
         A task that is not ``ok`` counts with the metric's worst value, where declared: failing is never an advantage.
         """
-        ours, theirs = self._simulations.get(id), self._simulations.get(to)
-        if ours.dataset.digest != theirs.dataset.digest:
+        first, second = self._simulations.get(id), self._simulations.get(to)
+        if first.dataset.digest != second.dataset.digest:
             raise Invalid("The two simulations did not use the same version of the same dataset.")
-        definition = played(ours.provenance["dataset"]).definition
+        definition = played(first.provenance["dataset"]).definition
         worst = {metric["name"]: metric.get("worst") for metric in definition["metrics"]}
         mine, other = self._values(id, worst), self._values(to, worst)
         metrics = {
@@ -46,8 +46,8 @@ class Comparison:
         return {
             "simulation": id,
             "to": to,
-            "dataset": ours.dataset.name,
-            "models": [ours.model.name, theirs.model.name],
+            "dataset": first.dataset.name,
+            "models": [first.model.name, second.model.name],
             "metrics": metrics,
         }
 

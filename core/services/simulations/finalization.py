@@ -141,16 +141,16 @@ class Finalization:
             objects = _objects(c, stage)
         if len(objects) <= self._compact_above or sum(size for _, size in objects) > SMALL * len(objects):
             return
-        at = 0
-        while at < len(objects):
-            piece, end = [objects[at]], at + 1
-            total = objects[at][1]
+        position = 0
+        while position < len(objects):
+            piece, end = [objects[position]], position + 1
+            total = objects[position][1]
             while end < len(objects) and total < PIECE:
                 piece.append(objects[end])
                 total += objects[end][1]
                 end += 1
             self._merge(stage, [key for key, _ in piece])
-            at = end
+            position = end
 
     def _merge(self, stage: str, keys: list[str]) -> None:
         if len(keys) < 2:
@@ -159,11 +159,11 @@ class Finalization:
         shifts: list[int] = []
 
         def bodies() -> Iterator[bytes]:
-            at = 0
+            position = 0
             for key in keys:
-                shifts.append(at)
+                shifts.append(position)
                 for chunk in self._store.get(key):
-                    at += len(chunk)
+                    position += len(chunk)
                     yield chunk
 
         self._store.put(new, bodies())

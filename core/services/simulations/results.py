@@ -314,19 +314,19 @@ class Results:
 
     def _slice(self, stage: str, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes [start, stop) of all result lines in task order."""
-        at, after = 0, -1
-        while at < stop:
+        position, after = 0, -1
+        while position < stop:
             with self._database.read() as c:
                 page = store.segments_in(c, stage, after=after)
             if not page:
                 return
             for segment in page:
                 after = segment.start
-                low, high = max(0, start - at), min(segment.bytes, stop - at)
+                low, high = max(0, start - position), min(segment.bytes, stop - position)
                 if low < high:
                     yield self._bytes(stage, segment)[low:high]
-                at += segment.bytes
-                if at >= stop:
+                position += segment.bytes
+                if position >= stop:
                     return
 
     def describe_archive(self, row: Any, summary: dict[str, Any], size: int, crc32: int) -> dict[str, Any]:

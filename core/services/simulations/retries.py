@@ -36,15 +36,15 @@ class Inheritance:
         for key in {segment.object for segment in self.kept}:
             if not results.needed(c, key):
                 raise Conflict("The results to inherit have been moved meanwhile. Try again.")
-        at = 0
+        position = 0
         for start, stop in _runs(self.kept):
-            if at < start:
-                leases.lay(c, stage, at, start, done=False)
+            if position < start:
+                leases.lay(c, stage, position, start, done=False)
             leases.lay(c, stage, start, stop, done=True)
             results.inherit_artifacts(c, self.source, simulation, start, stop)
-            at = stop
-        if at < total:
-            leases.lay(c, stage, at, total, done=False)
+            position = stop
+        if position < total:
+            leases.lay(c, stage, position, total, done=False)
         for segment in self.kept:
             leases.record(c, stage, segment)
         leases.all_cut(c, stage)
@@ -66,10 +66,10 @@ def inherit(database: Database, store: ObjectStore, simulation: str) -> Inherita
 
 def _successes(store: ObjectStore, segment: Segment) -> Iterator[Segment]:
     lines = b"".join(store.get(segment.object, segment.offset, segment.bytes)).splitlines(keepends=True)
-    at, first, begin = 0, 0, 0
+    position, first, begin = 0, 0, 0
     for number, line in enumerate([*lines, b""]):
         if line and _decoder.decode(line).status == "ok":
-            at += len(line)
+            position += len(line)
             continue
         if number > first:
             run = b"".join(lines[first:number])
@@ -82,8 +82,8 @@ def _successes(store: ObjectStore, segment: Segment) -> Iterator[Segment]:
                 crc32=zlib.crc32(run),
                 failed=0,
             )
-        at += len(line)
-        first, begin = number + 1, at
+        position += len(line)
+        first, begin = number + 1, position
 
 
 def _runs(segments: list[Segment]) -> Iterator[tuple[int, int]]:

@@ -102,11 +102,11 @@ class Simulations:
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                known = store.remember_key(c, principal, key, request_digest or "", id, now, now + KEY_TTL)
-                if known is not None:
-                    if known.digest != request_digest:
+                previous = store.remember_key(c, principal, key, request_digest or "", id, now, now + KEY_TTL)
+                if previous is not None:
+                    if previous.digest != request_digest:
                         raise IdempotencyMismatch()
-                    return str(known.simulation_id)
+                    return str(previous.simulation_id)
             self._datasets.keep(c, dataset)
             store.add(c, row | {"created_at": now}, stage)
             if inheritance is not None:
@@ -161,10 +161,10 @@ class Simulations:
             while True:
                 version = self._changes.version(id)
                 simulation = self.get(id)
-                left = deadline - time.monotonic()
-                if simulation.final or left <= 0:
+                remaining = deadline - time.monotonic()
+                if simulation.final or remaining <= 0:
                     return simulation
-                self._changes.wait(id, version, min(left, 1.0))
+                self._changes.wait(id, version, min(remaining, 1.0))
 
     def summary(self, id: str) -> dict[str, Any]:
         """Return the summary. Raise NotFinished until the job `collect` has stored it."""

@@ -137,26 +137,26 @@ def _streams(
 ) -> Iterator[bytes]:
     """Decompress concatenated streams, which gzip, bzip2 and xz allow; zeros at the end are padding."""
     decompressor = make()
-    begun = False
+    started = False
     try:
         for data in compressed:
             limit.compressed += len(data)
-            while data or begun:
-                if not begun and not (data := data.lstrip(b"\0")):
+            while data or started:
+                if not started and not (data := data.lstrip(b"\0")):
                     break
-                begun = True
+                started = True
                 piece = decompressor.decompress(data, CHUNK)
                 limit.out(len(piece))
                 if piece:
                     yield piece
                 data = b""
                 if decompressor.eof:
-                    data, decompressor, begun = decompressor.unused_data, make(), False
+                    data, decompressor, started = decompressor.unused_data, make(), False
                 elif len(piece) < CHUNK:
                     break  # it needs more input
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
         raise BadArchive(f"The {format} stream is damaged: {error}.") from None
-    if begun:
+    if started:
         raise BadArchive(f"The {format} stream is truncated. Upload it again.")
 
 

@@ -71,7 +71,7 @@ class LeaseHolder:
         self.name = name
         self.client = client
         self._lock = threading.Lock()  # guards the lease and its page against the heartbeat thread
-        self._held: HeldLease | None = None
+        self._held_lease: HeldLease | None = None
         self._offer: LeaseAnswer | None = None  # the answer to the last report, if it says how to go on
         self._stopping = False
 
@@ -84,28 +84,30 @@ class LeaseHolder:
             if answer.ended:
                 return None
             if answer.lease is not None:
-                held = HeldLease(answer.lease, page, answer.lease.cursor, answer.lease.stop)
+                held_lease = HeldLease(answer.lease, page, answer.lease.cursor, answer.lease.stop)
                 with self._lock:
-                    self._held = held
-                return held
+                    self._held_lease = held_lease
+                return held_lease
             if answer.retry_after is not None:
                 time.sleep(answer.retry_after)  # short, and no event could wake the worker earlier
         return None
 
-    def resume(self, held: HeldLease) -> range | None:
+    def resume(self, held_lease: HeldLease) -> range | None:
         """Return the tasks still to run, with the page's stop set; None if none are left, or the worker is to stop."""
         with self._lock:
-            if not held.unfinished:
-                self._held = None
+            if not held_lease.unfinished:
+                self._held_lease = None
                 return None
             if self._stopping:
                 return None  # still held, so that it will be released
-            held.page.stop = held.stop
-            return range(held.cursor, held.stop)
+            held_lease.page.stop = held_lease.stop
+            return range(held_lease.cursor, held_lease.stop)
 
-    def report(self, held: HeldLease, results: TaskResults, rate: float | None = None, *, last: bool = False) -> None:
+    def report(
+        self, held_lease: HeldLease, results: TaskResults, rate: float | None = None, *, last: bool = False
+    ) -> None:
         """Report results; afterwards ``held`` has its new cursor and stop, or is lost. ``last``: no next lease."""
-        lease = held.granted
+        lease = held_lease.granted
         header = ReportHeader(
             worker=self.name,
             stage=lease.stage,
@@ -122,25 +124,25 @@ class LeaseHolder:
         accepted, answer = self.client.report(header, results.lines, results.blobs)
         with self._lock:
             if answer.lost or answer.cursor is None or answer.stop is None:
-                held.lost = True
-                held.page.stop = 0
+                held_lease.lost = True
+                held_lease.page.stop = 0
                 return
-            held.cursor, held.stop = answer.cursor, answer.stop
+            held_lease.cursor, held_lease.stop = answer.cursor, answer.stop
             # A repeated report finds its own cursor; any other cursor means that the range continues elsewhere.
-            astray = not accepted and held.cursor != results.to
-            held.page.stop = 0 if astray else min(held.page.stop, held.stop)
+            astray = not accepted and held_lease.cursor != results.to
+            held_lease.page.stop = 0 if astray else min(held_lease.page.stop, held_lease.stop)
             if answer.lease is not None or answer.retry_after is not None or answer.ended:
                 self._offer = answer
 
     def drop(self) -> HeldLease | None:
         """Give up the lease whose tasks can no longer be run; return it for ``report_death``, None if none is held."""
         with self._lock:
-            held, self._held = self._held, None
-            return held if held is not None and not held.lost else None
+            held_lease, self._held_lease = self._held_lease, None
+            return held_lease if held_lease is not None and not held_lease.lost else None
 
-    def report_death(self, held: HeldLease, task: int, reason: str) -> None:
+    def report_death(self, held_lease: HeldLease, task: int, reason: str) -> None:
         """Report that whatever ran the lease's tasks died by itself at ``task``; the runner API releases the lease."""
-        lease = held.granted
+        lease = held_lease.granted
         self.client.report_death(
             DeathReport(
                 worker=self.name,
@@ -158,8 +160,8 @@ class LeaseHolder:
         """Make the worker stop after its current task: ``resume`` and ``next`` return None from now on."""
         with self._lock:
             self._stopping = True
-            if self._held is not None:
-                self._held.page.stop = 0
+            if self._held_lease is not None:
+                self._held_lease.page.stop = 0
 
     @property
     def stopping(self) -> bool:
@@ -170,38 +172,45 @@ class LeaseHolder:
     def at_work(self) -> bool:
         """Whether a lease is held that is not lost."""
         with self._lock:
-            return self._held is not None and not self._held.lost
+            return self._held_lease is not None and not self._held_lease.lost
 
     @property
     def time_to_live(self) -> float | None:
         """Seconds the lease lives without a heartbeat; None if no lease is held."""
         with self._lock:
-            return self._held.granted.ttl if self._held is not None else None
+            return self._held_lease.granted.ttl if self._held_lease is not None else None
 
     def heartbeat(self) -> LeaseEntry | None:
         """Return the lease's entry for a heartbeat; None if no lease is held."""
         with self._lock:
-            held = self._held
-            return _entry(held.granted, held.page.task) if held is not None and not held.lost else None
+            held_lease = self._held_lease
+            return (
+                _entry(held_lease.granted, held_lease.page.task)
+                if held_lease is not None and not held_lease.lost
+                else None
+            )
 
     def apply(self, entry: LeaseEntry, standing: LeaseStanding) -> None:
         """Narrow the lease, or mark it as lost, as the runner API answered to this entry."""
         with self._lock:
-            held = self._held
-            if held is None or (held.granted.fencing_token, held.granted.start) != (entry.fencing_token, entry.start):
+            held_lease = self._held_lease
+            if held_lease is None or (held_lease.granted.fencing_token, held_lease.granted.start) != (
+                entry.fencing_token,
+                entry.start,
+            ):
                 return
             if standing.lost:
-                held.lost = True
-                held.page.stop = 0
+                held_lease.lost = True
+                held_lease.page.stop = 0
             else:
-                held.stop = min(held.stop, standing.stop)
-                held.page.stop = min(held.page.stop, held.stop)
+                held_lease.stop = min(held_lease.stop, standing.stop)
+                held_lease.page.stop = min(held_lease.page.stop, held_lease.stop)
 
     def unfinished(self) -> list[LeaseEntry]:
         """Return the leases to release: the one at work, and one that was granted with the last report's answer."""
         with self._lock:
-            held, offer = self._held, self._offer
-            leases = [held.granted] if held is not None and held.unfinished else []
+            held_lease, offer = self._held_lease, self._offer
+            leases = [held_lease.granted] if held_lease is not None and held_lease.unfinished else []
             leases += [offer.lease] if offer is not None and offer.lease is not None else []
             return [_entry(lease) for lease in leases]
 

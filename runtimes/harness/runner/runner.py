@@ -103,24 +103,24 @@ class ReadyProcesses(Generic[T]):
             self._wake()
             self._changed.wait_for(lambda: bool(self._ready))
             self._waiting -= 1
-            taken = self._ready.popleft()
+            process = self._ready.popleft()
             self.deaths = 0
         self._wake()
-        return taken
+        return process
 
     def refill(self, now: float) -> list[T]:
         """Start the missing processes (main thread only). After a death the next start is delayed a little."""
-        made: list[T] = []
+        started: list[T] = []
         with self._changed:
             lacking = self.spare + self._waiting - len(self._ready)
-        while lacking > len(made) and now >= self._retry_at:
+        while lacking > len(started) and now >= self._retry_at:
             process = self._make(f"{self._name}-{self._made}")
             self._made += 1
-            made.append(process)
+            started.append(process)
         with self._changed:
-            self._ready.extend(made)
+            self._ready.extend(started)
             self._changed.notify_all()
-        return made
+        return started
 
     def remove(self, process: Process, now: float) -> bool:
         """Remove a process that has ended; return whether it was still waiting here."""

@@ -174,38 +174,43 @@ class Worker:
 
     def _work(self) -> None:
         """Lease, run, report, until no work is left."""
-        while (held := self._leases.next(self._require_evaluator().page, self._rate)) is not None:
-            self._run_lease(held)
+        while (held_lease := self._leases.next(self._require_evaluator().page, self._rate)) is not None:
+            self._run_lease(held_lease)
 
-    def _run_lease(self, held: HeldLease) -> None:
+    def _run_lease(self, held_lease: HeldLease) -> None:
         """Run a lease to its end, until it is lost, or until the worker is to stop."""
         evaluator = self._require_evaluator()
-        while (tasks := self._leases.resume(held)) is not None:
+        while (tasks := self._leases.resume(held_lease)) is not None:
             flush = flush_after(time.monotonic() - self._context.began)
-            order = {"start": tasks.start, "stop": tasks.stop, "flush": flush, "careful_until": held.granted.careful}
+            order = {
+                "start": tasks.start,
+                "stop": tasks.stop,
+                "flush": flush,
+                "careful_until": held_lease.granted.careful,
+            }
             evaluator.channel.send({"type": "play"} | order)
             since = time.monotonic()
             while not isinstance(message := evaluator.channel.receive(), Idle):
                 if isinstance(message, Batch):
                     self._rate = blend(self._rate, (message.to - message.since) / max(1e-6, time.monotonic() - since))
-                    self._report(held, message)
+                    self._report(held_lease, message)
                     since = time.monotonic()
                 else:
                     self._handle_message(evaluator, message)
-            if range(held.cursor, held.stop) == tasks and not held.lost and not self._leases.stopping:
+            if range(held_lease.cursor, held_lease.stop) == tasks and not held_lease.lost and not self._leases.stopping:
                 raise PeerClosed("the evaluator produced no result")
 
-    def _report(self, held: HeldLease, batch: Batch) -> None:
+    def _report(self, held_lease: HeldLease, batch: Batch) -> None:
         """Report results; results that do not continue the lease are dropped."""
-        if not held.continues_with(batch):
+        if not held_lease.continues_with(batch):
             return
         if batch.to <= batch.since:
             raise PeerClosed("the evaluator sent an empty batch")
         if batch.failed and CRASHED in bytes(batch.lines):
             self._await_model_server_exit()
-        if batch.to >= held.stop:
+        if batch.to >= held_lease.stop:
             self.send_output()  # captured output must not arrive after the end of the range
-        self._leases.report(held, batch, self._rate)
+        self._leases.report(held_lease, batch, self._rate)
 
     def _await_model_server_exit(self) -> None:
         """Wait for the model server's exit status: if all processes end with it, the runner stops without reporting."""
@@ -231,7 +236,7 @@ class Worker:
         """Report that the evaluator died, which releases the lease, and reset the worker."""
         with self._lock:
             evaluator, self._evaluator = self._evaluator, None
-        held = self._leases.drop()  # before the evaluator's page is closed
+        held_lease = self._leases.drop()  # before the evaluator's page is closed
         how = str(error)
         task = -1
         if evaluator is not None:
@@ -243,8 +248,8 @@ class Worker:
             self._model_server.dismiss()
             self._model_server = None
         self.send_output()
-        if held is not None:
-            self._leases.report_death(held, task, how)
+        if held_lease is not None:
+            self._leases.report_death(held_lease, task, how)
         return how
 
     # -- the thread that balances cores

@@ -208,19 +208,21 @@ class KubernetesExecutor:
         requested = {id: None for id in ids if id not in self._cancelled}
         now = datetime.now(UTC)
         listed, owners = self._owners(requested)
-        found = {id: pair for id, pair in owners.items() if id in requested}
-        current = {id: owner for id, (_, owner) in found.items() if owner.metadata.deletion_timestamp is None}
+        requested_owners = {id: pair for id, pair in owners.items() if id in requested}
+        current = {
+            id: owner for id, (_, owner) in requested_owners.items() if owner.metadata.deletion_timestamp is None
+        }
         self._status_cache.refresh(current)
         statuses = {
             id: self._status_cache.status(owner, now=now, patience=self._options.patience)
             for id, owner in current.items()
         }
         for id in requested:
-            if id not in found and listed - self._submitted_at.get(id, float("-inf")) < API_CACHE_LAG:
+            if id not in requested_owners and listed - self._submitted_at.get(id, float("-inf")) < API_CACHE_LAG:
                 statuses[id] = LaunchStatus(id=id, phase=Phase.STARTING)
         self._submitted_at = {id: at for id, at in self._submitted_at.items() if listed - at < API_CACHE_LAG}
         self._locations = {id: location for id, location in self._locations.items() if id in self._submitted_at}
-        self._locations |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in found.items()}
+        self._locations |= {id: (kind, owner.metadata.namespace) for id, (kind, owner) in requested_owners.items()}
         self.metrics.set_launch_phases(statuses.values())
         return statuses
 
@@ -236,13 +238,13 @@ class KubernetesExecutor:
 
     def orphans(self, known: Collection[str]) -> Sequence[str]:
         """Return ids of launches that have an owner or a policy in the cluster and are not in ``known``."""
-        found = self._queries.owners(recent=True)
-        owners = {id for id, (_, owner) in found.items() if not owner.metadata.deletion_timestamp}
+        owners_by_id = self._queries.owners(recent=True)
+        owners = {id for id, (_, owner) in owners_by_id.items() if not owner.metadata.deletion_timestamp}
         policies = {
             policy.metadata.launch for policy in self._queries.policies() if not policy.metadata.deletion_timestamp
         }
         # maintain_warm_pool decides which warm launches to keep.
-        warm = {owner.id for owner in warm_pool.warm_owners(found.values())}
+        warm = {owner.id for owner in warm_pool.warm_owners(owners_by_id.values())}
         return sorted((owners | policies) - warm - set(known) - {""})
 
     def capacity(self) -> Mapping[str, int]:

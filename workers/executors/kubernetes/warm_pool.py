@@ -90,7 +90,7 @@ def warm_key_of(launch: Launch) -> WarmKey | None:
 
 def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: str) -> dict[str, WarmTarget]:
     """Return the targets that the options configure, by digest."""
-    found: dict[str, WarmTarget] = {}
+    targets: dict[str, WarmTarget] = {}
     for option in options.warm:
         format = catalogue.runtime(option.runtime).formats[option.format or option.runtime]
         dataset = datasets()[option.dataset]
@@ -109,9 +109,9 @@ def warm_targets(options: KubernetesOptions, served: manifests.ServedApis, url: 
             [manifests.launch_objects(launch, options, served, worker_spec=worker_spec), dataset.digest], sort_keys=True
         )
         digest = hashlib.sha256(complete.encode()).hexdigest()[:DIGEST_LENGTH]
-        pods = option.pods + (found[digest].pods if digest in found else 0)
-        found[digest] = WarmTarget(key=key, launch=launch, worker_spec=worker_spec, digest=digest, pods=pods)
-    return found
+        pods = option.pods + (targets[digest].pods if digest in targets else 0)
+        targets[digest] = WarmTarget(key=key, launch=launch, worker_spec=worker_spec, digest=digest, pods=pods)
+    return targets
 
 
 def _template_launch(key: WarmKey, options: KubernetesOptions, url: str) -> Launch:
