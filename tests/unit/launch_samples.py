@@ -39,9 +39,9 @@ def launch(**changes: Any) -> Launch:
 
 
 def gang(size: int = 2, communication: str = "none", placement: Placement | None = None, **changes: Any) -> Launch:
-    """Return a gang that runs a program in Python."""
-    made = Gang(size=size, communication=communication, **{"command": ("python", "program.py"), **changes})
-    return launch(gang=made, placement=placement or Placement(), runtime="python", format="python")
+    """Return a launch of a gang that runs a Python program."""
+    options = Gang(size=size, communication=communication, **{"command": ("python", "program.py"), **changes})
+    return launch(gang=options, placement=placement or Placement(), runtime="python", format="python")
 
 
 EVERYTHING = Placement(
@@ -57,7 +57,7 @@ EVERYTHING = Placement(
     priority="low",
 )
 
-#: Name of the golden file -> launch, and what the cluster serves.
+#: Name of the golden file -> launch, and the APIs that the cluster serves.
 SAMPLES: dict[str, tuple[Launch, ServedApis]] = {
     "independent": (launch(), ALL),
     "independent-without-jobset": (launch(timeout=90.5), BARE),

@@ -1,4 +1,4 @@
-"""Environment of a gang's replicas, consistent for all of them, and names that a cluster accepts."""
+"""Environment variables of a gang's replicas, and names that Kubernetes accepts."""
 
 import json
 import re
@@ -17,88 +17,107 @@ VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 sizes = st.integers(1, 40)
 
 
-def places(about):
+def replica_positions(launch):
     """Return every replica of a gang, slice by slice."""
-    asked = gangs.gang_of(about)
-    return [ReplicaPosition(slice=str(s), index=str(i)) for s in range(asked.slices) for i in range(asked.size)]
+    gang_options = gangs.gang_of(launch)
+    return [
+        ReplicaPosition(slice=str(slice), index=str(index))
+        for slice in range(gang_options.slices)
+        for index in range(gang_options.size)
+    ]
 
 
-def filled(value, place):
+def expanded(value, position):
     """Return a value with its variable references expanded, as the kubelet does."""
-    return value.replace("$(WINDTUNNEL_GANG_SLICE)", place.slice).replace("$(WINDTUNNEL_GANG_INDEX)", place.index)
+    return value.replace("$(WINDTUNNEL_GANG_SLICE)", position.slice).replace("$(WINDTUNNEL_GANG_INDEX)", position.index)
 
 
 @given(size=sizes, communication=st.sampled_from(sorted(gangs.TABLE)), slots=st.integers(1, 8))
 def test_placeholders_are_filled_for_each_replica(size, communication, slots):
-    about = gang(size, communication, slots=slots)
-    written = gangs.environment(about, gangs.FROM_LABELS)
-    for place in places(about):
-        told = gangs.environment(about, place)
-        assert {name: filled(value, place) for name, value in written.items()} == told
-    names_then = [gangs.host(about, place) for place in places(about)]
-    assert names_then == [gangs.host(about, place) for place in places(about)]
-    assert len(set(names_then)) == size
+    gang_launch = gang(size, communication, slots=slots)
+    template = gangs.environment(gang_launch, gangs.FROM_LABELS)
+    for position in replica_positions(gang_launch):
+        environment = gangs.environment(gang_launch, position)
+        assert {name: expanded(value, position) for name, value in template.items()} == environment
+    hostnames = [gangs.host(gang_launch, position) for position in replica_positions(gang_launch)]
+    assert hostnames == [gangs.host(gang_launch, position) for position in replica_positions(gang_launch)]
+    assert len(set(hostnames)) == size
 
 
 @given(size=sizes)
 def test_every_rank_of_torch_has_the_same_master_and_its_own_rank(size):
-    about = gang(size, "torch")
-    seen = [gangs.environment(about, place) for place in places(about)]
-    assert {one["MASTER_ADDR"] for one in seen} == {one["PET_MASTER_ADDR"] for one in seen} == {gangs.hosts(about)[0]}
-    assert sorted(int(one["RANK"]) for one in seen) == list(range(size))
-    assert {one["WORLD_SIZE"] for one in seen} == {str(size)}
-    assert all(one["NODE_RANK"] == one["PET_NODE_RANK"] for one in seen)
+    gang_launch = gang(size, "torch")
+    environments = [gangs.environment(gang_launch, position) for position in replica_positions(gang_launch)]
+    assert (
+        {environment["MASTER_ADDR"] for environment in environments}
+        == {environment["PET_MASTER_ADDR"] for environment in environments}
+        == {gangs.hosts(gang_launch)[0]}
+    )
+    assert sorted(int(environment["RANK"]) for environment in environments) == list(range(size))
+    assert {environment["WORLD_SIZE"] for environment in environments} == {str(size)}
+    assert all(environment["NODE_RANK"] == environment["PET_NODE_RANK"] for environment in environments)
 
 
-def test_ranks_of_several_processes_per_replica_are_left_to_the_launcher():
-    told = gangs.environment(gang(2, "torch", slots=4), ReplicaPosition())
-    assert told["PET_NPROC_PER_NODE"] == "4" and "RANK" not in told and "WORLD_SIZE" not in told
+def test_torch_ranks_are_left_to_torchrun_if_a_replica_has_several_processes():
+    environment = gangs.environment(gang(2, "torch", slots=4), ReplicaPosition())
+    assert environment["PET_NPROC_PER_NODE"] == "4" and "RANK" not in environment and "WORLD_SIZE" not in environment
 
 
 @given(size=sizes)
 def test_every_worker_of_tensorflow_reads_the_same_cluster(size):
-    about = gang(size, "tensorflow")
-    seen = [json.loads(gangs.environment(about, place)["TF_CONFIG"]) for place in places(about)]
-    assert all(one["cluster"] == seen[0]["cluster"] for one in seen)
-    for place, one in zip(places(about), seen, strict=True):
-        assert one["cluster"]["worker"][one["task"]["index"]] == f"{gangs.host(about, place)}:{gangs.TENSORFLOW}"
+    gang_launch = gang(size, "tensorflow")
+    configs = [
+        json.loads(gangs.environment(gang_launch, position)["TF_CONFIG"]) for position in replica_positions(gang_launch)
+    ]
+    assert all(config["cluster"] == configs[0]["cluster"] for config in configs)
+    for position, config in zip(replica_positions(gang_launch), configs, strict=True):
+        assert (
+            config["cluster"]["worker"][config["task"]["index"]]
+            == f"{gangs.host(gang_launch, position)}:{gangs.TENSORFLOW}"
+        )
 
 
 @given(size=sizes)
-def test_every_process_of_jax_connects_to_the_first(size):
-    about = gang(size, "jax")
-    seen = [gangs.environment(about, place) for place in places(about)]
-    assert {one["JAX_COORDINATOR_ADDRESS"] for one in seen} == {f"{gangs.hosts(about)[0]}:{gangs.RENDEZVOUS}"}
-    assert sorted(int(one["JAX_PROCESS_ID"]) for one in seen) == list(range(size))
-    assert {one["JAX_NUM_PROCESSES"] for one in seen} == {str(size)}
+def test_every_process_of_jax_connects_to_the_first_replica(size):
+    gang_launch = gang(size, "jax")
+    environments = [gangs.environment(gang_launch, position) for position in replica_positions(gang_launch)]
+    assert {environment["JAX_COORDINATOR_ADDRESS"] for environment in environments} == {
+        f"{gangs.hosts(gang_launch)[0]}:{gangs.RENDEZVOUS}"
+    }
+    assert sorted(int(environment["JAX_PROCESS_ID"]) for environment in environments) == list(range(size))
+    assert {environment["JAX_NUM_PROCESSES"] for environment in environments} == {str(size)}
 
 
 @given(size=sizes, slices=st.integers(1, 20))
-def test_a_replica_knows_its_own_slice_by_name_and_the_others_by_number(size, slices):
-    about = gang(size, "tpu", slices=slices)
-    for place in places(about):
-        told = gangs.environment(about, place)
-        assert told["TPU_WORKER_HOSTNAMES"].split(",")[int(told["TPU_WORKER_ID"])] == gangs.host(about, place)
-        assert ("MEGASCALE_SLICE_ID" in told) == (slices > 1)
+def test_a_tpu_replica_has_the_hostnames_of_its_own_slice_and_the_number_of_slices(size, slices):
+    gang_launch = gang(size, "tpu", slices=slices)
+    for position in replica_positions(gang_launch):
+        environment = gangs.environment(gang_launch, position)
+        assert environment["TPU_WORKER_HOSTNAMES"].split(",")[int(environment["TPU_WORKER_ID"])] == gangs.host(
+            gang_launch, position
+        )
+        assert ("MEGASCALE_SLICE_ID" in environment) == (slices > 1)
         if slices > 1:
-            assert told["MEGASCALE_SLICE_ID"] == place.slice and told["MEGASCALE_NUM_SLICES"] == str(slices)
-            assert told["MEGASCALE_COORDINATOR_ADDRESS"] == gangs.host(about, ReplicaPosition())
+            assert environment["MEGASCALE_SLICE_ID"] == position.slice and environment["MEGASCALE_NUM_SLICES"] == str(
+                slices
+            )
+            assert environment["MEGASCALE_COORDINATOR_ADDRESS"] == gangs.host(gang_launch, ReplicaPosition())
 
 
 @given(size=sizes, slots=st.integers(1, 8))
-def test_mpiexec_waits_for_one_proxy_per_replica(size, slots):
-    about = gang(size, "mpi", slots=slots)
-    command = gangs.mpiexec(about)
+def test_mpiexec_waits_for_a_proxy_of_each_replica(size, slots):
+    gang_launch = gang(size, "mpi", slots=slots)
+    command = gangs.mpiexec(gang_launch)
     hosts = command[command.index("-hosts") + 1].split(",")
-    assert hosts == [gangs.host(about, place) for place in places(about)]
+    assert hosts == [gangs.host(gang_launch, position) for position in replica_positions(gang_launch)]
     assert command[command.index("-n") + 1] == str(size * slots) and command[-2:] == ("python", "program.py")
-    for place in places(about):
-        proxy = gangs.proxy(about, place)
-        assert proxy[proxy.index("--control-port") + 1] == f"{gangs.leader(about)}:{gangs.MPI}"
-        assert int(proxy[-1]) == int(place.index)
+    for position in replica_positions(gang_launch):
+        proxy = gangs.proxy(gang_launch, position)
+        assert proxy[proxy.index("--control-port") + 1] == f"{gangs.leader(gang_launch)}:{gangs.MPI}"
+        assert int(proxy[-1]) == int(position.index)
 
 
-def test_ranks_of_mpi_use_a_fabric_only_when_one_is_configured():
+def test_ranks_of_mpi_use_a_fabric_only_if_it_is_configured():
     assert gangs.environment(gang(2, "mpi"), ReplicaPosition())["UCX_TLS"] == "tcp,self"
     fabric = gang(2, "mpi", placement=Placement(resources={"rdma/hca": "1"}))
     assert gangs.environment(fabric, ReplicaPosition())["UCX_TLS"] == "rc,tcp,self"
@@ -127,17 +146,17 @@ def test_every_project_has_a_valid_namespace(project, template):
 
 
 @given(st.text(max_size=70), st.text(max_size=70))
-def test_different_inputs_have_different_names(one, other):
+def test_different_inputs_have_different_names(first, second):
     for name in (names.owner, names.label, names.device):
-        assert (name(one) == name(other)) == (one == other)
-    assert (names.namespace("wt-{project}", one) == names.namespace("wt-{project}", other)) == (one == other)
+        assert (name(first) == name(second)) == (first == second)
+    assert (names.namespace("wt-{project}", first) == names.namespace("wt-{project}", second)) == (first == second)
 
 
 @pytest.mark.parametrize("value", ["Straße 1", "straße 1", "a" * 64, "-a", "a-0123456789"])
 def test_a_generated_name_cannot_be_chosen_by_a_user(value):
     """A name in the form of a generated name is generated again, so that no user can take another's name."""
-    made = names.label(value)
-    assert names.label(made) != made
+    generated = names.label(value)
+    assert names.label(generated) != generated
 
 
 def test_a_valid_name_is_unchanged():
@@ -148,7 +167,9 @@ def test_a_valid_name_is_unchanged():
 
 
 @given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
-def test_a_launch_of_any_project_and_id_becomes_objects(project, simulation):
-    for one in manifests.launch_objects(launch(project=project, simulation_id=simulation, id=simulation), OPTIONS, ALL):
-        assert DNS.fullmatch(one["metadata"]["name"])
-        assert all(VALUE.fullmatch(value) for value in one["metadata"]["labels"].values())
+def test_a_launch_of_any_project_and_id_has_objects_with_valid_names(project, simulation):
+    for document in manifests.launch_objects(
+        launch(project=project, simulation_id=simulation, id=simulation), OPTIONS, ALL
+    ):
+        assert DNS.fullmatch(document["metadata"]["name"])
+        assert all(VALUE.fullmatch(value) for value in document["metadata"]["labels"].values())

@@ -1,4 +1,4 @@
-"""Images: which exist, their names, and how folders become layers and archives."""
+"""Images: their list, their names, and layers and archives made from folders."""
 
 import json
 import re
@@ -17,7 +17,9 @@ DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
 
 
 def test_every_environment_of_a_format_and_of_a_simulator_has_an_image() -> None:
-    formats = {one.environment.name for each in catalogue.runtimes().values() for one in each.formats.values()}
+    formats = {
+        format.environment.name for runtime in catalogue.runtimes().values() for format in runtime.formats.values()
+    }
     assert set(image_names.images()) == {"server", "jobs"} | formats | set(catalogue.simulators())
 
 
@@ -27,7 +29,7 @@ def test_a_pod_names_the_image_of_an_environment_by_its_content() -> None:
     assert image_names.image_of("noop", "registry.example/w-", "v1") == "registry.example/w-noop:v1"
 
 
-def test_another_lock_is_another_tag() -> None:
+def test_a_changed_lock_changes_the_tag() -> None:
     image = image_names.images()["noop"]
     assert image_names.tag(image, "a") != image_names.tag(image, "b")
 
@@ -46,13 +48,13 @@ def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
 
 def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    (tmp_path / "a/one.py").write_text("1")
+    (tmp_path / "a/first.py").write_text("1")
     before = image_names.digest(("a",), tmp_path)
     (tmp_path / "a/__pycache__").mkdir()
-    (tmp_path / "a/__pycache__/one.pyc").write_text("2")
+    (tmp_path / "a/__pycache__/first.pyc").write_text("2")
     (tmp_path / "a/.hidden").write_text("3")
     assert image_names.digest(("a",), tmp_path) == before
-    (tmp_path / "a/two.py").write_text("")
+    (tmp_path / "a/second.py").write_text("")
     assert image_names.digest(("a",), tmp_path) != before
 
 
@@ -68,26 +70,27 @@ def make_tree(folder: Path) -> Path:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_equal_folders_give_equal_layers(tmp_path: Path, packed: bool) -> None:
-    one, two = (
-        layers.write(make_tree(tmp_path / name), tmp_path / f"{name}.tar", packed=packed) for name in ("one", "two")
+    first, second = (
+        layers.write(make_tree(tmp_path / name), tmp_path / f"{name}.tar", packed=packed)
+        for name in ("first", "second")
     )
-    assert (one.diff, one.digest, one.size) == (two.diff, two.digest, two.size)
-    assert one.path.read_bytes() == two.path.read_bytes()
+    assert (first.diff, first.digest, first.size) == (second.diff, second.digest, second.size)
+    assert first.path.read_bytes() == second.path.read_bytes()
 
 
 def test_a_layer_is_owned_by_root_sorted_without_times_and_without_duplicates(tmp_path: Path) -> None:
     layer = layers.write(make_tree(tmp_path / "tree"), tmp_path / "layer.tar", packed=False)
     with tarfile.open(layer.path) as tar:
-        found = tar.getmembers()
-    assert [one.name for one in found] == ["a", "b", "b/large", "c", "run"]
-    assert {(one.uid, one.gid, one.mtime) for one in found} == {(0, 0, 0)}
-    assert found[0].issym()
-    assert found[3].islnk() and found[3].linkname == "b/large"
-    assert found[4].mode == 0o755
+        members = tar.getmembers()
+    assert [member.name for member in members] == ["a", "b", "b/large", "c", "run"]
+    assert {(member.uid, member.gid, member.mtime) for member in members} == {(0, 0, 0)}
+    assert members[0].issym()
+    assert members[3].islnk() and members[3].linkname == "b/large"
+    assert members[4].mode == 0o755
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_an_archive_unpacks_to_the_folder_it_was_made_from(tmp_path: Path, packed: bool) -> None:
+def test_an_image_archive_unpacks_to_the_folder_that_it_was_made_from(tmp_path: Path, packed: bool) -> None:
     layer = layers.write(make_tree(tmp_path / "tree"), tmp_path / "layer.tar", packed=packed)
     manifest, config = layers.manifest([layer], {"User": "1:1"}, "amd64")
     layers.archive(tmp_path / "image.tar", "thing:1", [layer], manifest, config)
@@ -95,29 +98,29 @@ def test_an_archive_unpacks_to_the_folder_it_was_made_from(tmp_path: Path, packe
     assert (tmp_path / "out/a").read_bytes() == (tmp_path / "out/c").read_bytes() == b"x" * layers.LARGE
 
 
-def test_kubernetes_and_docker_find_an_archive_under_the_same_name(tmp_path: Path) -> None:
+def test_an_archive_has_the_same_image_name_for_kubernetes_and_docker(tmp_path: Path) -> None:
     manifest, config = layers.manifest([], {}, "amd64")
     layers.archive(tmp_path / "image.tar", "thing:1", [], manifest, config)
     with tarfile.open(tmp_path / "image.tar") as tar:
-        index, docker = (json.loads(tar.extractfile(name).read()) for name in ("index.json", "manifest.json"))
-    noted = index["manifests"][0]["annotations"]
-    assert noted["io.containerd.image.name"] == "docker.io/library/thing:1"
-    assert docker[0]["RepoTags"] == ["thing:1"]
+        index, docker_manifest = (json.loads(tar.extractfile(name).read()) for name in ("index.json", "manifest.json"))
+    annotations = index["manifests"][0]["annotations"]
+    assert annotations["io.containerd.image.name"] == "docker.io/library/thing:1"
+    assert docker_manifest[0]["RepoTags"] == ["thing:1"]
 
 
-def test_environments_of_an_image_are_ready(tmp_path: Path) -> None:
-    environment, brought = Environment("thing", "thing==1\n"), tmp_path / "brought"
-    assert ready(environment, tmp_path / "home", brought) is None
-    (brought / environment.digest / "site").mkdir(parents=True)
-    assert ready(environment, tmp_path / "home", brought) == brought / environment.digest / "site"
+def test_an_environment_that_the_image_contains_is_ready(tmp_path: Path) -> None:
+    environment, image_environments = Environment("thing", "thing==1\n"), tmp_path / "image"
+    assert ready(environment, tmp_path / "home", image_environments) is None
+    (image_environments / environment.digest / "site").mkdir(parents=True)
+    assert ready(environment, tmp_path / "home", image_environments) == image_environments / environment.digest / "site"
 
 
 def test_equal_parts_give_equal_bills_of_materials() -> None:
-    thing = Component(kind="library", name="thing", version="1", purl="pkg:pypi/thing@1", licence="MIT")
-    one = sbom.bill("w", "1", "words", [Facts((thing,)), Facts()])
-    assert one == sbom.bill("w", "1", "words", [Facts(), Facts((thing,)), Facts((thing,))])
-    assert one["components"][0]["purl"] == "pkg:pypi/thing@1"
-    assert one["serialNumber"] != sbom.bill("w", "2", "words", [])["serialNumber"]
+    component = Component(kind="library", name="thing", version="1", purl="pkg:pypi/thing@1", licence="MIT")
+    bill = sbom.bill("w", "1", "description", [Facts((component,)), Facts()])
+    assert bill == sbom.bill("w", "1", "description", [Facts(), Facts((component,)), Facts((component,))])
+    assert bill["components"][0]["purl"] == "pkg:pypi/thing@1"
+    assert bill["serialNumber"] != sbom.bill("w", "2", "description", [])["serialNumber"]
 
 
 def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -126,24 +129,28 @@ def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert Facts.read(tmp_path / "facts.json") == facts
 
 
-def test_a_dockerfile_copies_the_same_layers() -> None:
+def test_the_dockerfile_copies_the_same_layers() -> None:
     installed = re.findall(r'^RUN scripts/install (?:server|"\$IMAGE") (\w+) /image$', DOCKERFILE, re.MULTILINE)
     copied = re.findall(r"^COPY --from=\w+ /image/(\w+)/ /$", DOCKERFILE, re.MULTILINE)
     assert tuple(installed) == tuple(copied) == parts.PARTS
     assert "RUN" not in DOCKERFILE.split("FROM scratch")[1]
 
 
-def test_a_dockerfile_has_the_same_image_config() -> None:
-    environment, server = (build.config(image_names.images()[name], "$TAG") for name in ("noop", "server"))
-    told = re.findall(r"^(ENV|USER|WORKDIR|ENTRYPOINT|LABEL) (.*)$", DOCKERFILE.split("FROM scratch")[1], re.MULTILINE)
-    values = [value for key, value in told if key == "ENV"]
-    assert values[0].split() == environment["Env"]
-    assert [*values[0].split(), *values[1].split()] == server["Env"]
-    entrypoints = [json.loads(value) for key, value in told if key == "ENTRYPOINT"]
-    assert entrypoints == [environment["Entrypoint"], server["Entrypoint"]]
-    assert {key: value for key, value in told if key in {"USER", "WORKDIR"}} == {
-        "USER": environment["User"],
-        "WORKDIR": environment["WorkingDir"],
+def test_the_dockerfile_has_the_same_image_config() -> None:
+    environment_config, server_config = (
+        build.config(image_names.images()[name], "$TAG") for name in ("noop", "server")
+    )
+    instructions = re.findall(
+        r"^(ENV|USER|WORKDIR|ENTRYPOINT|LABEL) (.*)$", DOCKERFILE.split("FROM scratch")[1], re.MULTILINE
+    )
+    values = [value for key, value in instructions if key == "ENV"]
+    assert values[0].split() == environment_config["Env"]
+    assert [*values[0].split(), *values[1].split()] == server_config["Env"]
+    entrypoints = [json.loads(value) for key, value in instructions if key == "ENTRYPOINT"]
+    assert entrypoints == [environment_config["Entrypoint"], server_config["Entrypoint"]]
+    assert {key: value for key, value in instructions if key in {"USER", "WORKDIR"}} == {
+        "USER": environment_config["User"],
+        "WORKDIR": environment_config["WorkingDir"],
     }
     labels = dict(re.findall(r'(org\.[a-z.]+)="([^"]*)"', DOCKERFILE))
-    assert labels == environment["Labels"] | {"org.opencontainers.image.title": "windtunnel-$IMAGE"}
+    assert labels == environment_config["Labels"] | {"org.opencontainers.image.title": "windtunnel-$IMAGE"}

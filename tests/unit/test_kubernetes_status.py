@@ -1,4 +1,4 @@
-"""Status mapping: launch status from objects recorded on a real cluster (tests/recorded) and from constructed ones."""
+"""Status mapping: launch status from objects recorded on a real cluster (tests/recorded) and constructed objects."""
 
 import json
 from collections.abc import Mapping
@@ -24,11 +24,14 @@ RECORDED = Path(__file__).parents[1] / "recorded/kubernetes"
 PATIENCE = 120.0
 
 
-def scene(name: str) -> tuple[Owner, list[Pod], list[ClusterEvent]]:
+def recorded_objects(name: str) -> tuple[Owner, list[Pod], list[ClusterEvent]]:
     """Read the recorded objects of a launch."""
-    recorded = json.loads((RECORDED / f"{name}.json").read_text())
-    owner = msgspec.convert(recorded["jobsets"][0], Owner)
-    pods, events = msgspec.convert(recorded["pods"], list[Pod]), msgspec.convert(recorded["events"], list[ClusterEvent])
+    documents = json.loads((RECORDED / f"{name}.json").read_text())
+    owner = msgspec.convert(documents["jobsets"][0], Owner)
+    pods, events = (
+        msgspec.convert(documents["pods"], list[Pod]),
+        msgspec.convert(documents["events"], list[ClusterEvent]),
+    )
     return (
         owner,
         pods,
@@ -36,15 +39,15 @@ def scene(name: str) -> tuple[Owner, list[Pod], list[ClusterEvent]]:
     )
 
 
-def seen(name: str, after: float = 5.0) -> LaunchStatus:
-    owner, pods, events = scene(name)
+def recorded_status(name: str, seconds_after_creation: float = 5.0) -> LaunchStatus:
+    owner, pods, events = recorded_objects(name)
     assert owner.metadata.creation_timestamp is not None
-    now = owner.metadata.creation_timestamp + timedelta(seconds=after)
+    now = owner.metadata.creation_timestamp + timedelta(seconds=seconds_after_creation)
     return launch_status(owner, pods, events, now=now, patience=PATIENCE)
 
 
 @pytest.mark.parametrize(
-    ("name", "phase", "words"),
+    ("name", "phase", "sentence"),
     [
         ("never", Phase.STARTING, "The node has no image windtunnel.local/none:1 for the runner,"),
         ("pull", Phase.STARTING, "The image 127.0.0.1:9/none:1 of the runner cannot be pulled ("),
@@ -57,11 +60,11 @@ def seen(name: str, after: float = 5.0) -> LaunchStatus:
         ("quota", Phase.RUNNING, "The project's quota in the cluster is used up ("),
     ],
 )
-def test_the_reason_why_a_launch_waits_is_one_sentence(name: str, phase: Phase, words: str) -> None:
-    status = seen(name)
+def test_a_launch_that_waits_has_a_single_sentence_as_its_reason(name: str, phase: Phase, sentence: str) -> None:
+    status = recorded_status(name)
     assert status.phase is phase
-    assert status.notes[0].words.startswith(words)
-    assert not status.hopeless, "not before patience is at its end"
+    assert status.notes[0].words.startswith(sentence)
+    assert not status.hopeless, "a launch is hopeless only once the executor's patience has run out"
     assert len({note.key for note in status.notes}) == len(status.notes)
 
 
@@ -78,42 +81,42 @@ def test_the_reason_why_a_launch_waits_is_one_sentence(name: str, phase: Phase, 
     ],
 )
 def test_only_a_lasting_failure_is_hopeless_and_only_after_its_patience(name: str, hopeless: bool) -> None:
-    status = seen(name, after=PATIENCE + 60)
+    status = recorded_status(name, seconds_after_creation=PATIENCE + 60)
     assert status.hopeless is hopeless
     assert not hopeless or status.reason == status.notes[0].words
 
 
 def test_a_successful_launch_has_no_reason() -> None:
-    assert seen("good") == LaunchStatus(id="goodx1x1", phase=Phase.ENDED, exit=0)
-    assert settled(scene("good")[0])
+    assert recorded_status("good") == LaunchStatus(id="goodx1x1", phase=Phase.ENDED, exit=0)
+    assert settled(recorded_objects("good")[0])
 
 
 def test_a_failed_launch_has_the_exit_code_and_last_output_of_its_runner() -> None:
-    status = seen("exit")
+    status = recorded_status("exit")
     assert (status.phase, status.exit, status.hopeless) == (Phase.ENDED, 70, True)
     assert status.reason == "its runner ended with exit code 70: model [31mmissing"
 
 
 def owner(*conditions: tuple[str, str], kind: str = "job", reason: str = "", **spec: Any) -> Owner:
-    status = {"conditions": [{"type": one, "status": truth, "reason": reason} for one, truth in conditions]}
+    status = {"conditions": [{"type": condition, "status": value, "reason": reason} for condition, value in conditions]}
     labels = {"windtunnel/launch": "ax1x1"}
     return msgspec.convert({"metadata": {"name": "wt-a", "labels": labels}, "spec": spec, "status": status}, Owner)
 
 
-def pod(status: Mapping[str, Any], age: float = 0.0) -> Pod:
-    made = NOW - timedelta(seconds=age)
+def pod(status: Mapping[str, Any], age_seconds: float = 0.0) -> Pod:
+    created_at = NOW - timedelta(seconds=age_seconds)
     container = {"name": "runner", "image": "c:1", "resources": {"limits": {"memory": "1Gi"}}}
     spec = {"nodeName": "n1", "containers": [container]}
-    document = {"metadata": {"name": "p", "creationTimestamp": made.isoformat()}, "spec": spec, "status": status}
+    document = {"metadata": {"name": "p", "creationTimestamp": created_at.isoformat()}, "spec": spec, "status": status}
     return msgspec.convert(document, Pod)
 
 
 NOW = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
 
-def told(status: Mapping[str, Any]) -> str:
-    observed = launch_status(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
-    return " ".join(note.words for note in observed.notes)
+def messages_of_pod(status: Mapping[str, Any]) -> str:
+    launch = launch_status(owner(parallelism=1), [pod(status)], now=NOW, patience=PATIENCE)
+    return " ".join(note.words for note in launch.notes)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_a_jobset_runs_when_all_its_jobs_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "text"),
     [
         ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, "evicted from its node (low on memory)"),
         ({"phase": "Failed", "reason": "NodeLost"}, "The node n1 does not answer any more."),
@@ -168,12 +171,12 @@ def test_a_jobset_runs_when_all_its_jobs_run() -> None:
         ),
     ],
 )
-def test_a_pod_that_lost_its_node_says_so(status: dict[str, Any], words: str) -> None:
-    assert words in told(status)
+def test_the_message_of_a_pod_that_lost_its_node_names_the_cause(status: dict[str, Any], text: str) -> None:
+    assert text in messages_of_pod(status)
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "text"),
     [
         (
             {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "x" not found'}},
@@ -181,31 +184,36 @@ def test_a_pod_that_lost_its_node_says_so(status: dict[str, Any], words: str) ->
         ),
         ({"waiting": {"reason": "ContainerCreating"}}, ""),
         ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "The runner needed more than its 1Gi of memory"),
-        ({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no python"}}, "(no python)"[1:-1]),
+        ({"terminated": {"exitCode": 128, "reason": "StartError", "message": "no python"}}, "no python"),
         ({"running": {}}, ""),
     ],
 )
-def test_a_waiting_container_has_a_reason(state: dict[str, Any], words: str) -> None:
+def test_a_container_that_waits_or_failed_to_start_has_a_message(state: dict[str, Any], text: str) -> None:
     status = {"phase": "Pending", "containerStatuses": [{"name": "runner", "image": "c:1", "state": state}]}
-    assert words in told(status) and bool(words) is bool(told(status))
+    assert text in messages_of_pod(status) and bool(text) is bool(messages_of_pod(status))
 
 
 def test_a_launch_with_one_healthy_pod_is_not_hopeless() -> None:
-    bad = {"name": "runner", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
-    stuck, fine = pod({"phase": "Pending", "containerStatuses": [bad]}, age=500), pod({"phase": "Pending"}, age=500)
-    whole = owner(parallelism=2)
-    assert launch_status(whole, [stuck], now=NOW, patience=PATIENCE).hopeless
-    assert not launch_status(whole, [stuck, fine], now=NOW, patience=PATIENCE).hopeless
-    running = pod({"phase": "Running"}, age=500)
-    assert launch_status(whole, [stuck, running], now=NOW, patience=PATIENCE).phase is Phase.RUNNING
+    container = {"name": "runner", "image": "c:1", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    stuck_pod, pending_pod = (
+        pod({"phase": "Pending", "containerStatuses": [container]}, age_seconds=500),
+        pod({"phase": "Pending"}, age_seconds=500),
+    )
+    job = owner(parallelism=2)
+    assert launch_status(job, [stuck_pod], now=NOW, patience=PATIENCE).hopeless
+    assert not launch_status(job, [stuck_pod, pending_pod], now=NOW, patience=PATIENCE).hopeless
+    running_pod = pod({"phase": "Running"}, age_seconds=500)
+    assert launch_status(job, [stuck_pod, running_pod], now=NOW, patience=PATIENCE).phase is Phase.RUNNING
 
 
-def left(phase: str = "Running", *, leaving: float | None = None, silent: float | None = None) -> Pod:
-    """Return a pod that was deleted, or whose node stopped reporting, a number of seconds ago."""
+def pod_on_node(phase: str = "Running", *, deleted_ago: float | None = None, silent_for: float | None = None) -> Pod:
+    """Return a pod that was deleted, or whose node stopped reporting, this number of seconds ago."""
     conditions = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}]
-    if silent is not None:
-        conditions[1] |= {"status": "False", "lastTransitionTime": (NOW - timedelta(seconds=silent)).isoformat()}
-    metadata = {"deletionTimestamp": (NOW - timedelta(seconds=leaving)).isoformat()} if leaving is not None else {}
+    if silent_for is not None:
+        conditions[1] |= {"status": "False", "lastTransitionTime": (NOW - timedelta(seconds=silent_for)).isoformat()}
+    metadata = (
+        {"deletionTimestamp": (NOW - timedelta(seconds=deleted_ago)).isoformat()} if deleted_ago is not None else {}
+    )
     document = {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": phase, "conditions": conditions}}
     return msgspec.convert(document, Pod)
 
@@ -213,16 +221,16 @@ def left(phase: str = "Running", *, leaving: float | None = None, silent: float 
 @pytest.mark.parametrize(
     ("pods", "ended"),
     [
-        ([left(leaving=16)], True),
-        ([left(leaving=-20)], False),  # its grace is not over
-        ([left(silent=121)], True),
-        ([left(silent=60)], False),  # the node may come back
-        ([left(silent=121), left()], False),  # somebody goes on
-        ([left(silent=121), left("Failed")], True),
+        ([pod_on_node(deleted_ago=16)], True),
+        ([pod_on_node(deleted_ago=-20)], False),  # its grace period is not over
+        ([pod_on_node(silent_for=121)], True),
+        ([pod_on_node(silent_for=60)], False),  # the node may come back
+        ([pod_on_node(silent_for=121), pod_on_node()], False),  # the other pod still runs
+        ([pod_on_node(silent_for=121), pod_on_node("Failed")], True),
         ([], False),
     ],
 )
-def test_a_launch_without_any_of_its_nodes_has_ended(pods: list[Pod], ended: bool) -> None:
+def test_a_launch_that_lost_all_its_nodes_has_ended(pods: list[Pod], ended: bool) -> None:
     status = launch_status(owner(parallelism=2), pods, now=NOW, patience=PATIENCE)
     assert (status.phase is Phase.ENDED) is ended
     assert not status.hopeless
@@ -232,9 +240,9 @@ def test_a_launch_without_any_of_its_nodes_has_ended(pods: list[Pod], ended: boo
 
 def test_a_launch_whose_pods_were_deleted_and_not_replaced_has_ended() -> None:
     for pods, ended in (
-        ([left("Failed", leaving=46)], True),
-        ([left("Failed", leaving=20)], False),  # a follower may be on its way
-        ([left("Failed", leaving=46), left("Pending")], False),
+        ([pod_on_node("Failed", deleted_ago=46)], True),
+        ([pod_on_node("Failed", deleted_ago=20)], False),  # its controller may still replace it
+        ([pod_on_node("Failed", deleted_ago=46), pod_on_node("Pending")], False),
     ):
         status = launch_status(owner(parallelism=1), pods, now=NOW, patience=PATIENCE)
         assert (status.phase is Phase.ENDED) is ended
@@ -242,16 +250,16 @@ def test_a_launch_whose_pods_were_deleted_and_not_replaced_has_ended() -> None:
 
 
 def test_a_killed_runner_is_reported_with_the_name_of_the_signal() -> None:
-    status = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
-    failed = pod({"phase": "Failed", "containerStatuses": [status]})
-    observed = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
-    assert (observed.exit, observed.reason) == (137, "its runner was ended by SIGKILL")
+    container = {"name": "runner", "state": {"terminated": {"exitCode": 137}}}
+    failed_pod = pod({"phase": "Failed", "containerStatuses": [container]})
+    status = launch_status(owner(("Failed", "True")), [failed_pod], now=NOW, patience=PATIENCE)
+    assert (status.exit, status.reason) == (137, "its runner was ended by SIGKILL")
 
 
-def test_a_failed_gang_reports_the_end_of_its_program() -> None:
-    state = {"exitCode": 70, "message": "Segmentation fault"}
-    failed = pod({"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": state}}]})
-    status = launch_status(owner(("Failed", "True")), [failed], now=NOW, patience=PATIENCE)
+def test_a_failed_gang_reports_the_exit_code_of_its_program() -> None:
+    terminated = {"exitCode": 70, "message": "Segmentation fault"}
+    failed_pod = pod({"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": terminated}}]})
+    status = launch_status(owner(("Failed", "True")), [failed_pod], now=NOW, patience=PATIENCE)
     assert (status.exit, status.hopeless) == (70, False)
     assert status.reason == "its program ended with exit code 70: Segmentation fault"
 
@@ -259,51 +267,55 @@ def test_a_failed_gang_reports_the_end_of_its_program() -> None:
 DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
 
 
-def failed(*exits: int, name: str = "main", leaving: bool = False, **status: Any) -> Pod:
+def failed_pod(*exit_codes: int, name: str = "main", deleted: bool = False, **status: Any) -> Pod:
     """Return a failed pod of a gang without a runner, with the exit codes of its containers, the program's last."""
-    names = [*(f"beside-{number}" for number in range(len(exits) - 1)), name]
-    ended = [
-        {"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in zip(names, exits, strict=False)
+    names = [*(f"beside-{number}" for number in range(len(exit_codes) - 1)), name]
+    containers = [
+        {"name": name, "state": {"terminated": {"exitCode": exit_code}}}
+        for name, exit_code in zip(names, exit_codes, strict=False)
     ]
-    metadata = {"deletionTimestamp": NOW.isoformat()} if leaving else {}
-    document = {"metadata": metadata, "status": {"phase": "Failed", "containerStatuses": ended, **status}}
+    metadata = {"deletionTimestamp": NOW.isoformat()} if deleted else {}
+    document = {"metadata": metadata, "status": {"phase": "Failed", "containerStatuses": containers, **status}}
     return msgspec.convert(document, Pod)
 
 
 @pytest.mark.parametrize(
-    ("pods", "words"),
+    ("pods", "text"),
     [
-        ([failed(143, **DISRUPTED)], "as in a drain"),
-        ([failed(143, **DISRUPTED), failed(1)], "as in a drain"),  # it missed its peer
-        ([failed(reason="Evicted", message="low on memory")], "evicted from its node"),
+        ([failed_pod(143, **DISRUPTED)], "as in a drain"),
+        (
+            [failed_pod(143, **DISRUPTED), failed_pod(1)],
+            "as in a drain",
+        ),  # exit code 1 follows from the loss of the peer
+        ([failed_pod(reason="Evicted", message="low on memory")], "evicted from its node"),
     ],
 )
-def test_a_program_whose_pods_were_lost_has_no_exit_code(pods: list[Pod], words: str) -> None:
-    whole = owner(("Failed", "True"), reason="a job failed", parallelism=2)
-    status = launch_status(whole, pods, now=NOW, patience=PATIENCE)
-    assert (status.phase, status.exit) == (Phase.ENDED, None) and words in str(status.reason)
+def test_a_program_whose_pods_were_lost_has_no_exit_code(pods: list[Pod], text: str) -> None:
+    job = owner(("Failed", "True"), reason="a job failed", parallelism=2)
+    status = launch_status(job, pods, now=NOW, patience=PATIENCE)
+    assert (status.phase, status.exit) == (Phase.ENDED, None) and text in str(status.reason)
 
 
-def test_a_failed_program_has_its_own_exit_code_and_not_that_of_terminated_pods() -> None:
+def test_a_failed_program_has_its_own_exit_code_and_not_the_exit_code_of_deleted_pods() -> None:
     status = launch_status(
-        owner(("Failed", "True")), [failed(3), failed(143, leaving=True)], now=NOW, patience=PATIENCE
+        owner(("Failed", "True")), [failed_pod(3), failed_pod(143, deleted=True)], now=NOW, patience=PATIENCE
     )
     assert (status.exit, status.reason) == (3, "its program ended with exit code 3")
 
 
-def test_a_failed_program_without_a_message_has_failed() -> None:
-    for pods in ([failed(143, leaving=True)], []):
+def test_a_failed_program_without_an_exit_code_has_exit_code_1() -> None:
+    for pods in ([failed_pod(143, deleted=True)], []):
         status = launch_status(owner(("Failed", "True"), reason="a job failed"), pods, now=NOW, patience=PATIENCE)
         assert status.exit == 1 and "a job failed" in str(status.reason)
 
 
-def test_a_program_of_an_operator_has_its_exit_code_whatever_its_container_is_called() -> None:
-    for pod in (failed(3, name="node"), failed(0, 3, name="node")):
+def test_a_program_run_by_an_operator_has_its_exit_code_for_every_container_name() -> None:
+    for pod in (failed_pod(3, name="node"), failed_pod(0, 3, name="node")):
         status = launch_status(owner(("Failed", "True")), [pod], now=NOW, patience=PATIENCE)
         assert (status.exit, status.reason) == (3, "its program ended with exit code 3")
 
 
-def test_a_launch_past_its_deadline_says_so() -> None:
+def test_a_launch_past_its_deadline_has_the_deadline_as_its_reason() -> None:
     status = launch_status(owner(("Failed", "True"), reason="DeadlineExceeded"), now=NOW, patience=PATIENCE)
     assert (status.exit, status.reason) == (1, "The launch exceeded its time limit, and the cluster ended it.")
 
@@ -313,31 +325,40 @@ def mpijob(*conditions: tuple[str, str], reason: str = "") -> Owner:
     return owner(*conditions, reason=reason, mpiReplicaSpecs=roles)
 
 
-def of(part: str, age: float, *exits: int, **status: Any) -> Pod:
+def mpi_pod(part: str, age_seconds: float, *exit_codes: int, **status: Any) -> Pod:
     """Return a pod of an MPIJob, which runs unless it has an exit code."""
-    ended = [{"name": "main", "state": {"terminated": {"exitCode": code, **status.pop("ended", {})}}} for code in exits]
-    made = (NOW - timedelta(seconds=age)).isoformat()
-    metadata = {"labels": {"windtunnel/part": part}, "creationTimestamp": made}
-    status = {"phase": "Failed" if exits else "Running", "containerStatuses": ended, **status}
+    containers = [
+        {"name": "main", "state": {"terminated": {"exitCode": exit_code, **status.pop("terminated", {})}}}
+        for exit_code in exit_codes
+    ]
+    created_at = (NOW - timedelta(seconds=age_seconds)).isoformat()
+    metadata = {"labels": {"windtunnel/part": part}, "creationTimestamp": created_at}
+    status = {"phase": "Failed" if exit_codes else "Running", "containerStatuses": containers, **status}
     return msgspec.convert({"metadata": metadata, "status": status}, Pod)
 
 
-LED = of("lead", 10, 3)
+FAILED_LAUNCHER = mpi_pod("lead", 10, 3)
 
 
 @pytest.mark.parametrize(
     ("pods", "exit"),
     [
-        ([LED, of("replica", 12), of("replica", 10)], 3),
-        ([of("lead", 20, 1), LED, of("replica", 30), of("replica", 15)], 3),  # led again since one was lost
-        ([LED, of("replica", 12), of("replica", 12, 137)], 3),  # it ended by itself, and its place stays empty
-        ([LED, of("replica", 12), of("replica", 5)], None),  # made again
-        ([LED, of("replica", 12)], None),
-        ([LED, of("replica", 12), of("replica", 12, **DISRUPTED)], None),
-        ([of("replica", 12), of("replica", 12)], None),
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 10)], 3),
+        (
+            [mpi_pod("lead", 20, 1), FAILED_LAUNCHER, mpi_pod("replica", 30), mpi_pod("replica", 15)],
+            3,
+        ),  # restarted after the loss of a worker
+        (
+            [FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, 137)],
+            3,
+        ),  # the worker ended by itself, no replacement
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 5)], None),  # a worker was replaced
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12)], None),
+        ([FAILED_LAUNCHER, mpi_pod("replica", 12), mpi_pod("replica", 12, **DISRUPTED)], None),
+        ([mpi_pod("replica", 12), mpi_pod("replica", 12)], None),
     ],
 )
-def test_a_program_of_mpi_has_its_exit_code_only_with_its_first_workers(pods: list[Pod], exit: int | None) -> None:
+def test_an_mpi_program_has_an_exit_code_only_if_no_worker_was_replaced(pods: list[Pod], exit: int | None) -> None:
     status = launch_status(mpijob(("Failed", "True")), pods, now=NOW, patience=PATIENCE)
     assert status.exit == exit
     assert exit or status.reason in {make_note("PodTaken").words, make_note("EvictionByEvictionAPI").words}
@@ -346,70 +367,84 @@ def test_a_program_of_mpi_has_its_exit_code_only_with_its_first_workers(pods: li
 @pytest.mark.parametrize(
     ("pods", "exit"),
     [
-        ([of("lead", 10), of("replica", 12), of("replica", 12)], 0),
-        ([of("replica", 12), of("replica", 12)], 0),  # it was seen so late that who led has been swept up
-        ([of("lead", 10), of("replica", 12), of("replica", 5)], None),
-        ([of("lead", 10), of("replica", 12)], None),
+        ([mpi_pod("lead", 10), mpi_pod("replica", 12), mpi_pod("replica", 12)], 0),
+        ([mpi_pod("replica", 12), mpi_pod("replica", 12)], 0),  # the launcher's pod is already deleted
+        ([mpi_pod("lead", 10), mpi_pod("replica", 12), mpi_pod("replica", 5)], None),
+        ([mpi_pod("lead", 10), mpi_pod("replica", 12)], None),
     ],
 )
-def test_a_program_of_mpi_that_lost_a_worker_has_not_succeeded_whatever_mpirun_returns(
+def test_an_mpi_program_that_lost_a_worker_has_not_succeeded_even_if_mpirun_returns_0(
     pods: list[Pod], exit: int | None
 ) -> None:
-    done = mpijob(("Succeeded", "True"))
-    assert not settled(done)
-    status = launch_status(done, pods, now=NOW, patience=PATIENCE)
+    job = mpijob(("Succeeded", "True"))
+    assert not settled(job)
+    status = launch_status(job, pods, now=NOW, patience=PATIENCE)
     assert (status.phase, status.exit) == (Phase.ENDED, exit)
     assert status.reason == (None if exit == 0 else make_note("PodTaken").words)
 
 
-def test_a_program_of_mpi_past_its_deadline_was_ended_and_not_evicted() -> None:
-    workers = [of("replica", 12), of("replica", 12)]  # who led was deleted for it
+def test_an_mpi_program_past_its_deadline_was_ended_and_not_evicted() -> None:
+    workers = [mpi_pod("replica", 12), mpi_pod("replica", 12)]  # the operator deleted the launcher at the deadline
     status = launch_status(mpijob(("Failed", "True"), reason="DeadlineExceeded"), workers, now=NOW, patience=PATIENCE)
     assert (status.exit, [note.key for note in status.notes]) == (1, ["DeadlineExceeded"])
 
 
-def test_workers_of_mpi_that_fail_before_the_launcher_starts_end_the_launch() -> None:
-    failed = of("replica", 5, 128, ended={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'})
-    status = launch_status(mpijob(("Created", "True")), [failed, of("replica", 5)], now=NOW, patience=PATIENCE)
+def test_mpi_workers_that_fail_before_the_launcher_starts_end_the_launch() -> None:
+    failed_worker = mpi_pod(
+        "replica", 5, 128, terminated={"reason": "StartError", "message": 'exec: "/usr/sbin/sshd": not found'}
+    )
+    status = launch_status(
+        mpijob(("Created", "True")), [failed_worker, mpi_pod("replica", 5)], now=NOW, patience=PATIENCE
+    )
     assert (status.phase, status.exit) == (Phase.ENDED, 128) and "sshd" in str(status.reason)
-    evicted = of("replica", 5, 143, reason="Evicted")
-    assert launch_status(mpijob(("Created", "True")), [evicted], now=NOW, patience=PATIENCE).exit is None
-    begun = mpijob(("Created", "True"), ("Running", "True"))
-    assert launch_status(begun, [failed], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, "who leads will tell"
+    evicted_worker = mpi_pod("replica", 5, 143, reason="Evicted")
+    assert launch_status(mpijob(("Created", "True")), [evicted_worker], now=NOW, patience=PATIENCE).exit is None
+    running_job = mpijob(("Created", "True"), ("Running", "True"))
+    assert launch_status(running_job, [failed_worker], now=NOW, patience=PATIENCE).phase is Phase.RUNNING, (
+        "the launcher decides"
+    )
 
 
-def waiting(label: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
-    """Return the status of a suspended launch whose Kueue workload has these conditions."""
-    named = [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions]
-    workload = msgspec.convert({"status": {"conditions": named}}, Workload)
-    labels = {"windtunnel/launch": "a"} | ({"kueue.x-k8s.io/queue-name": "q"} if label else {})
-    held = msgspec.convert({"metadata": {"labels": labels}, "spec": {"suspend": True}}, Owner)
-    status = launch_status(held, workloads=[workload], now=NOW, patience=PATIENCE)
+def messages_of_suspended(queued: bool, *conditions: tuple[str, str, str, str]) -> list[str]:
+    """Return the messages of a suspended launch whose Kueue workload has these conditions."""
+    workload_conditions = [
+        dict(zip(("type", "status", "reason", "message"), condition, strict=True)) for condition in conditions
+    ]
+    workload = msgspec.convert({"status": {"conditions": workload_conditions}}, Workload)
+    labels = {"windtunnel/launch": "a"} | ({"kueue.x-k8s.io/queue-name": "q"} if queued else {})
+    job = msgspec.convert({"metadata": {"labels": labels}, "spec": {"suspend": True}}, Owner)
+    status = launch_status(job, workloads=[workload], now=NOW, patience=PATIENCE)
     assert status.phase is Phase.SUSPENDED and len({note.key for note in status.notes}) == len(status.notes)
     return [note.words for note in status.notes]
 
 
 def test_a_launch_queued_by_kueue_has_the_reason_of_kueue() -> None:
-    lacks = ("QuotaReserved", "False", "Pending", "couldn't assign flavors to pod set w")
-    assert waiting(True, lacks) == ["The launch waits in Kueue: couldn't assign flavors to pod set w."]
-    [told] = waiting(True, ("QuotaReserved", "False", "Inadmissible", "LocalQueue q doesn't exist"))
-    assert told.startswith("Kueue does not admit the launch: LocalQueue q doesn't exist.")
+    no_quota = ("QuotaReserved", "False", "Pending", "couldn't assign flavors to pod set w")
+    assert messages_of_suspended(True, no_quota) == ["The launch waits in Kueue: couldn't assign flavors to pod set w."]
+    [message] = messages_of_suspended(True, ("QuotaReserved", "False", "Inadmissible", "LocalQueue q doesn't exist"))
+    assert message.startswith("Kueue does not admit the launch: LocalQueue q doesn't exist.")
 
 
-def test_a_launch_behind_others_in_its_queue_waits_for_its_turn() -> None:
-    assert waiting(True) == ["The launch waits in Kueue until its turn comes."]
-    assert waiting(True, ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")) == [], "it is just let go"
-    assert waiting(False) == ["The launch is suspended in the cluster. It goes on once a person resumes it."]
+def test_a_suspended_launch_waits_for_its_turn_in_kueue_or_for_a_person() -> None:
+    assert messages_of_suspended(True) == ["The launch waits in Kueue until its turn comes."]
+    assert messages_of_suspended(True, ("QuotaReserved", "True", "", ""), ("Admitted", "True", "", "")) == [], (
+        "an admitted launch is about to be resumed"
+    )
+    assert messages_of_suspended(False) == [
+        "The launch is suspended in the cluster. It goes on once a person resumes it."
+    ]
 
 
 def test_a_preempted_launch_reports_the_preemption_once_and_then_why_it_waits() -> None:
-    taken = ("Evicted", "True", "Preempted", "Preempted to accommodate a workload")
-    words = "Kueue evicted the launch (Preempted to accommodate a workload)."
-    [told] = waiting(True, ("QuotaReserved", "False", "Pending", taken[3]), taken)
-    assert told.startswith(words)
-    told, then = waiting(True, ("QuotaReserved", "False", "Pending", "no room"), taken)
-    assert told.startswith(words) and then == "The launch waits in Kueue: no room."
-    assert waiting(True, ("QuotaReserved", "False", "Pending", "no room"), ("Evicted", "False", "", "")) == [then]
+    preempted = ("Evicted", "True", "Preempted", "Preempted to accommodate a workload")
+    preemption = "Kueue evicted the launch (Preempted to accommodate a workload)."
+    [message] = messages_of_suspended(True, ("QuotaReserved", "False", "Pending", preempted[3]), preempted)
+    assert message.startswith(preemption)
+    message, waiting_message = messages_of_suspended(True, ("QuotaReserved", "False", "Pending", "no room"), preempted)
+    assert message.startswith(preemption) and waiting_message == "The launch waits in Kueue: no room."
+    assert messages_of_suspended(
+        True, ("QuotaReserved", "False", "Pending", "no room"), ("Evicted", "False", "", "")
+    ) == [waiting_message]
 
 
 @pytest.mark.parametrize(
@@ -427,7 +462,7 @@ def test_reasons_why_a_pod_could_not_be_created_are_distinguished(message: str, 
     assert creation_failure(message) == fact
 
 
-def test_messages_of_others_become_one_short_printable_line() -> None:
+def test_messages_of_the_cluster_become_a_single_short_printable_line() -> None:
     assert clean("a\x1b[31m\r\nb\u202e\tc") == "a [31m b c"
     assert len(clean("x" * 10_000)) == 300
     assert "\x1b" not in make_note("OOMKilled", "model-server", "\x1b[0m").words
@@ -435,15 +470,15 @@ def test_messages_of_others_become_one_short_printable_line() -> None:
 
 def test_every_message_can_be_formatted_and_is_a_sentence() -> None:
     for fact in MESSAGES:
-        words = make_note(fact, "model-server", "thing", "because.").words
-        assert "{" not in words and words.endswith(".") and ".." not in words and len(words) < 300
+        message = make_note(fact, "model-server", "thing", "because.").words
+        assert "{" not in message and message.endswith(".") and ".." not in message and len(message) < 300
 
 
 def test_the_message_of_the_scheduler_names_the_missing_resource() -> None:
-    said = "0/9 nodes are available: 3 Insufficient rdma/hca, 6 node(s) had untolerated taint {gpu: yes}. x"
-    assert scheduling_problems(said) == "not enough rdma/hca, taints that are not tolerated on 9 nodes"
+    message = "0/9 nodes are available: 3 Insufficient rdma/hca, 6 node(s) had untolerated taint {gpu: yes}. x"
+    assert scheduling_problems(message) == "not enough rdma/hca, taints that are not tolerated on 9 nodes"
     assert scheduling_problems("no nodes available to schedule pods") == "no node at all"
-    assert scheduling_problems("what nobody knows") == "none fits"
+    assert scheduling_problems("a message of an unknown form") == "none fits"
 
 
 def test_events_go_to_the_launch_whose_name_their_objects_begin_with() -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from errors import PlatformError
-from tests.unit.crds import complaints
+from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, EVERYTHING, OPTIONS, SAMPLES, gang, launch
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.manifests import ServedApis
@@ -47,7 +47,7 @@ def test_every_golden_file_belongs_to_a_sample_launch():
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_version_of_the_schemas_accepts_the_objects_without_unknown_fields(name):
     for item in objects_of(name):
-        assert complaints(item) == []
+        assert violations(item) == []
 
 
 @pytest.mark.parametrize("name", ["independent", "independent-without-jobset", "gang-trainer", "gang-mpi-operator"])
@@ -55,14 +55,14 @@ def test_an_unknown_field_is_detected(name):
     for item in objects_of(name):
         broken = copy.deepcopy(item)
         broken.get("spec", broken)["bogus"] = 1
-        assert any("bogus" in complaint for complaint in complaints(broken))
+        assert any("bogus" in complaint for complaint in violations(broken))
 
 
 def test_a_misspelt_field_deep_in_a_pod_is_detected():
     owner = copy.deepcopy(objects_of("independent")[0])
     pod = owner["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["containers"][0]["securityContext"]["readOnlyRootFileSystem"] = True
-    assert len(complaints(owner)) == 2  # one for each version
+    assert len(violations(owner)) == 2  # one for each version
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -157,7 +157,7 @@ def test_the_queues_in_the_documentation_are_valid_for_kueue():
     text = (Path(__file__).parents[2] / "docs" / "gangs.md").read_text()
     shown = [item for part in text.split("```yaml\n")[1:] for item in yaml.safe_load_all(part.split("```")[0])]
     assert {item["kind"] for item in shown} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
-    assert [complaint for item in shown for complaint in complaints(item)] == []
+    assert [complaint for item in shown for complaint in violations(item)] == []
 
 
 def test_the_leader_starts_when_all_replicas_are_ready_and_its_success_is_the_gangs():

@@ -1,4 +1,4 @@
-"""A model's format is detected from its bytes; a zip that is not to be unpacked is refused by its directory alone."""
+"""Model format detection from bytes, and unsafe zips, which are refused from their central directory alone."""
 
 import io
 import stat
@@ -16,17 +16,17 @@ from runtimes.formats import detect
 from tests.contracts import graphs
 
 
-def packed(*names: str, content: bytes = b"x", method: int = zipfile.ZIP_STORED) -> bytes:
+def zip_of(*names: str, content: bytes = b"x", method: int = zipfile.ZIP_STORED) -> bytes:
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # names given twice are wanted here
+        warnings.simplefilter("ignore")  # for archives that contain a name twice
         with zipfile.ZipFile(file, "w", method) as archive:
             for name in names:
                 archive.writestr(zipfile.ZipInfo(name), content, method)
     return file.getvalue()
 
 
-def link() -> bytes:
+def zip_with_link() -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         entry = zipfile.ZipInfo("model.py")
@@ -35,107 +35,107 @@ def link() -> bytes:
     return file.getvalue()
 
 
-def overlapping() -> bytes:
-    """Let the second entry begin where the first does."""
-    raw = bytearray(packed("model.py", "weights"))
+def zip_with_shared_data() -> bytes:
+    """Return a zip whose second entry begins where the first entry begins."""
+    raw = bytearray(zip_of("model.py", "weights"))
     second = raw.rindex(b"PK\x01\x02")
     struct.pack_into("<I", raw, second + 42, 0)
     return bytes(raw)
 
 
-def many() -> bytes:
-    """Announce more entries than anybody has."""
-    raw = bytearray(packed("model.py"))
-    at = raw.rindex(b"PK\x05\x06")
-    raw[at:at] = struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**12, 10**12, 46, 0) + struct.pack(
-        "<4sIQI", b"PK\x06\x07", 0, at, 1
-    )
+def zip_with_huge_directory() -> bytes:
+    """Return a zip whose Zip64 end record announces 10**12 entries."""
+    raw = bytearray(zip_of("model.py"))
+    end_record = raw.rindex(b"PK\x05\x06")
+    raw[end_record:end_record] = struct.pack(
+        "<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**12, 10**12, 46, 0
+    ) + struct.pack("<4sIQI", b"PK\x06\x07", 0, end_record, 1)
     struct.pack_into("<HH", raw, len(raw) - 14, 0xFFFF, 0xFFFF)
     return bytes(raw)
 
 
 UNSAFE: dict[str, tuple[Callable[[], bytes], str]] = {
-    "a name that leads upwards": (lambda: packed("model.py", "../evil.py"), "leads out of its folder"),
-    "a name that leads upwards inside": (lambda: packed("model.py", "a/../../b"), "leads out of its folder"),
-    "an absolute name": (lambda: packed("/etc/cron.d/x"), "leads out of its folder"),
-    "a name for Windows": (lambda: packed("model.py", "..\\evil"), "leads out of its folder"),
-    "a drive": (lambda: packed("c:/evil"), "leads out of its folder"),
-    "an empty part": (lambda: packed("a//b"), "leads out of its folder"),
-    "a control character": (lambda: packed("model.py", "a\x1bb"), "control characters"),
-    "a long name": (lambda: packed("model.py", "a" * 300), "too long"),
-    "a link": (link, "is a link or a device"),
-    "a name given twice": (lambda: packed("model.py", "Model.py"), "has both"),
-    "a file that is a folder, too": (lambda: packed("model.py", "model.py/x"), "as a file"),
-    "a bomb": (
-        lambda: packed("model.py", content=bytes(32 << 20), method=zipfile.ZIP_DEFLATED),
+    "a name that leaves the folder": (lambda: zip_of("model.py", "../evil.py"), "leads out of its folder"),
+    "a name with .. in its middle": (lambda: zip_of("model.py", "a/../../b"), "leads out of its folder"),
+    "an absolute name": (lambda: zip_of("/etc/cron.d/x"), "leads out of its folder"),
+    "a name with a backslash": (lambda: zip_of("model.py", "..\\evil"), "leads out of its folder"),
+    "a drive letter": (lambda: zip_of("c:/evil"), "leads out of its folder"),
+    "an empty part of a name": (lambda: zip_of("a//b"), "leads out of its folder"),
+    "a control character": (lambda: zip_of("model.py", "a\x1bb"), "control characters"),
+    "a long name": (lambda: zip_of("model.py", "a" * 300), "too long"),
+    "a link": (zip_with_link, "is a link or a device"),
+    "a name that occurs twice": (lambda: zip_of("model.py", "Model.py"), "has both"),
+    "a file that is also a folder": (lambda: zip_of("model.py", "model.py/x"), "as a file"),
+    "a decompression bomb": (
+        lambda: zip_of("model.py", content=bytes(32 << 20), method=zipfile.ZIP_DEFLATED),
         "more than 200 times its size",
     ),
-    "data that is shared": (overlapping, "shares its data"),
-    "too many entries": (many, "1,000,000,000,000 entries"),
-    "a cut": (lambda: packed("model.py", "weights")[:-30], "no directory at its end"),
-    "a damaged directory": (lambda: packed("model.py").replace(b"PK\x01\x02", b"PK\x01\x03"), "damaged"),
+    "data shared by two entries": (zip_with_shared_data, "shares its data"),
+    "too many entries": (zip_with_huge_directory, "1,000,000,000,000 entries"),
+    "a truncated archive": (lambda: zip_of("model.py", "weights")[:-30], "no directory at its end"),
+    "a damaged directory": (lambda: zip_of("model.py").replace(b"PK\x01\x02", b"PK\x01\x03"), "damaged"),
 }
 
 
-@pytest.mark.parametrize("what", UNSAFE)
-def test_a_zip_that_is_not_to_be_unpacked_is_refused_with_the_reason(what: str, tmp_path: Path) -> None:
-    make, words = UNSAFE[what]
+@pytest.mark.parametrize("unsafe", UNSAFE)
+def test_an_unsafe_zip_is_refused_with_the_reason(unsafe: str, tmp_path: Path) -> None:
+    build, message = UNSAFE[unsafe]
     path = tmp_path / "model.zip"
-    path.write_bytes(make())
-    with pytest.raises(BadArchive, match=words):
+    path.write_bytes(build())
+    with pytest.raises(BadArchive, match=message):
         detect(path, "model.zip")
 
 
-def told(tmp_path: Path, content: bytes, name: str | None = None) -> str:
+def detected_format(tmp_path: Path, content: bytes, name: str | None = None) -> str:
     path = tmp_path / "model"
     path.write_bytes(content)
     return detect(path, name)
 
 
-def test_every_format_is_told_by_its_bytes_whatever_the_file_is_called(tmp_path: Path) -> None:
+def test_every_format_is_detected_from_its_bytes_for_every_file_name(tmp_path: Path) -> None:
     for name in (None, "model", "model.bin", "model.tflite"):
-        assert told(tmp_path, graphs.onnx(), name) == "onnx"
-        assert told(tmp_path, packed("model.py", "weights.npz"), name) == "python"
-        assert told(tmp_path, packed("saved/saved_model.pb", "saved/variables/x"), name) == "savedmodel"
-        assert told(tmp_path, packed("config.json", "metadata.json", "model.weights.h5"), name) == "keras"
-        assert told(tmp_path, b"\x1c\0\0\0TFL3" + bytes(100), name) == "tflite"
-    assert told(tmp_path, graphs.python(), "policy.py") == "python"
-    assert told(tmp_path, graphs.python()) == "python"
+        assert detected_format(tmp_path, graphs.onnx(), name) == "onnx"
+        assert detected_format(tmp_path, zip_of("model.py", "weights.npz"), name) == "python"
+        assert detected_format(tmp_path, zip_of("saved/saved_model.pb", "saved/variables/x"), name) == "savedmodel"
+        assert detected_format(tmp_path, zip_of("config.json", "metadata.json", "model.weights.h5"), name) == "keras"
+        assert detected_format(tmp_path, b"\x1c\0\0\0TFL3" + bytes(100), name) == "tflite"
+    assert detected_format(tmp_path, graphs.python(), "policy.py") == "python"
+    assert detected_format(tmp_path, graphs.python()) == "python"
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x7fELF" + bytes(100), b"\x89PNG\r\n\x1a\n", packed("readme"), b"\0", b"\xff" * 2000]
+    "content", [b"\x7fELF" + bytes(100), b"\x89PNG\r\n\x1a\n", zip_of("readme"), b"\0", b"\xff" * 2000]
 )
-def test_what_is_none_of_them_is_none_of_them(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_no_known_format_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UnknownFormat):
-        told(tmp_path, content)
+        detected_format(tmp_path, content)
 
 
-def test_a_zip_with_a_model_of_the_owners_and_a_graph_it_uses_is_the_owners(tmp_path: Path) -> None:
-    assert told(tmp_path, packed("model.py", "graph/saved_model.pb")) == "python"
+def test_a_zip_with_a_python_model_and_a_graph_that_it_uses_is_of_format_python(tmp_path: Path) -> None:
+    assert detected_format(tmp_path, zip_of("model.py", "graph/saved_model.pb")) == "python"
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
-        (packed("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
-        (packed("policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
+        (zip_of("mine/model.py", "mine/weights.npz"), "`mine/model.py` lies in a folder"),
+        (zip_of("policy.onnx"), "python has `model.py` at its top; savedmodel has a `saved_model.pb`"),
         (b"\x7fELF" + bytes(100), "cannot be determined from its bytes"),
     ],
 )
-def test_what_is_none_of_them_is_told_what_is_missing(content: bytes, words: str, tmp_path: Path) -> None:
-    with pytest.raises(UnknownFormat) as refusal:
-        told(tmp_path, content)
-    assert words in str(refusal.value)
+def test_the_error_for_an_unknown_format_names_the_missing_files(content: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UnknownFormat) as error:
+        detected_format(tmp_path, content)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["car_street.onnx", "car_street.tflite", "car_street.keras", "idm.py"])
-def test_the_shipped_models_are_told(name: str, tmp_path: Path) -> None:
+def test_the_formats_of_the_shipped_models_are_detected(name: str, tmp_path: Path) -> None:
     path = Path("runtimes/baselines/car_street") / name
     assert detect(path) == {".py": "python"}.get(path.suffix, path.suffix[1:])
 
 
-def test_a_directory_with_large_sizes_is_read(tmp_path: Path) -> None:
+def test_a_zip64_directory_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.zip"
     with zipfile.ZipFile(path, "w") as archive, archive.open("model.py", "w", force_zip64=True) as file:
         file.write(b"class Model: ...")

@@ -1,4 +1,4 @@
-"""Decisions of the warm pool: which pods are kept, deleted and taken; without a cluster."""
+"""Warm pool: which pods are created, deleted and taken; without a cluster."""
 
 import base64
 import json
@@ -11,23 +11,23 @@ import pytest
 
 from core.domain.ids import hashed
 from core.domain.launches import Gang, Launch, Phase, Placement
-from tests.unit.crds import complaints
+from tests.unit.crds import violations
 from tests.unit.launch_samples import ALL, BARE, launch
 from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.objects import JOBSET, TOKEN_HASH, WARM, Metadata, ObjectReference, Owner
 from workers.executors.kubernetes.options import KubernetesOptions, parse
 
-ASKED = {"runtime": "python", "dataset": "noop", "pods": 2}
+ENTRY = {"runtime": "python", "dataset": "noop", "pods": 2}
 URL = "http://runner_api:1"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def options(*entries: dict[str, Any], **others: Any) -> KubernetesOptions:
-    return parse({"images": {"tag": "abc"}, "warm": list(entries or [ASKED]), **others})
+def options(*entries: dict[str, Any], **other_options: Any) -> KubernetesOptions:
+    return parse({"images": {"tag": "abc"}, "warm": list(entries or [ENTRY]), **other_options})
 
 
-def wanted(*entries: dict[str, Any], **others: Any) -> dict[str, warm_pool.WarmTarget]:
-    return warm_pool.warm_targets(options(*entries, **others), ALL, URL)
+def targets(*entries: dict[str, Any], **other_options: Any) -> dict[str, warm_pool.WarmTarget]:
+    return warm_pool.warm_targets(options(*entries, **other_options), ALL, URL)
 
 
 def noop(**changes: Any) -> Launch:
@@ -48,88 +48,93 @@ def pod(
     )
 
 
-def planned(
+def plan_of(
     owners: list[warm_pool.WarmOwner],
-    wishes: dict[str, warm_pool.WarmTarget],
+    targets: dict[str, warm_pool.WarmTarget],
     taken: Collection[str] = (),
     handed_out: Collection[str] = (),
 ) -> warm_pool.PoolPlan:
-    return warm_pool.plan_pool(owners, wishes, taken=taken, handed_out=handed_out)
+    return warm_pool.plan_pool(owners, targets, taken=taken, handed_out=handed_out)
 
 
-def ids(some: Collection[warm_pool.WarmOwner]) -> list[str]:
-    return [each.id for each in some]
+def ids(pods: Collection[warm_pool.WarmOwner]) -> list[str]:
+    return [pod.id for pod in pods]
 
 
 def test_missing_pods_are_created_and_only_ready_pods_are_taken() -> None:
-    wishes = wanted()
-    (digest,) = wishes
-    first = planned([], wishes)
-    assert len(first.missing) == 2 and not first.ready and not first.complete
-    starting = planned([pod("a", digest), pod("b", digest, Phase.STARTING)], wishes)
-    assert ids(starting.ready) == ["a"] and not starting.missing and not starting.complete
-    whole = planned([pod("a", digest, age=1), pod("b", digest, age=9)], wishes)
-    assert ids(whole.ready) == ["b", "a"] and whole.complete, "the oldest goes first"
+    pool_targets = targets()
+    (digest,) = pool_targets
+    empty_pool = plan_of([], pool_targets)
+    assert len(empty_pool.missing) == 2 and not empty_pool.ready and not empty_pool.complete
+    starting_pool = plan_of([pod("a", digest), pod("b", digest, Phase.STARTING)], pool_targets)
+    assert ids(starting_pool.ready) == ["a"] and not starting_pool.missing and not starting_pool.complete
+    full_pool = plan_of([pod("a", digest, age=1), pod("b", digest, age=9)], pool_targets)
+    assert ids(full_pool.ready) == ["b", "a"] and full_pool.complete, "the oldest pod is taken first"
 
 
 def test_surplus_ended_unknown_and_outdated_pods_are_deleted() -> None:
-    wishes = wanted()
-    (digest,) = wishes
+    pool_targets = targets()
+    (digest,) = pool_targets
     owners = [
         pod("old", digest, age=90),
         pod("new", digest, age=10),
         pod("starting", digest, Phase.STARTING, age=99),
         pod("ended", digest, Phase.ENDED),
-        pod("otherwise", "0" * 16),
+        pod("outdated", "0" * 16),
         pod("tokenless", digest, token_hash=""),
     ]
-    plan = planned(owners, wishes)
+    plan = plan_of(owners, pool_targets)
     assert ids(plan.ready) == ["old", "new"] and plan.complete
-    assert sorted(ids(plan.surplus)) == ["ended", "otherwise", "starting", "tokenless"]
+    assert sorted(ids(plan.surplus)) == ["ended", "outdated", "starting", "tokenless"]
 
 
-def test_all_pods_are_deleted_when_none_is_configured() -> None:
-    plan = planned([pod("a", "0" * 16)], {})
+def test_all_pods_are_deleted_if_no_warm_pods_are_configured() -> None:
+    plan = plan_of([pod("a", "0" * 16)], {})
     assert ids(plan.surplus) == ["a"] and plan.complete
 
 
-def test_a_taken_pod_is_labelled_and_replaced_and_an_unused_one_is_deleted() -> None:
-    wishes = wanted()
-    (digest,) = wishes
-    plan = planned([pod("taken", digest), pod("vain", digest)], wishes, taken={"taken"}, handed_out={"taken", "vain"})
-    assert ids(plan.in_use) == ["taken"] and ids(plan.surplus) == ["vain"] and len(plan.missing) == 2
+def test_a_taken_pod_is_in_use_and_replaced_and_an_unused_pod_is_deleted() -> None:
+    pool_targets = targets()
+    (digest,) = pool_targets
+    plan = plan_of(
+        [pod("taken", digest), pod("unused", digest)], pool_targets, taken={"taken"}, handed_out={"taken", "unused"}
+    )
+    assert ids(plan.in_use) == ["taken"] and ids(plan.surplus) == ["unused"] and len(plan.missing) == 2
 
 
 def test_each_pod_is_taken_once_and_by_a_matching_launch() -> None:
-    wishes = wanted()
-    (digest,) = wishes
+    pool_targets = targets()
+    (digest,) = pool_targets
     owners = [pod("a", digest), pod("b", digest)]
-    reserve = warm_pool.ReadyLaunches()
-    assert reserve.take(noop()) is None, "nobody has looked yet"
-    reserve.fill(planned(owners, wishes), wishes, owners)
-    for unfit in ({"project": "red"}, {"dataset": "car_street"}, {"version": "0"}, {"runtime": "onnx"}):
-        assert reserve.take(noop(**unfit)) is None
-    assert reserve.take(noop(placement=Placement(cpu=2))) is None
-    assert reserve.take(noop(gang=Gang(size=2))) is None
-    found = [reserve.take(noop(placement=Placement(executor="west"), workers=9)), reserve.take(noop())]
-    assert [each and (each.id, each.token_hash) for each in found] == [("a", "h"), ("b", "h")]
-    assert reserve.take(noop()) is None and set(reserve.handed_out) == {"a", "b"}
-    reserve.fill(planned([], wishes), wishes, [])
-    assert not reserve.handed_out, "what is gone need not be remembered"
+    ready_launches = warm_pool.ReadyLaunches()
+    assert ready_launches.take(noop()) is None, "the pool is empty before its first refresh"
+    ready_launches.fill(plan_of(owners, pool_targets), pool_targets, owners)
+    for changes in ({"project": "red"}, {"dataset": "car_street"}, {"version": "0"}, {"runtime": "onnx"}):
+        assert ready_launches.take(noop(**changes)) is None
+    assert ready_launches.take(noop(placement=Placement(cpu=2))) is None
+    assert ready_launches.take(noop(gang=Gang(size=2))) is None
+    taken_launches = [
+        ready_launches.take(noop(placement=Placement(executor="west"), workers=9)),
+        ready_launches.take(noop()),
+    ]
+    assert [launch and (launch.id, launch.token_hash) for launch in taken_launches] == [("a", "h"), ("b", "h")]
+    assert ready_launches.take(noop()) is None and set(ready_launches.handed_out) == {"a", "b"}
+    ready_launches.fill(plan_of([], pool_targets), pool_targets, [])
+    assert not ready_launches.handed_out, "deleted pods are forgotten"
 
 
 def test_a_pod_admitted_by_kueue_is_not_taken_by_a_launch_with_more_workers() -> None:
-    wishes = wanted()
-    (digest,) = wishes
+    pool_targets = targets()
+    (digest,) = pool_targets
     owners = [replace(pod("a", digest), queued=True)]
-    reserve = warm_pool.ReadyLaunches()
-    reserve.fill(planned(owners, wishes), wishes, owners)
-    assert reserve.take(noop(workers=2)) is None
-    assert reserve.take(noop(workers=1)) is not None
+    ready_launches = warm_pool.ReadyLaunches()
+    ready_launches.fill(plan_of(owners, pool_targets), pool_targets, owners)
+    assert ready_launches.take(noop(workers=2)) is None
+    assert ready_launches.take(noop(workers=1)) is not None
 
 
 @pytest.mark.parametrize(
-    "others",
+    "changed_options",
     [
         {"images": {"tag": "newer"}},
         {"runner_api_url": "http://elsewhere"},
@@ -137,43 +142,49 @@ def test_a_pod_admitted_by_kueue_is_not_taken_by_a_launch_with_more_workers() ->
         {"node_selector": {"pool": "b"}},
     ],
 )
-def test_other_images_or_options_make_warm_pods_outdated(others: dict[str, Any]) -> None:
-    assert wanted().keys().isdisjoint(wanted(**others))
-    assert wanted().keys() == wanted().keys() and wanted().keys() == wanted(ASKED | {"pods": 7}).keys()
+def test_other_images_or_options_make_warm_pods_outdated(changed_options: dict[str, Any]) -> None:
+    assert targets().keys().isdisjoint(targets(**changed_options))
+    assert targets().keys() == targets().keys() and targets().keys() == targets(ENTRY | {"pods": 7}).keys()
 
 
 def test_equal_entries_of_the_configuration_are_added() -> None:
-    (wish,) = wanted(ASKED, ASKED | {"pods": 3, "format": "python"}).values()
-    assert wish.pods == 5
+    (target,) = targets(ENTRY, ENTRY | {"pods": 3, "format": "python"}).values()
+    assert target.pods == 5
 
 
-@pytest.mark.parametrize("served", [ALL, BARE])
-def test_a_warm_pod_has_the_objects_of_a_launch_and_knows_its_worker_spec(served: manifests.ServedApis) -> None:
-    (wish,) = warm_pool.warm_targets(options(), served, URL).values()
-    launch, token_hash = wish.new_launch()
-    other, _ = wish.new_launch()
-    assert launch.id != other.id and launch.token != other.token and token_hash == hashed(launch.token)
-    assert names.owner(launch.id) == f"wt-{launch.id}" and len(launch.id) <= 40 and launch.id.isalnum()
-    objects = manifests.launch_objects(launch, options(), served, worker_spec=wish.worker_spec)
-    assert [complaint for each in objects for complaint in complaints(each)] == []
-    secret = next(each for each in objects if each["kind"] == "Secret")
-    document = json.loads(base64.b64decode(secret["data"]["launch.json"]))
-    assert document["warm"] is True and document["url"] == URL
-    assert document["worker_spec"] == {
+@pytest.mark.parametrize("served_apis", [ALL, BARE])
+def test_a_warm_pod_has_the_objects_of_a_launch_and_its_worker_spec(served_apis: manifests.ServedApis) -> None:
+    (target,) = warm_pool.warm_targets(options(), served_apis, URL).values()
+    warm_launch, token_hash = target.new_launch()
+    second_launch, _ = target.new_launch()
+    assert (
+        warm_launch.id != second_launch.id
+        and warm_launch.token != second_launch.token
+        and token_hash == hashed(warm_launch.token)
+    )
+    assert (
+        names.owner(warm_launch.id) == f"wt-{warm_launch.id}" and len(warm_launch.id) <= 40 and warm_launch.id.isalnum()
+    )
+    objects = manifests.launch_objects(warm_launch, options(), served_apis, worker_spec=target.worker_spec)
+    assert [violation for document in objects for violation in violations(document)] == []
+    secret = next(document for document in objects if document["kind"] == "Secret")
+    inputs = json.loads(base64.b64decode(secret["data"]["launch.json"]))
+    assert inputs["warm"] is True and inputs["url"] == URL
+    assert inputs["worker_spec"] == {
         "format": "python",
         "isolation": "launch",
         "world": {"simulator": "noop", "package": None},
     }
-    cold = manifests.launch_objects(replace(launch, token=""), options(), served)
-    plain = next(each for each in cold if each["kind"] == "Secret")
-    assert "warm" not in json.loads(base64.b64decode(plain["data"]["launch.json"]))
+    cold_objects = manifests.launch_objects(replace(warm_launch, token=""), options(), served_apis)
+    cold_secret = next(document for document in cold_objects if document["kind"] == "Secret")
+    assert "warm" not in json.loads(base64.b64decode(cold_secret["data"]["launch.json"]))
 
 
 def test_only_pods_with_the_label_that_are_not_being_deleted_are_warm() -> None:
     def owner(**changes: Any) -> Owner:
         labels = {"windtunnel/launch": "a", WARM: "d"}
-        handed_out = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
-        return Owner(metadata=Metadata(**{**handed_out, **changes}))
+        metadata = {"labels": labels, "annotations": {TOKEN_HASH: "h"}, "creation_timestamp": NOW}
+        return Owner(metadata=Metadata(**{**metadata, **changes}))
 
     (pod,) = warm_pool.warm_owners([(JOBSET, owner())])
     assert (pod.id, pod.digest, pod.token_hash, pod.made) == ("a", "d", "h", NOW)
@@ -183,7 +194,7 @@ def test_only_pods_with_the_label_that_are_not_being_deleted_are_warm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ({"runtime": "python", "dataset": "noop", "pods": 0}, "pods is at least 1 and at most"),
         ({"runtime": "python", "dataset": "noop", "pods": 101}, "pods is at least 1 and at most"),
@@ -194,6 +205,6 @@ def test_only_pods_with_the_label_that_are_not_being_deleted_are_warm() -> None:
         ({"runtime": "python"}, "dataset"),
     ],
 )
-def test_a_specification_that_no_launch_can_use_is_not_kept_warm(entry: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_warm_entry_that_no_launch_can_use_is_refused(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         options(entry)
