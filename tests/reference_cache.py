@@ -7,7 +7,7 @@ from datasets.eviction.policy import Item, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CachedItem:
     """Item of the cache, with the key that its group's policy gave it when it was last used."""
 
     id: str
@@ -22,7 +22,7 @@ class ReferenceCache:
 
     def __init__(self, capacity: int, groups: Mapping[str, tuple[Policy, int]]) -> None:
         self.capacity, self.groups = capacity, groups
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, CachedItem] = {}
         self.pinned: set[str] = set()
         self.floors = dict.fromkeys(groups, 0.0)
 
@@ -32,25 +32,25 @@ class ReferenceCache:
 
     def add(self, id: str, group: str, size: int, now: float, *, required: bool = False) -> list[str] | None:
         """Admit an item, or a new version of it, and return the victims' ids; None, and no change, if it is refused."""
-        left, victims, floors = dict(self.held), [], dict(self.floors)
-        while (name := self._group_to_shrink(left, group, size)) is not None:
-            policy = self.groups[name][0]
-            mine = [item for item in left.values() if item.group == name and item.id not in self.pinned]
-            open_ = [item for item in mine if item.key < policy.kept_from(now)]
-            if name == group and id in left:
-                victim = left[id]
-            elif open_:
-                victim = min(open_, key=lambda item: (item.key, item.id))
-                floors[name] = max(floors[name], victim.key)
-            elif mine and (required or name != group):
-                victim = max(mine, key=lambda item: (item.added, item.id))
+        remaining, victims, floors = dict(self.held), [], dict(self.floors)
+        while (shrinking := self._group_to_shrink(remaining, group, size)) is not None:
+            policy = self.groups[shrinking][0]
+            evictable = [item for item in remaining.values() if item.group == shrinking and item.id not in self.pinned]
+            unprotected = [item for item in evictable if item.key < policy.kept_from(now)]
+            if shrinking == group and id in remaining:
+                victim = remaining[id]
+            elif unprotected:
+                victim = min(unprotected, key=lambda item: (item.key, item.id))
+                floors[shrinking] = max(floors[shrinking], victim.key)
+            elif evictable and (required or shrinking != group):
+                victim = max(evictable, key=lambda item: (item.added, item.id))
             else:
                 return None
-            del left[victim.id]
+            del remaining[victim.id]
             victims.append(victim.id)
-        self.held, self.floors = left, floors
+        self.held, self.floors = remaining, floors
         key = self.groups[group][0].key(Item(id, size, now, now), self.floors[group])
-        self.held[id] = Held(id=id, group=group, size=size, added=now, key=key)
+        self.held[id] = CachedItem(id=id, group=group, size=size, added=now, key=key)
         return victims
 
     def use(self, id: str, now: float) -> None:
@@ -59,9 +59,9 @@ class ReferenceCache:
             key = self.groups[item.group][0].key(Item(id, item.size, item.added, now), self.floors[item.group])
             self.held[id] = replace(item, key=key)
 
-    def _group_to_shrink(self, left: Mapping[str, Held], group: str, size: int) -> str | None:
+    def _group_to_shrink(self, items: Mapping[str, CachedItem], group: str, size: int) -> str | None:
         used = dict.fromkeys(self.groups, 0) | {group: size}
-        for item in left.values():
+        for item in items.values():
             used[item.group] += item.size
         if used[group] > self.groups[group][1]:
             return group
