@@ -1,4 +1,4 @@
-"""Options of a Kubernetes executor, the meaning of refusals, and the requested permissions."""
+"""Options of a Kubernetes executor, errors for refusals of the API server, and the requested permissions."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from workers.executors.kubernetes.rbac import NAMESPACES, RIGHTS, rules
 
 
 def test_options_have_defaults_and_are_read_at_every_depth() -> None:
-    found = parse({"images": {"tag": "abc"}, "model_server": {"cpu": "2", "memory": "4Gi"}, "pull_secrets": ["a"]})
-    assert (found.images.tag, found.images.prefix) == ("abc", "windtunnel-")
-    assert found.model_server == Share(cpu="2", memory="4Gi")
-    assert found.namespace == "windtunnel-{project}" and not found.shared_namespace
+    options = parse({"images": {"tag": "abc"}, "model_server": {"cpu": "2", "memory": "4Gi"}, "pull_secrets": ["a"]})
+    assert (options.images.tag, options.images.prefix) == ("abc", "windtunnel-")
+    assert options.model_server == Share(cpu="2", memory="4Gi")
+    assert options.namespace == "windtunnel-{project}" and not options.shared_namespace
     assert parse({"namespace": "sims"}).shared_namespace
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "message"),
     [
         ({"kubeconfg": "x"}, "have no 'kubeconfg'; they have kubeconfig"),
         ({"images": {"curier": "x"}}, "have no images: 'curier'"),
@@ -36,13 +36,13 @@ def test_options_have_defaults_and_are_read_at_every_depth() -> None:
         ({"dns_ports": []}, "dns and dns_ports name a peer"),
     ],
 )
-def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words.replace("{", r"\{")):
-        parse(given)
+def test_invalid_options_are_errors(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("{", r"\{")):
+        parse(options)
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("options", "name"),
     [
         ({"seats": 4}, "workers_per_pod"),
         ({"courier": {"cpu": "1", "memory": "1Gi"}}, "runner"),
@@ -52,13 +52,13 @@ def test_options_that_could_not_work_are_errors(given: dict[str, Any], words: st
         ({"images": {"courier": "x"}}, "runner"),
     ],
 )
-def test_options_of_earlier_releases_are_refused_by_their_new_names(given: dict[str, Any], name: str) -> None:
+def test_options_of_earlier_releases_are_refused_with_their_new_names(options: dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=f"is called {name} now"):
-        parse(given)
+        parse(options)
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "kind", "words"),
+    ("status", "message", "kind", "remedy"),
     [
         (403, 'secrets "x" is forbidden: exceeded quota: q, requested: count/secrets=1', ClusterFull, "quota of ns"),
         (403, 'jobsets "x" is forbidden: status unknown for quota: q', ClusterFull, "quota of ns"),
@@ -80,9 +80,9 @@ def test_options_of_earlier_releases_are_refused_by_their_new_names(given: dict[
         (400, 'admission webhook "a" denied the request: no sims on Sunday', LaunchRefused, "no sims on Sunday"),
     ],
 )
-def test_a_refusal_names_the_remedy(status: int, message: str, kind: type[PlatformError], words: str) -> None:
+def test_a_refusal_names_the_remedy(status: int, message: str, kind: type[PlatformError], remedy: str) -> None:
     error = error_of(ApiRefused(status, "", message), "ns")
-    assert type(error) is kind and words in str(error)
+    assert type(error) is kind and remedy in str(error)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: str | int, value: f
     assert quantity(text) == pytest.approx(value)
 
 
-def test_paths_are_those_of_the_api() -> None:
+def test_paths_follow_the_kubernetes_api() -> None:
     assert path_of("v1", "pods", "ns", "p", "log") == "/api/v1/namespaces/ns/pods/p/log"
     assert path_of("batch/v1", "jobs") == "/apis/batch/v1/jobs"
     assert path_of("v1", "pods", "a/../b") == "/api/v1/namespaces/a%2F..%2Fb/pods"
 
 
-def test_no_right_reads_a_secret_or_is_a_wildcard() -> None:
+def test_no_rbac_rule_reads_a_secret_or_is_a_wildcard() -> None:
     for right in (*RIGHTS, NAMESPACES):
         assert "*" not in (right.group, right.resource, *right.verbs)
         assert right.why

@@ -17,26 +17,26 @@ from workers.executors.kubernetes.manifests import ServedApis
 GOLDEN = Path(__file__).parents[1] / "golden" / "kubernetes"
 
 
-class Plain(yaml.SafeDumper):
-    """YAML dumper without anchors and aliases: each part of a file is readable by itself."""
+class DumperWithoutAliases(yaml.SafeDumper):
+    """YAML dumper without anchors and aliases, so that each part of a file is readable by itself."""
 
     def ignore_aliases(self, data):
         return True
 
 
 def objects_of(name: str):
-    about, served = SAMPLES[name]
-    return manifests.launch_objects(about, OPTIONS, served)
+    sample, served_apis = SAMPLES[name]
+    return manifests.launch_objects(sample, OPTIONS, served_apis)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_objects_of_a_launch_equal_the_golden_files(name):
     """To accept a change, delete the golden file, run this test twice and read the diff."""
     path = GOLDEN / f"{name}.yaml"
-    text = yaml.dump_all(objects_of(name), Dumper=Plain, sort_keys=False, width=120)
+    text = yaml.dump_all(objects_of(name), Dumper=DumperWithoutAliases, sort_keys=False, width=120)
     if not path.exists():
         path.write_text(text)
-        pytest.fail(f"{path.name} was not there; it is now: read it, and run this again")
+        pytest.fail(f"{path.name} was missing and has been written: read it, then run this test again")
     assert path.read_text() == text
 
 
@@ -55,29 +55,29 @@ def test_an_unknown_field_is_detected(name):
     for item in objects_of(name):
         broken = copy.deepcopy(item)
         broken.get("spec", broken)["bogus"] = 1
-        assert any("bogus" in complaint for complaint in violations(broken))
+        assert any("bogus" in violation for violation in violations(broken))
 
 
 def test_a_misspelt_field_deep_in_a_pod_is_detected():
     owner = copy.deepcopy(objects_of("independent")[0])
     pod = owner["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["containers"][0]["securityContext"]["readOnlyRootFileSystem"] = True
-    assert len(violations(owner)) == 2  # one for each version
+    assert len(violations(owner)) == 2  # one for each version of the schema
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_token_is_only_in_the_secret_of_the_runner(name):
-    about, _ = SAMPLES[name]
-    owner, _, *others = objects_of(name)
-    assert about.token not in json.dumps([owner, *others])
+    sample, _ = SAMPLES[name]
+    owner, _, *other_objects = objects_of(name)
+    assert sample.token not in json.dumps([owner, *other_objects])
     for pod in pods(owner):
         for container in pod["spec"]["containers"]:
-            sees = [mount["name"] for mount in container.get("volumeMounts", []) if mount["name"] == "token"]
-            assert bool(sees) == (container["name"] == "runner")
+            token_mounts = [mount["name"] for mount in container.get("volumeMounts", []) if mount["name"] == "token"]
+            assert bool(token_mounts) == (container["name"] == "runner")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_object_has_labels_to_find_and_bill_it(name):
+def test_every_object_has_the_labels_of_its_installation_launch_and_project(name):
     for item in objects_of(name):
         labels = item["metadata"]["labels"]
         assert labels["windtunnel/installation"] == "acme" and labels["windtunnel/launch"] == "s1x1x1"
@@ -106,9 +106,15 @@ def test_pods_meet_the_restricted_pod_security_standard(name):
         assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
         assert spec["securityContext"]["runAsNonRoot"] and spec["restartPolicy"] == "Never"
         for container in spec["containers"]:
-            safe = container["securityContext"]
-            assert safe["runAsNonRoot"] and safe["readOnlyRootFilesystem"] and not safe["allowPrivilegeEscalation"]
-            assert safe["capabilities"] == {"drop": ["ALL"]} and safe["seccompProfile"]["type"] == "RuntimeDefault"
+            context = container["securityContext"]
+            assert (
+                context["runAsNonRoot"]
+                and context["readOnlyRootFilesystem"]
+                and not context["allowPrivilegeEscalation"]
+            )
+            assert (
+                context["capabilities"] == {"drop": ["ALL"]} and context["seccompProfile"]["type"] == "RuntimeDefault"
+            )
             assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
         users = [container["securityContext"]["runAsUser"] for container in spec["containers"]]
         assert len(set(users)) == len(users)
@@ -138,7 +144,7 @@ def test_only_the_runner_writes_to_shared_volumes_and_sees_the_token():
 
 
 @pytest.mark.parametrize(("workers", "workers_per_pod", "count"), [(1, 1, 1), (8, 4, 2), (9, 4, 3), (12736, 1, 12736)])
-def test_there_are_as_many_pods_as_workers_need(workers, workers_per_pod, count):
+def test_a_launch_has_as_many_pods_as_its_workers_need(workers, workers_per_pod, count):
     owner = manifests.launch_objects(
         launch(workers=workers), dataclasses.replace(OPTIONS, workers_per_pod=workers_per_pod), ALL
     )[0]
@@ -147,20 +153,22 @@ def test_there_are_as_many_pods_as_workers_need(workers, workers_per_pod, count)
 
 
 def test_a_queued_launch_is_created_suspended_with_the_label_of_its_queue():
-    for about in (launch(placement=EVERYTHING), gang(placement=EVERYTHING)):
-        owner = manifests.launch_objects(about, OPTIONS, ALL)[0]
+    for sample in (launch(placement=EVERYTHING), gang(placement=EVERYTHING)):
+        owner = manifests.launch_objects(sample, OPTIONS, ALL)[0]
         assert owner["spec"]["suspend"] is True
         assert owner["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "simulations"
 
 
 def test_the_queues_in_the_documentation_are_valid_for_kueue():
     text = (Path(__file__).parents[2] / "docs" / "gangs.md").read_text()
-    shown = [item for part in text.split("```yaml\n")[1:] for item in yaml.safe_load_all(part.split("```")[0])]
-    assert {item["kind"] for item in shown} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
-    assert [complaint for item in shown for complaint in violations(item)] == []
+    documents = [
+        document for block in text.split("```yaml\n")[1:] for document in yaml.safe_load_all(block.split("```")[0])
+    ]
+    assert {document["kind"] for document in documents} == {"ResourceFlavor", "ClusterQueue", "LocalQueue"}
+    assert [violation for document in documents for violation in violations(document)] == []
 
 
-def test_the_leader_starts_when_all_replicas_are_ready_and_its_success_is_the_gangs():
+def test_the_leader_starts_when_all_replicas_are_ready_and_its_success_is_the_success_of_the_gang():
     spec = objects_of("gang-torch")[0]["spec"]
     workers, leader = spec["replicatedJobs"]
     assert leader["dependsOn"] == [{"name": workers["name"], "status": "Ready"}]
@@ -169,15 +177,15 @@ def test_the_leader_starts_when_all_replicas_are_ready_and_its_success_is_the_ga
 
 
 def test_each_slice_has_its_own_topology_domain_and_the_leader_has_none():
-    about = gang(4, "tpu", slices=3, placement=EVERYTHING)
-    workers, leader = manifests.launch_objects(about, OPTIONS, ALL)[0]["spec"]["replicatedJobs"]
+    sample = gang(4, "tpu", slices=3, placement=EVERYTHING)
+    workers, leader = manifests.launch_objects(sample, OPTIONS, ALL)[0]["spec"]["replicatedJobs"]
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     assert workers["template"]["metadata"]["annotations"][key] == "topology.kubernetes.io/zone"
     assert workers["replicas"] == 3 and "metadata" not in leader["template"]
 
 
 @pytest.mark.parametrize(
-    ("about", "served", "words"),
+    ("sample", "served_apis", "message"),
     [
         (gang(), BARE, "JobSets"),
         (gang(operator="trainer", runtime_ref="t"), ServedApis(), "trainer"),
@@ -193,6 +201,6 @@ def test_each_slice_has_its_own_topology_domain_and_the_leader_has_none():
         (launch(placement=EVERYTHING), ServedApis(dra="v1"), "Kueue"),
     ],
 )
-def test_a_launch_that_a_cluster_can_never_run_is_refused_with_the_reason(about, served, words):
-    with pytest.raises(PlatformError, match=words):
-        manifests.launch_objects(about, OPTIONS, served)
+def test_a_launch_that_a_cluster_can_never_run_is_refused_with_the_reason(sample, served_apis, message):
+    with pytest.raises(PlatformError, match=message):
+        manifests.launch_objects(sample, OPTIONS, served_apis)
