@@ -1,4 +1,4 @@
-"""Model formats: known without their libraries, decided by who is surest of a file, and contradictions refused."""
+"""Model formats: listed without their libraries, chosen by the certainty of their claims, contradictions refused."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from runtimes.harness import models
 from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, ModelFormat, Recognition, Sample
 from scripts import formats as page
 
-#: Libraries of the formats' environments, which a server must not need.
+#: Libraries of the formats' environments, which a server must not import.
 LIBRARIES = {"onnxruntime", "ai_edge_litert", "tensorflow", "keras"}
 
 
@@ -47,27 +47,31 @@ SAMPLE = Sample(head=b"x", size=1)
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), CLAIMS), st.randoms(use_true_random=False))
-def test_the_surest_format_gets_the_file_in_whichever_order_they_are_asked(
+def test_the_format_of_the_most_certain_claim_gets_the_file_in_any_order_of_formats(
     claims: Mapping[str, Recognition | None], random: Random
 ) -> None:
     names = sorted(claims)
     random.shuffle(names)
-    known = {name: format_with(claims[name]) for name in names}
-    made = {name: claim for name, claim in claims.items() if claim is not None}
-    surest = [name for name, claim in made.items() if claim.certainty == max(one.certainty for one in made.values())]
-    accepting = [name for name in surest if not made[name].refusal]
+    model_formats = {name: format_with(claims[name]) for name in names}
+    positive_claims = {name: claim for name, claim in claims.items() if claim is not None}
+    surest = [
+        name
+        for name, claim in positive_claims.items()
+        if claim.certainty == max(claim.certainty for claim in positive_claims.values())
+    ]
+    accepting = [name for name in surest if not positive_claims[name].refusal]
     if len(accepting) == 1:
-        assert decide(SAMPLE, known) == accepting[0]
+        assert decide(SAMPLE, model_formats) == accepting[0]
         return
-    with pytest.raises(UnknownFormat) as refusal:
-        decide(SAMPLE, known)
+    with pytest.raises(UnknownFormat) as error:
+        decide(SAMPLE, model_formats)
     if accepting:
-        assert all(name in str(refusal.value) for name in accepting) and "`format`" in str(refusal.value)
+        assert all(name in str(error.value) for name in accepting) and "`format`" in str(error.value)
     elif surest:
-        assert "Send something else." in str(refusal.value)
+        assert "Send something else." in str(error.value)
 
 
-def test_a_suffix_is_surer_than_a_guess_and_less_sure_than_magic_bytes() -> None:
+def test_a_suffix_is_more_certain_than_a_guess_and_less_certain_than_magic_bytes() -> None:
     text = format_with(Recognition(Certainty.GUESS), (".txt",))
     magic = format_with(Recognition(Certainty.CONTENT), (".bin",))
     named = format_with(None, (".csv", ".tsv"))
@@ -77,31 +81,31 @@ def test_a_suffix_is_surer_than_a_guess_and_less_sure_than_magic_bytes() -> None
         assert decide(sample, {"text": text, "named": named, "magic": magic}) == "magic"
 
 
-def test_a_suffix_says_nothing_of_a_zip_and_the_error_lists_what_zips_have() -> None:
-    known = {"named": format_with(None, (".zip",)), "model": format_with(None, zip_contents="a `graph.xml`")}
+def test_the_suffix_of_a_zip_is_ignored_and_the_error_lists_the_contents_of_zip_formats() -> None:
+    model_formats = {"named": format_with(None, (".zip",)), "model": format_with(None, zip_contents="a `graph.xml`")}
     with pytest.raises(UnknownFormat, match=r"no known format: model has a `graph\.xml`"):
-        decide(Sample(head=b"PK\x03\x04", size=100, filename="a.zip", members=("readme",)), known)
+        decide(Sample(head=b"PK\x03\x04", size=100, filename="a.zip", members=("readme",)), model_formats)
 
 
-def test_a_refusal_of_the_content_is_heard_although_the_suffix_fits() -> None:
-    known = {
+def test_a_format_that_refuses_the_content_wins_over_a_matching_suffix() -> None:
+    model_formats = {
         "named": format_with(None, (".keras",)),
         "refusing": format_with(Recognition(Certainty.CONTENT, "HDF5 is not accepted: save it as .keras.")),
     }
     with pytest.raises(UnknownFormat, match="HDF5 is not accepted"):
-        decide(Sample(head=b"\x89HDF", size=100, filename="a.keras"), known)
+        decide(Sample(head=b"\x89HDF", size=100, filename="a.keras"), model_formats)
 
 
 def test_the_error_about_an_unknown_file_lists_formats_and_suffixes(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"\x7fELF" + bytes(100))
-    with pytest.raises(UnknownFormat) as refusal:
+    with pytest.raises(UnknownFormat) as error:
         formats.detect(path)
     for name, format in formats.formats().items():
-        assert name in str(refusal.value) and all(suffix in str(refusal.value) for suffix in format.suffixes)
+        assert name in str(error.value) and all(suffix in str(error.value) for suffix in format.suffixes)
 
 
-def test_a_file_of_no_format_is_of_the_default_unless_that_refuses_it(tmp_path: Path) -> None:
+def test_a_file_of_no_format_has_the_default_format_unless_that_format_refuses_it(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"\x7fELF" + bytes(100))
     assert formats.detect(path, default="onnx") == "onnx"
@@ -118,13 +122,13 @@ def test_python_is_recognised_although_its_head_ends_within_a_character(tmp_path
         assert formats.detect(path) == "python"
 
 
-def test_servers_know_every_format_without_the_libraries_that_load_models() -> None:
+def test_servers_list_every_format_without_importing_model_libraries() -> None:
     program = (
         "import sys; from runtimes import catalogue, formats; catalogue.runtimes(); formats.suffixes();"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert not LIBRARIES & set(printed.split())
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert not LIBRARIES & set(output.split())
 
 
 def test_every_format_of_the_package_belongs_to_a_runtime_and_has_an_environment() -> None:
@@ -136,7 +140,7 @@ def test_every_format_of_the_package_belongs_to_a_runtime_and_has_an_environment
 
 @pytest.fixture
 def more_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A second folder of the package, for modules that only a test has."""
+    """A second folder of the package, for modules of a test."""
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     caches = (formats.formats, catalogue.runtimes)
     for cache in caches:
@@ -166,21 +170,21 @@ def test_a_module_that_is_put_into_the_package_is_a_format(more_formats: Path) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"environment": "nowhere"}, r"nowhere has no nowhere.lock: run `python -m scripts.lock nowhere`"),
         ({"runtime": "onnx", "baselines": {"car_street": "idm"}}, "has a baseline for car_street already"),
     ],
 )
 def test_a_format_that_contradicts_the_others_is_an_error(
-    changes: dict[str, object], words: str, more_formats: Path
+    changes: dict[str, object], message: str, more_formats: Path
 ) -> None:
     (more_formats / "table.py").write_text(module(**changes))
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         catalogue.runtimes()
 
 
-def test_two_formats_cannot_want_different_packages_in_one_environment(more_formats: Path) -> None:
+def test_two_formats_cannot_require_different_packages_in_the_same_environment(more_formats: Path) -> None:
     (more_formats / "table.py").write_text(module(environment="litert", packages=("pandas",)))
     with pytest.raises(ValueError, match="the environment litert has other packages"):
         formats.packages()

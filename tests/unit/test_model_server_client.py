@@ -1,4 +1,4 @@
-"""Model server client: every invalid, late or missing reply is a fault with a name."""
+"""Model server client: every invalid, late or missing reply is a named fault."""
 
 import fcntl
 import re
@@ -40,26 +40,26 @@ def connected(deadline: float) -> Iterator[tuple[ModelServerClient, socket.socke
 
 @pytest.fixture
 def pair() -> Iterator[tuple[ModelServerClient, socket.socket]]:
-    """A client with a deadline that is met on a busy machine, and the model server's end."""
-    with connected(60.0) as made:
-        yield made
+    """A client with a deadline that is met on a busy machine, and the model server's socket."""
+    with connected(60.0) as client_and_socket:
+        yield client_and_socket
 
 
 @pytest.fixture
 def late() -> Iterator[tuple[ModelServerClient, socket.socket]]:
-    """A client with a short deadline, and the model server's end."""
-    with connected(0.5) as made:
-        yield made
+    """A client with a short deadline, and the model server's socket."""
+    with connected(0.5) as client_and_socket:
+        yield client_and_socket
 
 
 @contextmanager
-def answering(end: socket.socket, answer: Callable[[socket.socket], object]) -> Iterator[list[bytes]]:
-    """Answer one request in a thread; yield the list that will have the request."""
+def answering(server_socket: socket.socket, send_answer: Callable[[socket.socket], object]) -> Iterator[list[bytes]]:
+    """Answer a single request in a thread; yield the list that receives the request."""
     requests: list[bytes] = []
 
     def work() -> None:
-        requests.append(end.recv(1 << 16))
-        answer(end)
+        requests.append(server_socket.recv(1 << 16))
+        send_answer(server_socket)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -67,12 +67,12 @@ def answering(end: socket.socket, answer: Callable[[socket.socket], object]) -> 
     thread.join()
 
 
-def send(frame: bytes, end: socket.socket) -> None:
-    end.send(frame)
+def send(frame: bytes, connection: socket.socket) -> None:
+    connection.send(frame)
 
 
 def reply(model_server: ModelServerClient) -> bytes:
-    """Return the right answer to the next `act`."""
+    """Return the correct reply to the next `act`."""
     return framed(("action", model_server.seq + 1, ACTION.tobytes()))
 
 
@@ -90,29 +90,29 @@ def test_a_valid_reply_is_returned_as_actions(seq: int) -> None:
     remote.close()
 
 
-def unread(end: socket.socket) -> int:
-    """Return the bytes sent that the other end has not read (SIOCOUTQ, unix(7))."""
-    return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+def unread(connection: socket.socket) -> int:
+    """Return how many sent bytes the peer has not read (SIOCOUTQ, unix(7))."""
+    return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def test_a_reply_may_arrive_in_pieces(pair: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = pair
-    right = reply(model_server)
+    valid_reply = reply(model_server)
 
-    def dribble(end: socket.socket) -> None:
-        for at in range(len(right)):
-            end.send(right[at : at + 1])
-            until(lambda: not unread(end), every=0.0)
+    def send_bytewise(connection: socket.socket) -> None:
+        for offset in range(len(valid_reply)):
+            connection.send(valid_reply[offset : offset + 1])
+            until(lambda: not unread(connection), every=0.0)
 
-    with answering(remote, dribble):
+    with answering(remote, send_bytewise):
         actions, _ = model_server.act(OBSERVATION)
     assert np.array_equal(actions, ACTION)
 
 
-WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], str]] = {
+INVALID_REPLIES: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], str]] = {
     "one byte more": (lambda model_server: reply(model_server) + b"x", Garbage, "more than its reply"),
     "two replies": (lambda model_server: reply(model_server) * 2, Garbage, "more than its reply"),
-    "another number": (
+    "another sequence number": (
         lambda model_server: framed(("action", model_server.seq, ACTION.tobytes())),
         Garbage,
         "invalid reply",
@@ -122,8 +122,8 @@ WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], s
         Garbage,
         "invalid reply",
     ),
-    "another frame": (lambda model_server: framed(("ready", model_server.seq + 1)), Garbage, "invalid reply"),
-    "no msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "invalid reply"),
+    "another kind of frame": (lambda model_server: framed(("ready", model_server.seq + 1)), Garbage, "invalid reply"),
+    "invalid msgpack": (lambda model_server: b"\x05\x00\x00\x00hello", Garbage, "invalid reply"),
     "a huge length": (lambda model_server: b"\xff\xff\xff\x7f", Garbage, "invalid reply"),
     "deep nesting": (
         lambda model_server: model_protocol.LENGTH.pack(60000) + b"\x91" * 60000,
@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], s
         "invalid reply",
     ),
     "an error": (lambda model_server: framed(("error", model_server.seq + 1, "oh no")), Failed, "oh no"),
-    "an answer that is none": (
+    "an error of kind invalid": (
         lambda model_server: framed(("error", model_server.seq + 1, "(3,)", "invalid")),
         WrongAnswer,
         "(3,)",
@@ -142,28 +142,28 @@ WRONG: dict[str, tuple[Callable[[ModelServerClient], bytes], type[ModelFault], s
         Garbage,
         "invalid reply",
     ),
-    "an error with more in it": (
+    "an error with an extra member": (
         lambda model_server: framed(("error", model_server.seq + 1, "x", "failed", 1)),
         Garbage,
         "invalid reply",
     ),
-    "half an answer": (lambda model_server: reply(model_server)[:-1], TimedOut, "in time"),
-    "nothing": (lambda model_server: b"", TimedOut, "no answer within 0.5 s"),
+    "half a reply": (lambda model_server: reply(model_server)[:-1], TimedOut, "in time"),
+    "no reply": (lambda model_server: b"", TimedOut, "no answer within 0.5 s"),
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("case", INVALID_REPLIES)
 def test_an_invalid_reply_is_a_named_fault(
-    pair: tuple[ModelServerClient, socket.socket], late: tuple[ModelServerClient, socket.socket], what: str
+    pair: tuple[ModelServerClient, socket.socket], late: tuple[ModelServerClient, socket.socket], case: str
 ) -> None:
-    make, fault, words = WRONG[what]
+    make_reply, fault, message = INVALID_REPLIES[case]
     model_server, remote = late if fault is TimedOut else pair
-    wrong = make(model_server)
-    with answering(remote, partial(send, wrong)), pytest.raises(fault, match=re.escape(words)):
+    invalid_reply = make_reply(model_server)
+    with answering(remote, partial(send, invalid_reply)), pytest.raises(fault, match=re.escape(message)):
         model_server.act(OBSERVATION)
 
 
-def test_a_reply_before_its_request_is_garbage_even_if_it_is_valid(
+def test_a_valid_reply_before_its_request_is_garbage(
     pair: tuple[ModelServerClient, socket.socket],
 ) -> None:
     model_server, remote = pair
@@ -174,41 +174,41 @@ def test_a_reply_before_its_request_is_garbage_even_if_it_is_valid(
 
 def test_bytes_that_cannot_become_a_reply_are_refused_at_once(pair: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = pair
-    shifted = b"\x01" + reply(model_server)
-    with answering(remote, partial(send, shifted)), pytest.raises(Garbage):
+    shifted_reply = b"\x01" + reply(model_server)
+    with answering(remote, partial(send, shifted_reply)), pytest.raises(Garbage):
         model_server.act(OBSERVATION)
 
 
 def test_the_deadline_applies_to_the_last_byte_of_a_reply(late: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = late
-    long = framed(("error", model_server.seq + 1, "x" * 5000))
+    long_reply = framed(("error", model_server.seq + 1, "x" * 5000))
     stop = threading.Event()
 
-    def dribble(end: socket.socket) -> None:
-        for at in range(len(long)):
+    def send_slowly(connection: socket.socket) -> None:
+        for offset in range(len(long_reply)):
             if stop.wait(0.02):
                 return
-            end.send(long[at : at + 1])
+            connection.send(long_reply[offset : offset + 1])
 
-    began = time.monotonic()
-    with answering(remote, dribble):
+    started_at = time.monotonic()
+    with answering(remote, send_slowly):
         with pytest.raises(TimedOut):
             model_server.act(OBSERVATION)
         stop.set()
-    assert time.monotonic() - began < 50.0  # 100 s if each byte had a time of its own
+    assert time.monotonic() - started_at < 50.0  # 100 s if each byte had its own deadline
 
 
 def test_a_closed_socket_is_a_crash_during_a_reply_and_afterwards(
     pair: tuple[ModelServerClient, socket.socket],
 ) -> None:
     model_server, remote = pair
-    half = reply(model_server)[:7]
+    half_reply = reply(model_server)[:7]
 
-    def die(end: socket.socket) -> None:
-        end.send(half)
-        end.close()
+    def close_within_reply(connection: socket.socket) -> None:
+        connection.send(half_reply)
+        connection.close()
 
-    with answering(remote, die), pytest.raises(Crashed):
+    with answering(remote, close_within_reply), pytest.raises(Crashed):
         model_server.act(OBSERVATION)
     for _ in range(3):
         with pytest.raises(Crashed):
@@ -219,10 +219,10 @@ def test_a_model_server_that_does_not_read_times_out() -> None:
     local, remote = socket.socketpair()
     space = Space(dtype="float32", shape=(1 << 20,), names=(), units=(), low=(), high=())
     model_server = ModelServerClient(local, Interface(observation=space, action=SPACE), batch=1, deadline=0.5)
-    began = time.monotonic()
+    started_at = time.monotonic()
     with pytest.raises(TimedOut):
         model_server.act(np.zeros(1 << 20, np.float32))
-    assert time.monotonic() - began < 30.0
+    assert time.monotonic() - started_at < 30.0
     model_server.close()
     remote.close()
 
@@ -231,13 +231,13 @@ def test_a_hello_of_another_protocol_is_garbage(pair: tuple[ModelServerClient, s
     model_server, remote = pair
     remote.send(framed(("hello", 1, {"model_server": "x"})))
     assert model_server.hello() == {"model_server": "x"}
-    for wrong in (("hello", 2, {}), ("hello", 1, {"a": [1]}), ("hello", 1, {}, 3), ("loaded", 1, {}), 7):
-        remote.send(framed(wrong))
+    for invalid_hello in (("hello", 2, {}), ("hello", 1, {"a": [1]}), ("hello", 1, {}, 3), ("loaded", 1, {}), 7):
+        remote.send(framed(invalid_hello))
         with pytest.raises(Garbage):
             model_server.hello()
 
 
-def test_faults_of_the_model_alone_are_not_fatal() -> None:
+def test_only_faults_of_the_model_itself_are_not_fatal() -> None:
     fatal: dict[type[ModelFault], tuple[str, bool]] = {
         Failed: ("failed", False),
         WrongAnswer: ("invalid", False),

@@ -1,4 +1,4 @@
-"""What ships fits together: datasets and their words, runtimes and their baselines, locks and their hashes."""
+"""Shipped data is consistent: datasets and their definitions, runtimes and their baselines, locks and their hashes."""
 
 import hashlib
 import json
@@ -23,8 +23,8 @@ PARAMETER = {"type", "default", "description"}
 
 @pytest.fixture(params=DATASETS, ids=lambda dataset: dataset.name)
 def dataset(request: pytest.FixtureRequest) -> Dataset:
-    found: Dataset = request.param
-    return found
+    dataset: Dataset = request.param
+    return dataset
 
 
 def test_every_entry_of_an_interface_has_a_name_a_unit_and_a_range(dataset: Dataset) -> None:
@@ -37,13 +37,15 @@ def test_every_entry_of_an_interface_has_a_name_a_unit_and_a_range(dataset: Data
             assert low is None or high is None or low < high
 
 
-def test_every_metric_says_what_it_is_and_where_it_comes_from(dataset: Dataset) -> None:
+def test_every_metric_has_a_formula_a_source_and_a_valid_range(dataset: Dataset) -> None:
     for metric in dataset.definition["metrics"]:
         assert METRIC <= set(metric)
         assert metric["formula"] and metric["source"] and metric["title"]
         assert metric["better"] in {"higher", "lower", None}
         if metric["better"] == "higher" and None not in (metric["worst"], metric["low"]):
-            assert metric["worst"] == metric["low"], "the worst value is where dying would otherwise be rewarded"
+            assert metric["worst"] == metric["low"], (
+                "the worst value is the lowest, so that a failed task is not rewarded"
+            )
     names = [metric["name"] for metric in dataset.definition["metrics"]]
     assert len(set(names)) == len(names)
     if score := dataset.definition["score"]:
@@ -60,18 +62,18 @@ def test_every_parameter_has_a_type_and_a_default_in_its_range(dataset: Dataset)
             assert parameter.get("low") is None or parameter["low"] <= default <= parameter["high"]
 
 
-def test_scenarios_are_numbered_and_have_what_they_are_grouped_by(dataset: Dataset) -> None:
+def test_scenarios_are_numbered_and_have_the_members_that_they_are_grouped_by(dataset: Dataset) -> None:
     if dataset.definition["scenarios"] is None:
         return
     lines = (dataset.folder / dataset.definition["scenarios"]).read_text().splitlines()
     scenarios = [json.loads(line) for line in lines]
-    assert [one["index"] for one in scenarios] == list(range(dataset.tasks or 0))
-    assert len({one["name"] for one in scenarios}) == len(scenarios)
+    assert [scenario["index"] for scenario in scenarios] == list(range(dataset.tasks or 0))
+    assert len({scenario["name"] for scenario in scenarios}) == len(scenarios)
     for name in dataset.definition["group_by"]:
-        assert all(name in one for one in scenarios)
+        assert all(name in scenario for scenario in scenarios)
 
 
-def test_files_are_the_ones_that_were_published(dataset: Dataset) -> None:
+def test_files_match_the_published_sizes_and_digests(dataset: Dataset) -> None:
     dataset.verify()
     listed = {entry["path"] for entry in dataset.definition["files"]}
     assert dataset.definition["scenarios"] is None or dataset.definition["scenarios"] in listed
@@ -83,11 +85,11 @@ def test_files_are_the_ones_that_were_published(dataset: Dataset) -> None:
 
 def test_every_dataset_has_a_simulator_and_a_yardstick(dataset: Dataset) -> None:
     assert dataset.simulator in catalogue.simulators()
-    # A program is judged by nobody, so nothing is compared with it.
+    # The program of a gang has no score, so no model is compared with it.
     assert dataset.definition["yardstick"] in shipped() or dataset.definition.get("gang")
 
 
-def test_every_runtime_brings_a_baseline_for_car_street_in_a_format_it_takes() -> None:
+def test_every_runtime_has_a_baseline_for_car_street_in_a_format_that_it_accepts() -> None:
     for runtime in catalogue.runtimes().values():
         assert "car_street" in runtime.baselines
         for name, model in runtime.baselines.items():
@@ -108,12 +110,12 @@ def test_every_environment_has_a_lock_and_every_lock_an_environment() -> None:
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
 def test_a_lock_pins_everything_by_hash_and_names_no_server(lock: Path) -> None:
     text = lock.read_text()
-    wanted = requirements()[lock.absolute()]
+    required = requirements()[lock.absolute()]
     pinned = re.findall(r"^([a-z0-9-]+)==\S+", text, re.MULTILINE)
     blocks = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
     assert len(blocks) == len(pinned)
     assert all("--hash=sha256:" in block for block in blocks)
-    assert "://" not in text and "--index" not in text and "://" not in wanted
-    for line in wanted.split():
+    assert "://" not in text and "--index" not in text and "://" not in required
+    for line in required.split():
         assert re.split(r"[=<>~]", line)[0] in pinned
-    assert "msgspec" in pinned and "numpy" in pinned  # what the harness itself needs
+    assert "msgspec" in pinned and "numpy" in pinned  # packages that the harness itself imports
