@@ -1,4 +1,4 @@
-"""Archive of artifacts: a zip whose length and bytes are known before it is sent."""
+"""Artifact archive: a zip whose length is known before it is sent, readable at any range."""
 
 import io
 import zipfile
@@ -23,21 +23,21 @@ files = st.dictionaries(st.text("abcdé/.-", min_size=1, max_size=12), st.binary
 
 
 @given(files)
-def test_the_zip_has_the_announced_length_and_python_reads_it(contents: dict[str, bytes]) -> None:
+def test_the_zip_has_the_announced_length_and_is_read_by_python(contents: dict[str, bytes]) -> None:
     members = [member(name, content) for name, content in contents.items()]
     size = archive.measure(members)
-    whole = b"".join(archive.read(lambda: members, 0, size))
-    assert len(whole) == size
-    with zipfile.ZipFile(io.BytesIO(whole)) as opened:
-        assert opened.testzip() is None
-        assert {info.filename: opened.read(info) for info in opened.infolist()} == contents
+    content = b"".join(archive.read(lambda: members, 0, size))
+    assert len(content) == size
+    with zipfile.ZipFile(io.BytesIO(content)) as zip_file:
+        assert zip_file.testzip() is None
+        assert {info.filename: zip_file.read(info) for info in zip_file.infolist()} == contents
 
 
 @given(files, st.data())
-def test_every_range_of_a_zip_is_a_slice_of_it(contents: dict[str, bytes], data: st.DataObject) -> None:
+def test_every_range_is_a_slice_of_the_zip(contents: dict[str, bytes], data: st.DataObject) -> None:
     members = [member(name, content) for name, content in contents.items()]
     size = archive.measure(members)
-    whole = b"".join(archive.read(lambda: members, 0, size))
+    content = b"".join(archive.read(lambda: members, 0, size))
     start = data.draw(st.integers(0, size))
     stop = data.draw(st.integers(start, size))
-    assert b"".join(archive.read(lambda: members, start, stop)) == whole[start:stop]
+    assert b"".join(archive.read(lambda: members, start, stop)) == content[start:stop]

@@ -1,4 +1,4 @@
-"""Result batch: order of members with timing last, sketches of metrics, and errors without details of the machine."""
+"""Result batch: order of members with timing last, sketches of metrics, and errors without details of the node."""
 
 import json
 import math
@@ -9,19 +9,19 @@ import pytest
 from runtimes.harness.evaluator.result_batch import Played, ResultBatch, inference, sketch, unworldly
 from runtimes.harness.evaluator.tasks import Located
 
-WHERE = Located(index=3, repeat=0, seed=99, params={"a": 1, "b": 2}, swept={"b": 2})
+LOCATION = Located(index=3, repeat=0, seed=99, params={"a": 1, "b": 2}, swept={"b": 2})
 
 
-def written(*results: Played, record: str = "none", definition: dict[str, object] | None = None) -> dict[str, object]:
-    lines = ResultBatch(definition or {}, record, None)
-    lines.begin(10)
+def batch_of(*results: Played, record: str = "none", definition: dict[str, object] | None = None) -> dict[str, object]:
+    batch = ResultBatch(definition or {}, record, None)
+    batch.begin(10)
     for result in results:
-        lines.add(WHERE, {"name": "here"}, result)
-    return lines.take()
+        batch.add(LOCATION, {"name": "here"}, result)
+    return batch.take()
 
 
 def test_a_result_has_its_members_in_order_and_timing_last() -> None:
-    batch = written(Played("ok", {"x": 1.5}, seconds=0.25, latencies=[0.001]))
+    batch = batch_of(Played("ok", {"x": 1.5}, seconds=0.25, latencies=[0.001]))
     line = bytes(batch["lines"])  # type: ignore[call-overload]
     assert line == (
         b'{"task":10,"status":"ok","scenario":{"index":3,"repeat":0,"seed":99,"name":"here","params":{"b":2}},'
@@ -31,19 +31,19 @@ def test_a_result_has_its_members_in_order_and_timing_last() -> None:
     assert (batch["from"], batch["to"], batch["failed"]) == (10, 11, 0)
 
 
-def test_a_metric_that_is_not_finite_is_null_and_never_good() -> None:
-    batch = written(Played("ok", {"a": math.nan, "b": math.inf, "c": None, "d": np.float32(0.5), "e": np.int64(3)}))
+def test_a_metric_that_is_not_finite_is_null() -> None:
+    batch = batch_of(Played("ok", {"a": math.nan, "b": math.inf, "c": None, "d": np.float32(0.5), "e": np.int64(3)}))
     metrics = json.loads(bytes(batch["lines"]))["metrics"]  # type: ignore[call-overload]
     assert metrics == {"a": None, "b": None, "c": None, "d": 0.5, "e": 3}
 
 
 def test_a_metric_of_another_type_is_an_error_of_the_simulator() -> None:
     with pytest.raises(TypeError, match="a metric is a number"):
-        written(Played("ok", {"a": object()}))  # type: ignore[dict-item]
+        batch_of(Played("ok", {"a": object()}))  # type: ignore[dict-item]
 
 
 def test_failed_tasks_are_counted_and_left_out_of_the_sketch() -> None:
-    batch = written(Played("ok", {"x": 2.0}), Played("crashed", {"x": 9.0}, "gone"), Played("ok", {"x": 4.0}))
+    batch = batch_of(Played("ok", {"x": 2.0}), Played("crashed", {"x": 9.0}, "it ended"), Played("ok", {"x": 4.0}))
     assert batch["failed"] == 1
     assert batch["sketch"] == {"x": [2, 6.0, 20.0, 2.0, 4.0]}
 
@@ -53,25 +53,25 @@ def test_a_sketch_counts_booleans_as_numbers_and_omits_texts() -> None:
     assert sketch(rows) == {"hit": [2, 1.0, 1.0, 0.0, 1.0], "gap": [1, 3.0, 9.0, 3.0, 3.0]}
 
 
-def test_traces_are_kept_of_failures_as_the_dataset_defines_them() -> None:
+def test_traces_of_failures_are_stored_as_the_dataset_defines_failure() -> None:
     definition: dict[str, object] = {"record": True, "failure": {"metric": "outcome", "in": ["collision"]}}
     results = [
         Played("ok", {"outcome": "arrived"}, actions=[b"1234"]),
         Played("ok", {"outcome": "collision"}, actions=[b"1234"]),
         Played("invalid", {"outcome": "invalid"}, actions=[b"1234"]),
     ]
-    kept = {
-        rule: [artifact[0] for artifact in written(*results, record=rule, definition=definition)["artifacts"]]  # type: ignore[attr-defined]
+    tasks_with_traces = {
+        rule: [artifact[0] for artifact in batch_of(*results, record=rule, definition=definition)["artifacts"]]  # type: ignore[attr-defined]
         for rule in ("none", "failures", "all")
     }
-    assert kept == {"none": [], "failures": [11, 12], "all": [10, 11, 12]}
-    assert not written(*results, record="all")["artifacts"]  # a dataset without traces has none
+    assert tasks_with_traces == {"none": [], "failures": [11, 12], "all": [10, 11, 12]}
+    assert not batch_of(*results, record="all")["artifacts"]  # a dataset without traces has none
 
 
 def test_quantiles_of_latency_are_measured_values() -> None:
-    seen = inference([at / 1000 for at in range(1, 1001)], 0.99)
-    assert seen is not None
-    assert (seen.p50, seen.p99, seen.p999, seen.max, seen.misses) == (0.501, 0.991, 1.0, 1.0, 10)
+    timing = inference([milliseconds / 1000 for milliseconds in range(1, 1001)], 0.99)
+    assert timing is not None
+    assert (timing.p50, timing.p99, timing.p999, timing.max, timing.misses) == (0.501, 0.991, 1.0, 1.0, 10)
     assert inference([], None) is None
 
 

@@ -49,7 +49,7 @@ def test_seeds_never_change() -> None:
     assert task_plan.seed(1, 0) == 8187410382097042979
     assert task_plan.seed(0, 1) == 7843388730046118228
     assert task_plan.model_server_seed(0) == 7876430743976255800
-    assert [Permutation(1000, "0")[at] for at in range(3)] == [937, 429, 70]
+    assert [Permutation(1000, "0")[index] for index in range(3)] == [937, 429, 70]
 
 
 @given(st.integers(0, 287), st.integers(0, 5), st.integers())
@@ -77,13 +77,13 @@ def test_listed_scenarios_keep_the_order_of_the_list() -> None:
 @given(st.integers(1, 3000), st.text(max_size=10))
 def test_a_permutation_contains_every_number_once(size: int, key: str) -> None:
     shuffled = Permutation(size, key)
-    assert sorted(shuffled[at] for at in range(size)) == list(range(size))
+    assert sorted(shuffled[index] for index in range(size)) == list(range(size))
 
 
 @given(st.integers(1, LARGEST), st.integers(0, 10**6), st.integers())
-def test_a_sample_stays_in_range_and_is_reproducible(total: int, at: int, seed: int) -> None:
-    document = plan(total_scenarios=total, select={"sample": min(total, at + 1), "seed": seed})
-    task = min(total, at + 1) - 1
+def test_a_sample_stays_in_range_and_is_reproducible(total: int, last_task: int, seed: int) -> None:
+    document = plan(total_scenarios=total, select={"sample": min(total, last_task + 1), "seed": seed})
+    task = min(total, last_task + 1) - 1
     assert 0 <= locate(document, task).index < total
     assert locate(document, task) == locate(document, task)
 
@@ -101,11 +101,12 @@ def test_a_sample_spreads_evenly_and_depends_on_its_seed() -> None:
 
 
 def test_the_ten_millionth_task_is_located_in_constant_time() -> None:
-    began = time.monotonic()
+    started_at = time.monotonic()
     document = plan(total_scenarios=LARGEST, select={"sample": LARGEST, "seed": 3})
     for task in (0, LARGEST - 1):
         assert 0 <= locate(document, task).index < LARGEST
-    assert time.monotonic() - began < 1.0  # a thousand times the expected time, a thousandth of a linear search's
+    # A thousand times the expected time, a thousandth of the time of a linear search.
+    assert time.monotonic() - started_at < 1.0
 
 
 def test_too_many_tasks_are_refused_without_allocation() -> None:
