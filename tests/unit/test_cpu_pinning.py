@@ -7,24 +7,24 @@ from runtimes.harness.runner.cpu_pinning import CpuMeter, choose
 
 def test_an_unpinned_worker_is_pinned_to_an_idle_core() -> None:
     busy = {0: 0.9, 1: 0.1, 2: 0.15, 3: 0.5}
-    assert {choose(None, busy, lot / 10) for lot in range(10)} == {1, 2}
+    assert {choose(None, busy, chance / 10) for chance in range(10)} == {1, 2}
 
 
 def test_a_worker_on_a_saturated_core_moves_to_an_idle_core_at_times() -> None:
     busy = {0: 1.0, 1: 0.1}
-    assert [choose(0, busy, lot) for lot in (0.0, 0.49, 0.51, 0.99)] == [1, 1, 0, 0]
+    assert [choose(0, busy, chance) for chance in (0.0, 0.49, 0.51, 0.99)] == [1, 1, 0, 0]
 
 
-def test_a_worker_stays_where_a_move_gains_nothing() -> None:
+def test_a_worker_stays_on_its_core_if_a_move_gains_nothing() -> None:
     for busy in ({0: 1.0, 1: 0.8}, {0: 0.6, 1: 0.0}):
-        assert {choose(0, busy, lot / 10) for lot in range(10)} == {0}
+        assert {choose(0, busy, chance / 10) for chance in range(10)} == {0}
 
 
 def test_a_core_that_is_no_longer_available_is_left() -> None:
     assert choose(7, {0: 0.5, 1: 0.1}, 0.3) == 1
 
 
-def test_on_one_core_no_core_is_chosen() -> None:
+def test_a_worker_is_not_pinned_on_a_machine_with_a_single_core() -> None:
     assert choose(None, {0: 0.2}, 0.3) is None
 
 
@@ -33,5 +33,5 @@ def test_the_load_of_a_core_is_measured_since_the_last_reading(tmp_path: Path) -
     stat.write_text("cpu  1 1 1 1 1 1 1 1\ncpu0 100 0 0 100 0 0 0 0 0 0\nintr 5\n")
     meter = CpuMeter(stat)
     stat.write_text("cpu  1 1 1 1 1 1 1 1\ncpu0 130 0 0 160 10 0 0 0 0 0\nintr 5\n")
-    found = meter.read()
-    assert set(found) <= {0} and all(abs(share - 0.3) < 1e-9 for share in found.values())
+    loads = meter.read()
+    assert set(loads) <= {0} and all(abs(load - 0.3) < 1e-9 for load in loads.values())

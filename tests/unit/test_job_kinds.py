@@ -1,4 +1,4 @@
-"""Kinds of background job: their table, an operator's settings, and what becomes of a job that is enqueued again."""
+"""Kinds of background job: their table, an operator's settings, and the decision on an existing record of a job."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from core.services.claims import TERM
 STATUSES = ("created", "queued", "finished", "failed", "started", "deferred", "scheduled", "stopped", "canceled")
 
 
-def test_every_kind_is_documented_and_has_a_queue_of_its_own() -> None:
+def test_every_kind_is_documented_and_has_its_own_queue() -> None:
     assert len({kind.queue for kind in KINDS}) == len(KINDS)
     names = {kind.name for kind in KINDS}
     documented = {
@@ -34,7 +34,7 @@ def test_rq_accepts_the_id_of_every_job(kind: JobKind, id: str) -> None:
     validate_job_id(kind.job_id(id))
 
 
-def test_an_operator_sets_concurrency_and_timeout_of_a_kind_and_no_other_changes() -> None:
+def test_an_operator_sets_concurrency_and_timeout_of_a_kind_without_changing_other_kinds() -> None:
     kinds = {kind.name: kind for kind in configured(["stage=7"], ["replay=60"])}
     assert (kinds["stage"].concurrency, kinds["replay"].timeout) == (7, 60)
     unchanged = [kind for kind in KINDS if kind.name not in {"stage", "replay"}]
@@ -52,7 +52,7 @@ def test_a_setting_that_names_no_kind_or_no_number_is_refused(entry: str) -> Non
 
 
 @given(st.sampled_from(STATUSES), st.floats(0, 1e9), st.integers(-5, 10**9))
-def test_no_record_keeps_a_job_away_for_ever(status: str, age: float, failures: int) -> None:
+def test_no_record_blocks_a_job_for_ever(status: str, age: float, failures: int) -> None:
     verdict = judge(status, age=age, failures=failures)
     if status in {"queued", "scheduled"}:
         assert verdict is Verdict.LEAVE  # such a record expires

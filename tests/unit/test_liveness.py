@@ -1,4 +1,4 @@
-"""Liveness file: the loop touches it, and a probe checks its age."""
+"""Liveness file: touched by the loop of a role, its age checked by a probe."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Progress of a simulation, for any order of arriving results."""
+"""Progress of a simulation: counts, speed and metrics, for any order of results."""
 
 from itertools import permutations
 
@@ -24,7 +24,7 @@ def test_speed_is_the_number_of_tasks_per_elapsed_time() -> None:
     assert progress.describe(120, 0.0)["rate"] is None
 
 
-def test_results_taken_over_by_a_retry_count_as_done_and_not_towards_its_speed() -> None:
+def test_results_of_earlier_launches_count_as_done_and_not_towards_the_speed() -> None:
     progress = Progress("new")
     progress.add([(1, segment(0, 980, of="old")), (2, segment(985, 990, of="older"))])
     assert progress.describe(1000, 5.0) | {"metrics": {}} == {

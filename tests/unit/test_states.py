@@ -1,4 +1,4 @@
-"""The table of states and its invariants."""
+"""State table of simulations and its invariants."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from core.domain.states import CANCELLABLE, FINAL, NEXT, State, may_follow, merm
 
 
 def reachable(start: State) -> set[State]:
-    seen, waiting = {start}, [start]
-    while waiting:
-        for state in NEXT[waiting.pop()] - seen:
-            seen.add(state)
-            waiting.append(state)
-    return seen
+    visited, pending = {start}, [start]
+    while pending:
+        for state in NEXT[pending.pop()] - visited:
+            visited.add(state)
+            pending.append(state)
+    return visited
 
 
 def test_every_state_has_a_row() -> None:

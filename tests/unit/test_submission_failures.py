@@ -1,4 +1,4 @@
-"""The dispatcher's table of submission failures: every error that an executor may raise has an action."""
+"""Submission failures: the dispatcher's table has an action for every error that an executor may raise."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def test_a_permanent_refusal_ends_the_simulation(error: Exception) -> None:
     assert not failure_of(error, 1).requeue
 
 
-def test_a_lost_permission_is_waited_for() -> None:
+def test_a_permission_that_was_lost_later_requeues_the_simulation_after_a_pause() -> None:
     assert failure_of(NotGranted(), 2).requeue
     assert failure_of(NotGranted(), 2).pause > 0
 
@@ -39,7 +39,7 @@ def test_only_an_executor_that_answers_but_takes_no_launch_is_paused() -> None:
     assert [row.errors for row in FAILURES if row.pauses_executor] == [(OSError,)]
 
 
-def test_a_defect_is_not_covered() -> None:
+def test_a_programming_error_is_not_covered() -> None:
     assert not issubclass(ValueError, COVERED)
     with pytest.raises(LookupError, match="ValueError"):
         failure_of(ValueError("a defect"), 1)
