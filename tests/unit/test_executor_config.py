@@ -1,4 +1,4 @@
-"""Configuration of executors: read completely, or refused with the name of the executor and the remedy."""
+"""Executor configuration: parsed completely, or refused with the name of the executor and the remedy."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def test_executors_are_read_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "words"),
+    ("document", "message"),
     [
         ([], "one object"),
         ({"executors": []}, "at least one"),
@@ -36,8 +36,8 @@ def test_executors_are_read_in_their_order() -> None:
         ({"executors": [WEST | {"options": []}]}, "`options`"),
     ],
 )
-def test_an_invalid_configuration_is_refused_with_the_reason(document: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_an_invalid_configuration_is_refused_with_the_reason(document: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parsed(document)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of executors: found by name, imported when used, and refused with the list of what there is."""
+"""Executor kinds: discovered by name, imported on use, unknown kinds refused with the list of kinds."""
 
 import json
 import subprocess
@@ -13,20 +13,20 @@ from workers import executors
 from workers.executors import registry
 from workers.executors.base import ExecutorKind
 
-KNOWN = "known: kubernetes, local, slurm"
+KNOWN_KINDS = "known: kubernetes, local, slurm"
 
 
-def configured(folder: Path, *entries: dict[str, Any]) -> str:
-    """Write a file of executors, one for each entry, and return its path."""
+def config_file(folder: Path, *entries: dict[str, Any]) -> str:
+    """Write an executor configuration file with these entries and return its path."""
     file = folder / "executors.json"
-    named = [{"name": f"e{number}", "workers": 1} | entry for number, entry in enumerate(entries)]
-    file.write_text(json.dumps({"executors": named}))
+    executor_entries = [{"name": f"e{number}", "workers": 1} | entry for number, entry in enumerate(entries)]
+    file.write_text(json.dumps({"executors": executor_entries}))
     return str(file)
 
 
 @pytest.fixture
 def more_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A second folder of the package, for modules that only a test has."""
+    """A second folder of the package, for modules of a test."""
     folder = tmp_path / "executors"
     folder.mkdir()
     monkeypatch.setattr(executors, "__path__", [*executors.__path__, str(folder)])
@@ -45,15 +45,15 @@ def test_every_kind_of_the_package_is_known_and_typed() -> None:
 @pytest.mark.parametrize(
     "name", ["nomad", "base", "registry", "../local", "local.LocalExecutor", "", "kubernetes.client"]
 )
-def test_a_wrong_kind_is_refused_with_the_list_of_kinds(name: str, tmp_path: Path) -> None:
-    file = configured(tmp_path, {"kind": "local"}, {"kind": name})
-    with pytest.raises(ValueError) as refusal:
+def test_an_unknown_kind_is_refused_with_the_list_of_kinds(name: str, tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"kind": "local"}, {"kind": name})
+    with pytest.raises(ValueError) as error:
         registry.load_executor_configs(file, 1)
-    assert str(refusal.value) == f'{file}: executors[1] (e1): no executor kind "{name}"; {KNOWN}'
+    assert str(error.value) == f'{file}: executors[1] (e1): no executor kind "{name}"; {KNOWN_KINDS}'
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "words"),
+    ("kind", "options", "message"),
     [
         ("local", {"cores": 2}, "no option cores; known: none"),
         ("slurm", {"partitoin": "x"}, "no option partitoin; known: conf, folder"),
@@ -62,32 +62,32 @@ def test_a_wrong_kind_is_refused_with_the_list_of_kinds(name: str, tmp_path: Pat
     ],
 )
 def test_options_are_checked_when_the_settings_are_read(
-    kind: str, options: dict[str, Any], words: str, tmp_path: Path
+    kind: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError) as refusal:
-        registry.load_executor_configs(configured(tmp_path, {"kind": kind, "options": options}), 1)
-    assert "executors[0] (e0): " in str(refusal.value) and words in str(refusal.value)
+    with pytest.raises(ValueError) as error:
+        registry.load_executor_configs(config_file(tmp_path, {"kind": kind, "options": options}), 1)
+    assert "executors[0] (e0): " in str(error.value) and message in str(error.value)
 
 
-def test_capabilities_are_those_of_the_kind(tmp_path: Path) -> None:
+def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     kinds = ("kubernetes", "local", "slurm")
-    configs = registry.load_executor_configs(configured(tmp_path, *({"kind": kind} for kind in kinds)), 1)
+    configs = registry.load_executor_configs(config_file(tmp_path, *({"kind": kind} for kind in kinds)), 1)
     assert registry.with_own_environments(configs) == {"e0"}
     assert registry.with_gangs(configs) == {"e0"}
     assert registry.with_node_agent(configs) == {"e1"}
 
 
 def test_reading_the_configuration_imports_no_client_of_any_kind(tmp_path: Path) -> None:
-    """The API's process reads capabilities and checks options; it never needs what `open` imports."""
-    file = configured(tmp_path, *({"kind": kind} for kind in registry.kinds()))
+    """The API's process reads capabilities and checks options; it never needs the modules that `open` imports."""
+    file = config_file(tmp_path, *({"kind": kind} for kind in registry.kinds()))
     program = (
         "import sys; from workers.executors import registry;"
         f"configs = registry.load_executor_configs({file!r}, 1);"
         "registry.with_gangs(configs), registry.with_own_environments(configs), registry.with_node_agent(configs);"
         "print(*(name for name in sys.modules if name.startswith('workers.executors.')))"
     )
-    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert {name.removeprefix("workers.executors.") for name in printed.split()} == {
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert {name.removeprefix("workers.executors.") for name in output.split()} == {
         *("base", "registry", "local", "kubernetes", "kubernetes.options", "slurm", "slurm.jobs", "slurm.status_tables")
     }
 
@@ -102,24 +102,24 @@ def test_a_module_that_is_put_into_the_package_is_a_kind(more_kinds: Path, tmp_p
         "KIND = ExecutorKind(options=NowhereOptions, open=lambda name, options, paths: (name, options.region))\n"
     )
     assert registry.kinds() == ("kubernetes", "local", "nowhere", "slurm")
-    file = configured(tmp_path, {"kind": "nowhere", "options": {"region": "west"}})
+    file = config_file(tmp_path, {"kind": "nowhere", "options": {"region": "west"}})
     (config,) = registry.load_executor_configs(file, 1)
     paths: Any = None
     opened: Any = registry.open_executor(config, paths)
     assert opened == ("e0", "west")
     with pytest.raises(ValueError, match="missing required field `region`"):
-        registry.load_executor_configs(configured(tmp_path, {"kind": "nowhere"}), 1)
+        registry.load_executor_configs(config_file(tmp_path, {"kind": "nowhere"}), 1)
 
 
-def test_a_module_without_a_kind_is_an_error_that_names_it(more_kinds: Path, tmp_path: Path) -> None:
+def test_a_module_without_a_kind_is_an_error_with_its_name(more_kinds: Path, tmp_path: Path) -> None:
     (more_kinds / "empty.py").write_text("")
     with pytest.raises(ValueError, match=r"workers\.executors\.empty is not an executor kind: it has no KIND"):
-        registry.load_executor_configs(configured(tmp_path, {"kind": "empty"}), 1)
+        registry.load_executor_configs(config_file(tmp_path, {"kind": "empty"}), 1)
 
 
-def test_the_supervisor_refuses_to_start_with_a_wrong_kind(tmp_path: Path) -> None:
+def test_the_supervisor_refuses_to_start_with_an_unknown_kind(tmp_path: Path) -> None:
     environ = {"WINDTUNNEL_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    environ["WINDTUNNEL_EXECUTORS"] = configured(tmp_path, {"kind": "nomad"})
-    ended = subprocess.run([sys.executable, "-m", "server", "run"], env=environ, capture_output=True, text=True)
-    assert ended.returncode == 2
-    assert f'no executor kind "nomad"; {KNOWN}' in ended.stdout + ended.stderr
+    environ["WINDTUNNEL_EXECUTORS"] = config_file(tmp_path, {"kind": "nomad"})
+    process = subprocess.run([sys.executable, "-m", "server", "run"], env=environ, capture_output=True, text=True)
+    assert process.returncode == 2
+    assert f'no executor kind "nomad"; {KNOWN_KINDS}' in process.stdout + process.stderr

@@ -1,4 +1,4 @@
-"""Metrics server: the metrics of several executors on one page."""
+"""Metrics server: the metrics of several executors on a single page."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +15,10 @@ def test_a_metric_family_of_two_executors_is_exposed_once_with_the_samples_of_bo
     registry.register(MergedCollector([east.registry, west.registry]))
     page = generate_latest(registry).decode()
     assert page.count("# TYPE windtunnel_cluster_calls_total") == 1
-    (calls,) = [one for one in text_string_to_metric_families(page) if one.name == "windtunnel_cluster_calls"]
-    labels = {(one.labels["context"], one.labels["outcome"]) for one in calls.samples if one.name.endswith("_total")}
+    (calls,) = [family for family in text_string_to_metric_families(page) if family.name == "windtunnel_cluster_calls"]
+    labels = {
+        (sample.labels["context"], sample.labels["outcome"])
+        for sample in calls.samples
+        if sample.name.endswith("_total")
+    }
     assert labels == {("east", "200"), ("west", "500")}

@@ -1,4 +1,4 @@
-"""Evaluation of NetworkPolicies in tests, checked against the rules of the API's documentation."""
+"""NetworkPolicy evaluation of the tests, checked against the rules of the API's documentation."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import pytest
 
 from tests.chart.reach import End, PolicyEvaluator, selects
 
-A = End(address="10.0.0.1", namespace="one", labels={"app": "a"})
-B = End(address="10.0.0.2", namespace="one", labels={"app": "b"})
-C = End(address="10.0.0.3", namespace="two", labels={"app": "c"})
-OUT = End(address="203.0.113.7")
+POD_A = End(address="10.0.0.1", namespace="one", labels={"app": "a"})
+POD_B = End(address="10.0.0.2", namespace="one", labels={"app": "b"})
+POD_C = End(address="10.0.0.3", namespace="two", labels={"app": "c"})
+INTERNET = End(address="203.0.113.7")
 METADATA = End(address="169.254.169.254")
 NAMESPACES: dict[str, dict[str, str]] = {"one": {}, "two": {"team": "x"}}
 
@@ -19,48 +19,53 @@ def policy(**spec: Any) -> dict[str, Any]:
 
 
 def test_without_policies_all_traffic_is_allowed() -> None:
-    assert PolicyEvaluator(NAMESPACES, []).allows(A, C, 80) and PolicyEvaluator(NAMESPACES, []).allows(A, OUT, 80)
+    evaluator = PolicyEvaluator(NAMESPACES, [])
+    assert evaluator.allows(POD_A, POD_C, 80) and evaluator.allows(POD_A, INTERNET, 80)
 
 
 def test_a_policy_without_rules_denies_its_directions_in_its_namespace_only() -> None:
-    world = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"])])
-    assert not world.allows(A, B, 80) and not world.allows(A, OUT, 80)
-    assert world.allows(C, A, 80)
-    assert not PolicyEvaluator(NAMESPACES, [policy()]).allows(C, A, 80), (
-        "what names no direction is about what comes in"
+    evaluator = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"])])
+    assert not evaluator.allows(POD_A, POD_B, 80) and not evaluator.allows(POD_A, INTERNET, 80)
+    assert evaluator.allows(POD_C, POD_A, 80)
+    assert not PolicyEvaluator(NAMESPACES, [policy()]).allows(POD_C, POD_A, 80), (
+        "a policy without policyTypes applies to ingress"
     )
 
 
 def test_rules_add_up_and_both_ends_must_agree() -> None:
-    closed = policy(policyTypes=["Ingress", "Egress"])
-    out = policy(policyTypes=["Egress"], egress=[{"to": [{"podSelector": {"matchLabels": {"app": "b"}}}]}])
-    into = policy(policyTypes=["Ingress"], ingress=[{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}])
-    assert not PolicyEvaluator(NAMESPACES, [closed, out]).allows(A, B, 80)
-    both = PolicyEvaluator(NAMESPACES, [closed, out, into])
-    assert both.allows(A, B, 80)
-    assert not both.allows(A, B, 81) and not both.allows(A, B, 80, "UDP") and not both.allows(B, A, 80)
+    deny_all = policy(policyTypes=["Ingress", "Egress"])
+    egress = policy(policyTypes=["Egress"], egress=[{"to": [{"podSelector": {"matchLabels": {"app": "b"}}}]}])
+    ingress = policy(policyTypes=["Ingress"], ingress=[{"from": [{"podSelector": {}}], "ports": [{"port": 80}]}])
+    assert not PolicyEvaluator(NAMESPACES, [deny_all, egress]).allows(POD_A, POD_B, 80)
+    evaluator = PolicyEvaluator(NAMESPACES, [deny_all, egress, ingress])
+    assert evaluator.allows(POD_A, POD_B, 80)
+    assert (
+        not evaluator.allows(POD_A, POD_B, 81)
+        and not evaluator.allows(POD_A, POD_B, 80, "UDP")
+        and not evaluator.allows(POD_B, POD_A, 80)
+    )
 
 
-def test_a_pod_selector_alone_selects_in_the_same_namespace() -> None:
-    here = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [{"podSelector": {}}]}])])
-    assert here.allows(B, A, 80) and not here.allows(C, A, 80)
-    there = PolicyEvaluator(
+def test_a_pod_selector_alone_selects_in_the_namespace_of_its_policy() -> None:
+    same_namespace = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [{"podSelector": {}}]}])])
+    assert same_namespace.allows(POD_B, POD_A, 80) and not same_namespace.allows(POD_C, POD_A, 80)
+    other_namespace = PolicyEvaluator(
         NAMESPACES, [policy(ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"team": "x"}}}]}])]
     )
-    assert there.allows(C, A, 80) and not there.allows(B, A, 80)
-    both = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "c"}}}
-    narrowed = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [both]}])])
-    assert narrowed.allows(C, A, 80) and not narrowed.allows(B, A, 80)
+    assert other_namespace.allows(POD_C, POD_A, 80) and not other_namespace.allows(POD_B, POD_A, 80)
+    peer = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "c"}}}
+    both_selectors = PolicyEvaluator(NAMESPACES, [policy(ingress=[{"from": [peer]}])])
+    assert both_selectors.allows(POD_C, POD_A, 80) and not both_selectors.allows(POD_B, POD_A, 80)
 
 
 def test_ip_blocks_have_exceptions() -> None:
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
-    world = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"], egress=[{"to": [block]}])])
-    assert world.allows(A, OUT, 80) and not world.allows(A, METADATA, 80)
+    evaluator = PolicyEvaluator(NAMESPACES, [policy(policyTypes=["Egress"], egress=[{"to": [block]}])])
+    assert evaluator.allows(POD_A, INTERNET, 80) and not evaluator.allows(POD_A, METADATA, 80)
 
 
 @pytest.mark.parametrize(
-    ("expression", "answer"),
+    ("expression", "expected"),
     [
         ({"key": "app", "operator": "In", "values": ["a"]}, True),
         ({"key": "app", "operator": "NotIn", "values": ["a"]}, False),
@@ -69,5 +74,5 @@ def test_ip_blocks_have_exceptions() -> None:
         ({"key": "app", "operator": "DoesNotExist"}, False),
     ],
 )
-def test_expressions_select_by_their_operator(expression: dict[str, Any], answer: bool) -> None:
-    assert selects({"matchExpressions": [expression]}, {"app": "a"}) is answer
+def test_expressions_select_by_their_operator(expression: dict[str, Any], expected: bool) -> None:
+    assert selects({"matchExpressions": [expression]}, {"app": "a"}) is expected

@@ -1,4 +1,4 @@
-"""Slurm jobs as values: sbatch's arguments, parsing of squeue and sinfo, launch statuses; without Slurm."""
+"""Slurm jobs: sbatch arguments, parsing of squeue and sinfo, launch status; without Slurm."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_a_task_requests_the_resources_of_a_worker_and_its_runner() -> None:
     assert not {"time", "partition", "account", "qos", "wckey", "gres", "reservation", "constraint"} & set(options)
 
 
-def test_the_time_limit_is_the_lesser_of_the_simulations_timeout_and_the_executors_minutes() -> None:
+def test_the_time_limit_is_the_lesser_of_the_timeout_of_the_simulation_and_the_minutes_of_the_executor() -> None:
     assert sbatch_options(launch_of(timeout=600.0))["time"] == "15"
     assert sbatch_options(launch_of(timeout=600.0), minutes=10)["time"] == "10"
     assert sbatch_options(launch_of(), minutes=10)["time"] == "10"
@@ -76,18 +76,18 @@ def test_a_placement_overrides_the_executors_options() -> None:
 
 
 def test_a_projects_name_cannot_add_an_option() -> None:
-    written = arguments(launch_of(project="p\n#SBATCH --uid=0 --x"), SlurmOptions())
-    assert [argument for argument in written if "uid" in argument] == [
+    sbatch_arguments = arguments(launch_of(project="p\n#SBATCH --uid=0 --x"), SlurmOptions())
+    assert [argument for argument in sbatch_arguments if "uid" in argument] == [
         "--comment=project=p\n#SBATCH --uid=0 --x;simulation=s1;attempt=1"
     ]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [({"partitoin": "x"}, "no option partitoin; known: conf, folder"), ({"minutes": "10"}, "minutes")],
 )
-def test_an_unknown_option_and_a_value_of_the_wrong_type_are_errors(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_an_unknown_option_and_a_value_of_the_wrong_type_are_errors(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         slurm.KIND.parse(options)
 
 
@@ -113,7 +113,7 @@ def test_amounts_of_memory_are_parsed(text: str, number: int) -> None:
     assert bytes_of(text) == number
 
 
-def test_free_resources_are_those_of_usable_nodes_each_counted_once() -> None:
+def test_free_resources_are_summed_over_usable_nodes_each_counted_once() -> None:
     text = (
         "n1|1/3/0/4|8192|2048|mixed|\n"
         "n1|1/3/0/4|8192|2048|mixed|\n"
@@ -136,7 +136,7 @@ def test_free_resources_are_those_of_usable_nodes_each_counted_once() -> None:
         (["A_STATE_OF_TOMORROW"], Phase.ENDED),
     ],
 )
-def test_the_most_advanced_phase_of_an_unfinished_task_is_the_launchs(states: list[str], phase: Phase) -> None:
+def test_a_launch_has_the_most_advanced_phase_of_its_unfinished_tasks(states: list[str], phase: Phase) -> None:
     assert (
         launch_status("s1x1x0", [job(task, state) for task, state in enumerate(states)], TaskRecords()).phase is phase
     )
@@ -181,11 +181,11 @@ def test_a_lost_runner_has_a_note_while_others_continue() -> None:
     assert status.notes == launch_status("s1x1x0", [job(0, "RUNNING"), job(1, "OUT_OF_MEMORY")], TaskRecords()).notes
 
 
-def test_recorded_exit_codes_hold_after_slurm_has_forgotten_the_jobs() -> None:
+def test_recorded_exit_codes_are_used_after_slurm_has_deleted_the_jobs() -> None:
     assert launch_status("s1x1x0", [], TaskRecords(exits={0: 0, 1: 0})).exit == 0
     assert launch_status("s1x1x0", [], TaskRecords(exits={0: 0, 1: 75})).exit == 75
-    forgotten = launch_status("s1x1x0", [], TaskRecords(started=frozenset({0})))
-    assert forgotten.phase is Phase.ENDED and "no longer knows" in str(forgotten.reason)
+    status = launch_status("s1x1x0", [], TaskRecords(started=frozenset({0})))
+    assert status.phase is Phase.ENDED and "no longer knows" in str(status.reason)
 
 
 def test_a_task_with_a_recorded_exit_code_has_ended_while_slurm_cleans_up() -> None:
