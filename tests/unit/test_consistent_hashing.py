@@ -1,4 +1,4 @@
-"""Consistent hashing: which cache node keeps which key."""
+"""Consistent hashing: assignment of keys to cache nodes."""
 
 from collections import Counter
 
@@ -19,9 +19,9 @@ def nodes(count: int) -> list[str]:
 
 @given(names=NAMES, slots=st.sampled_from([251, 1009, 4099]))
 def test_slots_are_shared_evenly_with_a_difference_of_at_most_one(names: set[str], slots: int) -> None:
-    owned = Counter(Maglev(names, slots).table)
-    assert sum(owned.values()) == slots and len(owned) == len(names)
-    assert max(owned.values()) - min(owned.values()) <= 1  # so within 1/floor(M/N) of each other
+    slots_of_node = Counter(Maglev(names, slots).table)
+    assert sum(slots_of_node.values()) == slots and len(slots_of_node) == len(names)
+    assert max(slots_of_node.values()) - min(slots_of_node.values()) <= 1  # so shares differ by at most 1/floor(M/N)
 
 
 @settings(max_examples=20)
@@ -32,14 +32,14 @@ def test_the_order_of_the_members_does_not_matter(names: set[str], order: object
     assert Maglev(shuffled, 1009).table == Maglev(sorted(names), 1009).table
 
 
-@pytest.mark.parametrize("leaver", [0, 17, 49])
-def test_a_removed_node_moves_its_own_keys_and_few_others(leaver: int) -> None:
+@pytest.mark.parametrize("removed", [0, 17, 49])
+def test_a_removed_node_moves_its_own_keys_and_few_others(removed: int) -> None:
     names = nodes(50)
-    before, after = Maglev(names), Maglev(names[:leaver] + names[leaver + 1 :])
-    moved = [key for key in KEYS if before.owner(key) != after.owner(key)]
-    own = [key for key in KEYS if before.owner(key) == names[leaver]]
-    assert set(own) <= set(moved)
-    assert len(moved) - len(own) < 0.03 * len(KEYS)
+    before, after = Maglev(names), Maglev(names[:removed] + names[removed + 1 :])
+    moved_keys = [key for key in KEYS if before.owner(key) != after.owner(key)]
+    own_keys = [key for key in KEYS if before.owner(key) == names[removed]]
+    assert set(own_keys) <= set(moved_keys)
+    assert len(moved_keys) - len(own_keys) < 0.03 * len(KEYS)
 
 
 def test_on_a_hash_ring_a_removed_node_moves_only_its_own_keys() -> None:
@@ -58,19 +58,19 @@ def test_a_walk_starts_at_the_owner_and_visits_every_node_once() -> None:
 
 def test_the_keys_of_an_unavailable_node_spread_over_all_others() -> None:
     ring = Maglev(nodes(5))
-    seconds = Counter(list(ring.walk(key))[1] for key in KEYS if ring.owner(key) == nodes(5)[2])
-    assert len(seconds) == 4
-    assert max(seconds.values()) < 2 * min(seconds.values())
+    second_choices = Counter(list(ring.walk(key))[1] for key in KEYS if ring.owner(key) == nodes(5)[2])
+    assert len(second_choices) == 4
+    assert max(second_choices.values()) < 2 * min(second_choices.values())
 
 
 def test_a_node_of_three_times_the_weight_owns_three_times_the_slots() -> None:
-    owned = Counter(Maglev({"small": 1, "large": 3, "odd": 0.5}, 9001).table)
-    large, odd, small = owned[0], owned[1], owned[2]
+    slots_of_node = Counter(Maglev({"small": 1, "large": 3, "odd": 0.5}, 9001).table)
+    large, odd, small = slots_of_node[0], slots_of_node[1], slots_of_node[2]
     assert large == pytest.approx(3 * small, abs=3)
     assert small == pytest.approx(2 * odd, abs=3)
 
 
-def test_one_node_owns_everything() -> None:
+def test_a_single_node_owns_all_slots() -> None:
     assert set(Maglev(["only"]).table) == {0}
 
 
@@ -88,6 +88,6 @@ def test_a_table_whose_size_is_not_prime_is_an_error(slots: int) -> None:
 
 
 def test_the_table_is_the_same_in_every_release() -> None:
-    # every client must agree, whichever release it runs: a change here empties every cache once
+    # Clients of all releases must agree: a change of the table empties every cache once.
     ring = Maglev(nodes(3))
     assert "".join(ring.owner(key)[11] for key in KEYS[:24]) == "100021102100021110121122"

@@ -16,7 +16,7 @@ Step = Callable[[sqlite3.Connection], str]
 
 
 class Log:
-    """A database with one table, and the errors of commits that failed."""
+    """A database with a single table, and the errors of commits that failed."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "log.db"
@@ -47,7 +47,7 @@ class Log:
             return [line for (line,) in connection.execute("select line from lines order by rowid")]
 
     def run_together(self, steps: Mapping[str, Step]) -> dict[str, BaseException | None]:
-        """Run each step from a thread of its own, all of them while another transaction runs; return their errors."""
+        """Run each step in its own thread, all of them while another transaction runs; return their errors."""
         outcomes: dict[str, BaseException | None] = {}
         running, resumed = threading.Event(), threading.Event()
 
@@ -63,7 +63,7 @@ class Log:
             except Exception as error:
                 outcomes[name] = error
 
-        threads = [threading.Thread(target=run, args=each) for each in (("", wait), *steps.items())]
+        threads = [threading.Thread(target=run, args=arguments) for arguments in (("", wait), *steps.items())]
         threads[0].start()
         assert running.wait(TIMEOUT)
         for thread in threads[1:]:
@@ -93,7 +93,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log.commits.close()
 
 
-def test_a_step_returns_its_result_once_it_is_committed(log: Log) -> None:
+def test_a_step_returns_its_result_after_the_commit(log: Log) -> None:
     assert log.add("a") == "A" and log.lines() == ["a"]
 
 
@@ -101,7 +101,7 @@ def test_transactions_that_wait_together_share_a_commit(log: Log) -> None:
     lines = [str(number) for number in range(GROUP_SIZE + 5)]
     assert log.run_together({line: adding(line) for line in lines}) == dict.fromkeys(lines)
     assert sorted(log.lines()) == sorted(lines)
-    # one before them, one of a whole group, one of the rest
+    # A commit for the first transaction, for a full group and for the remaining transactions.
     assert log.statements.count("commit") == 3
 
 
@@ -118,9 +118,9 @@ def test_a_transaction_that_fails_undoes_only_its_own_changes(log: Log) -> None:
     assert sorted(log.lines()) == ["first", "last", "taken"] and not log.failures
 
 
-def test_an_error_that_ends_the_transaction_fails_its_whole_group(log: Log) -> None:
+def test_an_error_that_ends_the_transaction_fails_all_transactions_of_its_group(log: Log) -> None:
     def full(connection: sqlite3.Connection) -> str:
-        connection.execute("rollback")  # as SQLite does when it cannot undo the statement alone
+        connection.execute("rollback")  # SQLite rolls back when it cannot undo the statement alone
         raise sqlite3.OperationalError("database or disk is full")
 
     outcomes = log.run_together({"beside": adding("beside"), "full": full})
@@ -130,7 +130,7 @@ def test_an_error_that_ends_the_transaction_fails_its_whole_group(log: Log) -> N
     assert log.add("after") == "AFTER"
 
 
-def test_nothing_else_is_committed_after_a_corrupt_page(log: Log) -> None:
+def test_no_transaction_of_the_group_is_committed_after_a_corrupt_page(log: Log) -> None:
     def corrupt(connection: sqlite3.Connection) -> None:
         connection.execute("insert into lines values('beside')")
         error = sqlite3.DatabaseError("database disk image is malformed")
@@ -172,7 +172,7 @@ def test_processes_take_turns_by_the_lock_file(log: Log) -> None:
     assert log.lines() == ["a", "b"]
 
 
-def test_closing_commits_the_waiting_transactions_and_a_later_one_opens_again(log: Log) -> None:
+def test_closing_commits_waiting_transactions_and_a_later_transaction_reopens_the_database(log: Log) -> None:
     log.add("a")
     log.commits.close()
     assert log.add("b") == "B" and log.lines() == ["a", "b"]
@@ -182,7 +182,7 @@ def test_closing_commits_the_waiting_transactions_and_a_later_one_opens_again(lo
     ("code", "corrupt"),
     [(sqlite3.SQLITE_CORRUPT_VTAB, True), (sqlite3.SQLITE_NOTADB, True), (sqlite3.SQLITE_FULL, False)],
 )
-def test_corruption_is_told_from_its_extended_code_and_through_a_wrapping_error(code: int, corrupt: bool) -> None:
+def test_corruption_is_detected_by_its_extended_code_and_in_a_wrapping_error(code: int, corrupt: bool) -> None:
     error = sqlite3.DatabaseError()
     error.sqlite_errorcode = code
     wrapping = RuntimeError()

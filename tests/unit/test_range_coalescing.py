@@ -1,4 +1,4 @@
-"""Range coalescing: adjacent files are one request, in constant memory; and pauses between retries."""
+"""Range coalescing: adjacent files share a request, in constant memory; and pauses between retries."""
 
 import random
 import tracemalloc
@@ -18,7 +18,7 @@ def entry(source: str, offset: int, size: int, etag: str | None = None) -> Manif
     )
 
 
-def test_adjacent_files_are_one_request_in_any_order_of_their_names() -> None:
+def test_adjacent_files_share_a_request_in_any_order_of_their_names() -> None:
     pack = [entry("store:p", number * 1000, 1000) for number in range(100)]
     random.Random(1).shuffle(pack)
     [request] = coalesce(pack)
@@ -30,7 +30,7 @@ def test_very_many_tiny_files_are_several_requests() -> None:
     assert [len(request.entries) for request in requests] == [MOST, MOST, 1]
 
 
-def test_a_large_file_is_one_request_and_each_object_is_another() -> None:
+def test_a_large_file_and_each_further_object_have_a_request_of_their_own() -> None:
     requests = list(coalesce([entry("s3:c/b/large", 0, 100 << 20), *(entry(f"s3:c/b/{n}", 0, 10) for n in range(3))]))
     assert [len(request.entries) for request in requests] == [1, 1, 1, 1]
 
@@ -48,17 +48,17 @@ def test_small_requests_are_batched_and_large_requests_are_alone() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30 << 20), st.integers(0, 12 << 20)), max_size=60))
-def test_every_file_is_in_one_request_with_bounded_length_and_gaps(
+def test_every_file_is_in_exactly_one_request_of_bounded_length_and_gaps(
     placements: list[tuple[str, int, int]],
 ) -> None:
     entries = [entry(*placement) for placement in placements]
     requests = list(coalesce(entries))
     key = lambda item: (item.source, item.offset, item.size)  # noqa: E731
-    assert sorted((item for coalesced in requests for item in coalesced.entries), key=key) == sorted(entries, key=key)
-    for coalesced in requests:
-        assert {item.source for item in coalesced.entries} == {coalesced.source}
-        assert len(coalesced.entries) == 1 or coalesced.stop - coalesced.start <= LONGEST
-        for item, following in zip(coalesced.entries, coalesced.entries[1:], strict=False):
+    assert sorted((item for request in requests for item in request.entries), key=key) == sorted(entries, key=key)
+    for request in requests:
+        assert {item.source for item in request.entries} == {request.source}
+        assert len(request.entries) == 1 or request.stop - request.start <= LONGEST
+        for item, following in zip(request.entries, request.entries[1:], strict=False):
             assert 0 <= following.offset - (item.offset + item.size) <= GAP
 
 
@@ -70,9 +70,9 @@ def test_memory_use_does_not_depend_on_the_length_of_the_manifest() -> None:
         tracemalloc.start()
         for _ in coalesce(manifest(count)):
             continue
-        most = tracemalloc.get_traced_memory()[1]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return most
+        return peak_bytes
 
     assert peak(80_000) < 1.2 * peak(20_000)
 
@@ -80,6 +80,6 @@ def test_memory_use_does_not_depend_on_the_length_of_the_manifest() -> None:
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
 def test_pauses_grow_with_jitter_up_to_a_limit(failures: int, jitter: float) -> None:
     retry_limits = RetryLimits(first=0.2, longest=10.0)
-    waited = pause(failures, retry_limits, jitter)
-    assert 0.1 <= waited <= 10.0
+    seconds = pause(failures, retry_limits, jitter)
+    assert 0.1 <= seconds <= 10.0
     assert pause(failures, retry_limits, 0.0) <= pause(failures + 1, retry_limits, 0.0)

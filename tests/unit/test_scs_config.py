@@ -1,4 +1,4 @@
-"""Cache configuration: the published JSON shape, and the errors."""
+"""Configuration of the cache service: the published JSON form, and the errors."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from datasets.scs.config import load, parse, quantity
 PUBLISHED = {"Bucket": [{"Name": "b", "Public": False, "BucketQuota": "100Gi", "AllowNamespaces": ["ns1", "ns2"]}]}
 
 
-def test_the_published_shape_suffices() -> None:
+def test_the_published_form_is_accepted() -> None:
     config = parse(PUBLISHED)
     bucket = config.buckets["b"]
     assert (bucket.quota, bucket.public, config.capacity) == (100 << 30, False, 100 << 30)
@@ -86,11 +86,11 @@ def test_no_error_and_no_repr_contains_a_token(tmp_path: Path) -> None:
     secret = "very-secret-token"
     config = parse(PUBLISHED | {"Reviewer": {"Kind": "static", "Tokens": [{"Token": secret, "Name": "x"}]}})
     assert secret not in repr(config)
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as authenticator_error:
         open_authenticator(config.authenticator)
-    assert secret not in str(refused.value)
+    assert secret not in str(authenticator_error.value)
     path = tmp_path / "scs.json"
     path.write_text(json.dumps({"Reviewer": {"Tokens": secret}}) + "}")
-    with pytest.raises(ValueError) as broken:
+    with pytest.raises(ValueError) as config_error:
         load(path)
-    assert secret not in str(broken.value)
+    assert secret not in str(config_error.value)

@@ -1,4 +1,4 @@
-"""Upload buffer: parts by size and time; and strict parsing of tus headers."""
+"""Upload buffer: parts by size and time, and strict parsing of tus headers."""
 
 import hashlib
 import io
