@@ -1,4 +1,4 @@
-"""Trained baseline of car_street: its files match the digests in its training record, whose score is good."""
+"""Trained baseline of car_street: its files match the digests in its training record, and its score is good."""
 
 import hashlib
 import json
@@ -17,14 +17,14 @@ def test_the_records_digests_match_the_files() -> None:
         assert 80_000 < len(content) < 200_000, name
 
 
-def test_the_formats_agree_and_the_score_is_near_the_teachers() -> None:
+def test_the_formats_agree_and_the_score_is_near_the_score_of_the_teacher() -> None:
     record = json.loads((FOLDER / "car_street.json").read_text())
     assert record["differs"] < 1e-4
     assert record["examined"]["score"] > 80
     assert sum(record["examined"]["outcomes"].values()) == 288
 
 
-def test_it_was_evaluated_on_traffic_that_it_was_not_trained_on() -> None:
+def test_the_baseline_was_evaluated_on_traffic_outside_its_training_seeds() -> None:
     seeds = json.loads((FOLDER / "car_street.json").read_text())["seeds"]
     first, last = seeds["trained"]
     assert not first <= seeds["examined"] <= last

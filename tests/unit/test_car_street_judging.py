@@ -58,10 +58,10 @@ def test_a_standing_ego_is_never_at_fault(kind: str) -> None:
 
 
 def test_on_a_junction_sumos_collider_does_not_determine_the_fault() -> None:
-    for yields in (False, True):
-        collider = replace(JUNCTION, had_to_yield=yields, ego_is_collider=True)
-        victim = replace(JUNCTION, had_to_yield=yields, ego_is_collider=False)
-        assert at_fault(collider) == at_fault(victim) == yields
+    for ego_yields in (False, True):
+        collider = replace(JUNCTION, had_to_yield=ego_yields, ego_is_collider=True)
+        victim = replace(JUNCTION, had_to_yield=ego_yields, ego_is_collider=False)
+        assert at_fault(collider) == at_fault(victim) == ego_yields
 
 
 def test_the_score_is_completion_over_penalty() -> None:
@@ -138,7 +138,7 @@ def test_a_stop_by_sumo_does_not_count_as_braking() -> None:
     assert reported["jerk_rms"] == 0.0
 
 
-def test_speeding_is_the_mean_excess_over_the_whole_drive() -> None:
+def test_speeding_is_the_mean_excess_over_all_steps_of_the_drive() -> None:
     drive = Drive(driven=30.0)
     for speed in (10.0, 15.9, 13.9, 13.9):
         drive.move(speed, 0.0, 13.9, 1000.0)
@@ -149,7 +149,7 @@ def test_speeding_is_the_mean_excess_over_the_whole_drive() -> None:
     assert reported["jerk_rms"] == pytest.approx(sqrt(0.0))
 
 
-def test_the_published_metrics_are_the_reported_ones() -> None:
+def test_the_published_metrics_are_the_reported_metrics() -> None:
     published = {metric["name"]: metric for metric in json.loads(DATASET.read_text())["metrics"]}
     reported = metrics(Drive(steps=1, driven=2.0), ARRIVED)
     assert set(published) == {*reported, "event_met"}

@@ -25,13 +25,13 @@ def car(name: str, x: float, y: float = 0.0, **changes: Any) -> dict[str, Any]:
     }
 
 
-def frame(index: int, *others: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def frame(index: int, *other_vehicles: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {
         "ego": "ego",
         "time": index / 10,
         "limit": 13.9,
         "outcome": None,
-        "vehicles": [car("ego", float(index), kind="ego"), *others],
+        "vehicles": [car("ego", float(index), kind="ego"), *other_vehicles],
         "pedestrians": [],
         "lights": {"a_0": "g" if index < 30 else "r"},
         "collisions": [],
@@ -51,7 +51,7 @@ def replay(frames: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     return {"scene": scene, "frames": frames, "dt": 0.1, "title": "a drive", "outcome": "collision", **changes}
 
 
-def crashed() -> dict[str, Any]:
+def replay_with_collision() -> dict[str, Any]:
     frames = [frame(index, car("other", 70.0)) for index in range(66)]
     frames[-1]["collisions"] = [{"with": "other", "type": "collision"}]
     return replay(frames)
@@ -62,7 +62,7 @@ def animated(root: ElementTree.Element) -> list[ElementTree.Element]:
 
 
 def test_the_svg_is_well_formed_without_scripts_or_links() -> None:
-    text = svg(crashed())
+    text = svg(replay_with_collision())
     root = ElementTree.fromstring(text)
     assert root.tag == f"{SVG}svg"
     assert not {element.tag.removeprefix(SVG) for element in root.iter()} & {"script", "image", "use", "foreignObject"}
@@ -71,26 +71,26 @@ def test_the_svg_is_well_formed_without_scripts_or_links() -> None:
 
 
 def test_the_camera_follows_the_ego() -> None:
-    root = ElementTree.fromstring(svg(crashed(), seconds=1.0))
+    root = ElementTree.fromstring(svg(replay_with_collision(), seconds=1.0))
     camera = next(root.iter(f"{SVG}g"))
-    moves = camera.find(f"{SVG}animateTransform")
-    assert moves is not None
-    values = moves.attrib["values"].split(";")
+    animation = camera.find(f"{SVG}animateTransform")
+    assert animation is not None
+    values = animation.attrib["values"].split(";")
     assert len(values) == 12
-    # One metre a frame to the right is so many pixels of world to the left.
+    # The ego moves right by a metre per frame, so the street moves left by SCALE pixels.
     first, second = (float(value.split()[0]) for value in values[:2])
     assert first - second == pytest.approx(SCALE)
     assert values[-1] == values[-2]
 
 
 def test_the_last_seconds_are_shown_and_the_last_frame_is_held() -> None:
-    moves = animated(ElementTree.fromstring(svg(crashed(), seconds=3.0, speed=0.5)))
-    assert {element.attrib["dur"] for element in moves} - {"0.5s"} == {f"{3.0 / 0.5 + HOLD:g}s"}
-    assert {element.attrib["repeatCount"] for element in moves} == {"indefinite"}
+    animations = animated(ElementTree.fromstring(svg(replay_with_collision(), seconds=3.0, speed=0.5)))
+    assert {element.attrib["dur"] for element in animations} - {"0.5s"} == {f"{3.0 / 0.5 + HOLD:g}s"}
+    assert {element.attrib["repeatCount"] for element in animations} == {"indefinite"}
 
 
 def test_every_animation_has_as_many_times_as_values_in_order_from_zero() -> None:
-    for element in animated(ElementTree.fromstring(svg(crashed()))):
+    for element in animated(ElementTree.fromstring(svg(replay_with_collision()))):
         if "keyTimes" not in element.attrib:
             continue
         times = [float(time) for time in element.attrib["keyTimes"].split(";")]
@@ -102,14 +102,14 @@ def test_every_animation_has_as_many_times_as_values_in_order_from_zero() -> Non
 
 
 def test_the_ego_is_marked_and_drawn_last() -> None:
-    root = ElementTree.fromstring(svg(crashed()))
-    world = next(root.iter(f"{SVG}g"))
-    cars = [group for group in world if group.tag == f"{SVG}g" and group.get("transform", "").startswith("translate")]
+    root = ElementTree.fromstring(svg(replay_with_collision()))
+    camera = next(root.iter(f"{SVG}g"))
+    cars = [group for group in camera if group.tag == f"{SVG}g" and group.get("transform", "").startswith("translate")]
     assert [group.get("class") for group in cars][-2:] == ["ego", "collision"]
 
 
 def test_the_collision_appears_with_the_last_frame_and_not_before() -> None:
-    root = ElementTree.fromstring(svg(crashed()))
+    root = ElementTree.fromstring(svg(replay_with_collision()))
     mark = next(group for group in root.iter(f"{SVG}g") if group.get("class") == "collision")
     assert mark.get("visibility") == "hidden"
     switch = next(element for element in mark if element.get("attributeName") == "visibility")
@@ -120,22 +120,30 @@ def test_the_collision_appears_with_the_last_frame_and_not_before() -> None:
 
 
 def test_a_light_changes_the_colour_of_its_stop_line() -> None:
-    switches = [e for e in animated(ElementTree.fromstring(svg(crashed()))) if e.get("attributeName") == "stroke"]
+    switches = [
+        element
+        for element in animated(ElementTree.fromstring(svg(replay_with_collision())))
+        if element.get("attributeName") == "stroke"
+    ]
     assert len(switches) == 1
     assert len(set(switches[0].attrib["values"].split(";"))) == 2
 
 
-def test_an_actor_is_hidden_until_it_appears() -> None:
+def test_an_actor_is_hidden_until_its_first_frame() -> None:
     frames = [frame(index, *([car("late", 40.0)] if index >= 10 else [])) for index in range(20)]
     root = ElementTree.fromstring(svg(replay(frames)))
-    switches = [e.attrib["values"] for e in root.iter(f"{SVG}animate") if e.get("attributeName") == "visibility"]
+    switches = [
+        element.attrib["values"]
+        for element in root.iter(f"{SVG}animate")
+        if element.get("attributeName") == "visibility"
+    ]
     assert "hidden;visible" in switches
 
 
 def test_a_distant_actor_is_not_drawn() -> None:
-    near, far = car("near", 50.0), car("far", 400.0)
-    both = svg(replay([frame(index, near, far) for index in range(5)]))
-    assert both == svg(replay([frame(index, near) for index in range(5)]))
+    near_car, far_car = car("near", 50.0), car("far", 400.0)
+    with_distant_car = svg(replay([frame(index, near_car, far_car) for index in range(5)]))
+    assert with_distant_car == svg(replay([frame(index, near_car) for index in range(5)]))
 
 
 def test_a_car_that_turns_past_north_does_not_spin() -> None:

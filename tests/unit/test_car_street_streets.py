@@ -24,7 +24,7 @@ def street(name: str) -> Street:
     return read(FOLDER / "nets" / f"{name}.net.xml")
 
 
-def lines() -> list[dict[str, object]]:
+def scenario_lines() -> list[dict[str, object]]:
     return [json.loads(line) for line in (FOLDER / "scenarios.ndjson").read_text().splitlines()]
 
 
@@ -76,7 +76,7 @@ def test_distant_polylines_do_not_overlap() -> None:
     assert crossing == pytest.approx((3.2, 6.8, 3.2, 6.8), abs=0.5)
 
 
-def test_a_path_has_the_crosswalk_before_it_and_the_distance_along_the_crosswalk() -> None:
+def test_a_path_has_its_crosswalk_and_the_distance_along_the_crosswalk() -> None:
     crosswalk = street("crosswalk")
     kerbside, inner = (crosswalk_areas(crosswalk, crosswalk.paths[(lane, "kl")])[0] for lane in crosswalk.edges["wk"])
     assert kerbside.crosswalk.id == ":k_c0"
@@ -100,7 +100,7 @@ def encroachment_in_area() -> PostEncroachment:
     return PostEncroachment(replace(area, entry=3.0, exit=7.0, other_entry=5.0, other_exit=9.0), 4.0)
 
 
-def test_pet_is_the_time_from_the_others_leaving_to_the_egos_entering() -> None:
+def test_pet_is_the_time_from_the_exit_of_the_other_vehicle_to_the_entry_of_the_ego() -> None:
     encroachment = encroachment_in_area()
     assert encroachment.update(0.0, [(8.0, 4.0)], 10.0) == inf
     assert encroachment.update(1.0, [(14.0, 10.0)], 11.0) == inf
@@ -108,7 +108,7 @@ def test_pet_is_the_time_from_the_others_leaving_to_the_egos_entering() -> None:
     assert encroachment.update(4.5, [], 11.7) == inf
 
 
-def test_pet_is_the_time_from_the_egos_leaving_to_the_others_entering() -> None:
+def test_pet_is_the_time_from_the_exit_of_the_ego_to_the_entry_of_the_other_vehicle() -> None:
     encroachment = encroachment_in_area()
     assert encroachment.update(5.0, [], 10.0) == inf
     assert encroachment.update(11.5, [(3.0, -1.0)], 11.0) == inf
@@ -126,7 +126,7 @@ def test_longer_times_than_the_maximum_are_not_encroachments() -> None:
 
 
 def test_there_are_288_scenarios_balanced_over_their_factors() -> None:
-    scenarios = lines()
+    scenarios = scenario_lines()
     assert [line["index"] for line in scenarios] == list(range(288))
     assert len({line["name"] for line in scenarios}) == 288
     assert Counter(line["street"] for line in scenarios) == dict.fromkeys(STREETS, 48)
@@ -138,14 +138,14 @@ def test_there_are_288_scenarios_balanced_over_their_factors() -> None:
 @pytest.mark.parametrize("name", STREETS)
 def test_every_route_can_be_driven_and_is_290_to_650_metres_long(name: str) -> None:
     net = street(name)
-    for line in lines():
+    for line in scenario_lines():
         if line["street"] != name:
             continue
         route, start = line["route"], line["start"]
         assert isinstance(route, list)
         assert isinstance(start, dict)
-        for edge, onto in pairwise(route):
-            assert net.leading(edge, onto), line["name"]
+        for edge, next_edge in pairwise(route):
+            assert net.leading(edge, next_edge), line["name"]
         lanes = net.edges[route[0]]
         assert lanes[start["lane"]] in net.leading(route[0], route[1])
         length = sum(net.lanes[net.edges[edge][0]].length for edge in route) - start["pos"]
@@ -160,7 +160,7 @@ def test_the_files_match_their_published_digests() -> None:
     assert all((FOLDER / "nets" / f"{name}.net.xml").stat().st_size < 70_000 for name in STREETS)
 
 
-def test_the_interface_is_the_definitions_table() -> None:
+def test_the_interface_equals_the_table_of_the_definition() -> None:
     interface = Interface.of(datasets()["car_street"].definition["interface"])
     assert interface.observation.shape == (len(OBSERVATION),) == (32,)
     assert interface.action.shape == (len(ACTION),) == (2,)
