@@ -1,6 +1,6 @@
-"""Product code has a product caller: what only tests or benchmarks use lies with them, or goes.
+"""Callers of product code: a function that only tests or benchmarks use must be moved there or deleted.
 
-Names are counted, not resolved, so a name that two things share hides one of them; a name that is found is unused.
+Names are counted, not resolved: two definitions of the same name hide an unused one, but a reported name is unused.
 """
 
 import ast
@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ("api", "app.py", "cli", "core", "datasets", "errors.py", "runtimes", "server", "workers")
 #: Scripts of the Makefile, the demo and the generators of pages are callers too.
 CALLERS = (*PRODUCT, "scripts")
-#: Modules that others run or import by path: migrations by alembic, models by model servers, training by hand.
+#: Modules that are run or imported by path: migrations by alembic, models by model servers, training by hand.
 RUN_BY_PATH = ("core/store/migrations/", "runtimes/baselines/", "runtimes/training/")
-#: Names that Python calls: of a module, when an attribute is missing.
+#: Names that Python itself calls: `__getattr__` of a module, for a missing attribute.
 HOOKS = {"__getattr__"}
 
 
@@ -40,7 +40,7 @@ def references(module: ast.Module) -> Iterator[str]:
             yield node.value.rpartition(":")[2]
 
 
-def test_every_function_and_class_of_the_product_has_a_caller_in_it() -> None:
+def test_every_function_and_class_of_the_product_has_a_caller_in_the_product() -> None:
     used = Counter(name for _, module in sources(CALLERS) for name in references(module))
     unused = [
         f"{file}:{node.lineno} {node.name}"
@@ -55,7 +55,7 @@ def test_every_function_and_class_of_the_product_has_a_caller_in_it() -> None:
     assert not unused, "no caller in the product: move it to tests/ or benchmarks/, or delete it"
 
 
-def test_a_function_that_nobody_calls_is_found() -> None:
+def test_a_function_without_a_caller_is_detected() -> None:
     module = ast.parse("import a.b\ndef called(): ...\ndef alone(): ...\nx = [called, a.c]\ny = 'app:by_path'")
     assert {"b", "called", "c", "by_path"} <= set(references(module))
     assert "alone" not in set(references(module))

@@ -12,7 +12,7 @@ from datasets.versions.scenarios import FIELDS, LINE, non_blank, parse_descripti
 from errors import BadScenario
 
 
-def own(dataset: str) -> list[dict[str, Any]]:
+def built_in_scenarios(dataset: str) -> list[dict[str, Any]]:
     entry = datasets()[dataset]
     return list(entry.scenarios(0, 1000)) if entry.definition.get("scenarios") else [{"index": 0}]
 
@@ -22,25 +22,26 @@ def lines(*scenarios: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("byte", [b"x", b" "])
-def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(byte: bytes) -> None:
+def test_an_endless_line_is_refused_before_it_fills_memory(byte: bytes) -> None:
     endless = repeat(byte * 4096)
     with pytest.raises(BadScenario, match="bytes"):
         list(validated(non_blank(split_lines(endless, LINE)), "noop"))
 
 
 def test_every_built_in_dataset_can_be_extended() -> None:
-    played = {name for name, one in datasets().items() if not one.definition.get("gang")}  # others have no scenarios
-    assert FIELDS.keys() == played
+    # The program of a gang has no scenarios.
+    with_scenarios = {name for name, dataset in datasets().items() if not dataset.definition.get("gang")}
+    assert FIELDS.keys() == with_scenarios
 
 
 @pytest.mark.parametrize("dataset", sorted(FIELDS))
-def test_user_scenarios_accept_what_built_in_scenarios_contain(dataset: str) -> None:
-    shipped = own(dataset)
+def test_user_scenarios_accept_every_member_of_built_in_scenarios(dataset: str) -> None:
+    shipped = built_in_scenarios(dataset)
     assert list(validated(lines(*shipped), dataset)) == shipped
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"street": "../../etc"}, "street"),
         ({"route": ["nowhere", "either"]}, "is not connected"),
@@ -54,9 +55,9 @@ def test_user_scenarios_accept_what_built_in_scenarios_contain(dataset: str) -> 
         ({"configuration": "x.sumocfg"}, "configuration"),
     ],
 )
-def test_a_street_accepts_parameters_only(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadScenario, match=words):
-        list(validated(lines(own("car_street")[0] | change), "car_street"))
+def test_a_street_accepts_parameters_only(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadScenario, match=message):
+        list(validated(lines(built_in_scenarios("car_street")[0] | change), "car_street"))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +82,9 @@ def test_a_highway_accepts_numbers_and_no_classes(config: dict[str, Any]) -> Non
     [b"[]", b"{", b"\xff", b'{"name": "\\ud800"}', b'{"a":' * 5000, b'{"name": NaN}', b'{"name":"' + b"x" * 20_000],
 )
 def test_an_invalid_line_is_refused_with_its_number(line: bytes) -> None:
-    with pytest.raises(BadScenario, match="Line 2") as refused:
+    with pytest.raises(BadScenario, match="Line 2") as error:
         list(validated([b"{}", line], "noop"))
-    assert refused.value.members == {"line": 2}
+    assert error.value.members == {"line": 2}
 
 
 @pytest.mark.parametrize(

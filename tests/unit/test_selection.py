@@ -52,6 +52,6 @@ def test_no_selection_selects_all_scenarios() -> None:
     ],
 )
 def test_a_selection_outside_the_dataset_is_refused(scenarios: dict[str, object]) -> None:
-    with pytest.raises(PlatformError) as refused:
+    with pytest.raises(PlatformError) as error:
         checked_selection(scenarios, 288, 288, "d")
-    assert isinstance(refused.value, Invalid | ScenarioOutOfRange)
+    assert isinstance(error.value, Invalid | ScenarioOutOfRange)

@@ -31,7 +31,7 @@ def test_settings_are_parsed_to_their_types() -> None:
 
 
 @pytest.mark.parametrize("env", [{"WINDTUNNEL_PROT": "1"}, {"WINDTUNNEL_PORT": "many"}, {"WINDTUNNEL_SANDBOX": "weak"}])
-def test_a_misspelt_setting_is_an_error_that_names_it(env: dict[str, str]) -> None:
+def test_an_unknown_or_invalid_setting_is_an_error_with_its_name(env: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(env))):
         Settings.from_env(env)
 

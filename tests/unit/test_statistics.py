@@ -1,4 +1,4 @@
-"""Summaries, intervals and paired differences."""
+"""Statistics of metrics: summaries, confidence intervals and paired differences."""
 
 import math
 import random
@@ -9,7 +9,7 @@ import pytest
 from core.domain.statistics import Column, MetricTally, mcnemar, merged, paired, sketched, wilson
 
 
-def test_no_failure_in_288_has_an_upper_bound_of_one_in_76() -> None:
+def test_no_failure_in_288_tasks_has_an_upper_bound_of_1_in_76() -> None:
     low, high = wilson(0, 288)
     assert low == 0.0 and high == pytest.approx(0.01316, abs=1e-4)
 
@@ -55,15 +55,15 @@ def test_each_group_has_its_own_statistics() -> None:
 
 
 def test_differences_are_paired_by_scenario() -> None:
-    compared = paired({1: 3.0, 2: 30.0, 9: 0.0}, {1: 1.0, 2: 28.0})
-    assert compared is not None
-    assert compared["difference"] == compared["low"] == compared["high"] == 2.0
+    comparison = paired({1: 3.0, 2: 30.0, 9: 0.0}, {1: 1.0, 2: 28.0})
+    assert comparison is not None
+    assert comparison["difference"] == comparison["low"] == comparison["high"] == 2.0
 
 
 def test_rates_are_compared_by_discordant_pairs() -> None:
-    compared = paired({n: float(n < 6) for n in range(20)}, {n: 0.0 for n in range(20)})
-    assert compared is not None
-    assert (compared["only_ours"], compared["only_theirs"], compared["p"]) == (6, 0, pytest.approx(2 / 64))
+    comparison = paired({n: float(n < 6) for n in range(20)}, {n: 0.0 for n in range(20)})
+    assert comparison is not None
+    assert (comparison["only_ours"], comparison["only_theirs"], comparison["p"]) == (6, 0, pytest.approx(2 / 64))
     assert mcnemar(0, 0)["p"] == 1.0
 
 
@@ -75,9 +75,9 @@ def test_sketches_of_batches_add_up() -> None:
     }  # fmt: skip
 
 
-def test_many_values_are_summed_as_exactly_as_few() -> None:
-    chance = random.Random(1)
-    values = [chance.gauss(1e6, 3.0) for _ in range(3 * Column.BLOCK + 17)]
+def test_a_long_column_is_summed_exactly() -> None:
+    generator = random.Random(1)
+    values = [generator.gauss(1e6, 3.0) for _ in range(3 * Column.BLOCK + 17)]
     column = Column(None)
     for value in values:
         column.add(value)
@@ -88,7 +88,7 @@ def test_many_values_are_summed_as_exactly_as_few() -> None:
     assert (summary["min"], summary["max"], summary["p50"]) == (min(values), max(values), statistics.median(values))
 
 
-def test_a_million_values_are_sampled_and_counted_completely() -> None:
+def test_a_large_column_is_sampled_and_counted_completely() -> None:
     column = Column(None, kept=10_000)
     for value in range(50_000):
         column.add(float(value))

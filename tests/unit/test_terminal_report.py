@@ -1,4 +1,4 @@
-"""Report of a simulation on a terminal: the sentence, the tables and the reasons."""
+"""Terminal report of a simulation: the sentence, the tables and the reasons."""
 
 from typing import Any
 
@@ -15,22 +15,22 @@ SIMULATION: dict[str, Any] = {
 }
 
 
-def compared(difference: float, low: float, high: float) -> dict[str, Any]:
+def comparison_of(difference: float, low: float, high: float) -> dict[str, Any]:
     score = {"count": 288, "mean": 70.0, "to": 70.0 - difference, "difference": difference, "low": low, "high": high}
     return {"models": ["mine", "idm"], "metrics": {"score": score}}
 
 
 @pytest.mark.parametrize(
-    ("comparison", "words"),
+    ("comparison", "text"),
     [
-        (compared(3.0, 1.0, 5.0), "better than the baseline idm (+3.0, 95 % +1.0 to +5.0)"),
-        (compared(-3.0, -5.0, -1.0), "worse than the baseline idm (-3.0"),
-        (compared(1.0, -1.0, 3.0), "not distinguishable from the baseline"),
+        (comparison_of(3.0, 1.0, 5.0), "better than the baseline idm (+3.0, 95 % +1.0 to +5.0)"),
+        (comparison_of(-3.0, -5.0, -1.0), "worse than the baseline idm (-3.0"),
+        (comparison_of(1.0, -1.0, 3.0), "not distinguishable from the baseline"),
     ],
 )
-def test_the_sentence_states_whether_the_difference_is_significant(comparison: dict[str, Any], words: str) -> None:
+def test_the_sentence_states_whether_the_difference_is_significant(comparison: dict[str, Any], text: str) -> None:
     sentence = report.sentence(SIMULATION, comparison)
-    assert words in sentence and "scored 71.2 of 100" in sentence and sentence.endswith(".")
+    assert text in sentence and "scored 71.2 of 100" in sentence and sentence.endswith(".")
 
 
 def line(task: int, score: float | None, status: str = "ok", **metrics: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_the_worst_results_are_failed_tasks_and_then_low_scores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "words"),
+    ("result", "text"),
     [
         (line(0, 1.0, outcome="collision", at_fault=1, impact_speed=7.25), "collision at fault, impact at 7.2 m/s"),
         (line(0, 1.0, outcome="collision", at_fault=0), "collision not at fault"),
@@ -58,8 +58,8 @@ def test_the_worst_results_are_failed_tasks_and_then_low_scores() -> None:
         (line(0, 0.0, "timed_out"), "timed_out: the model raised"),
     ],
 )
-def test_every_bad_result_has_a_reason(result: dict[str, Any], words: str) -> None:
-    assert report.reason(result) == words
+def test_every_bad_result_has_a_reason(result: dict[str, Any], text: str) -> None:
+    assert report.reason(result) == text
 
 
 def test_markup_in_the_name_of_a_scenario_is_escaped() -> None:
@@ -73,6 +73,6 @@ def test_markup_in_the_name_of_a_scenario_is_escaped() -> None:
 def test_the_table_has_the_model_the_baseline_and_their_difference() -> None:
     console = Console(record=True, width=120)
     timing = {"timing": {"inference_p50": {"mean": 0.00021}, "inference_p99": {"mean": 0.0009}}}
-    console.print(report.table(SIMULATION, timing, timing, compared(3.0, 1.0, 5.0)))
+    console.print(report.table(SIMULATION, timing, timing, comparison_of(3.0, 1.0, 5.0)))
     text = console.export_text()
     assert "+3.0  (+1.0 .. +5.0)" in text and "0.210" in text

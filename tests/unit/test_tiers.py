@@ -1,4 +1,4 @@
-"""The table of tests that only `make verify` runs: what an entry matches, and that each names a test that exists."""
+"""Table of tests that only `make verify` runs: matching of its entries, each of which names an existing test."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ TESTS = Path(__file__).parents[1]
 TABLE = {"a.py": {"*": ""}, "b.py": {"test_one": "", "[slurm]": "", "test_two[a-b]": ""}}
 
 
-def test_every_entry_names_a_test_that_exists() -> None:
+def test_every_entry_names_an_existing_test() -> None:
     sources = {f"tests/{path.relative_to(TESTS)}": path.read_text() for path in TESTS.rglob("test_*.py")}
     assert list(unknown_entries(sources)) == []
 
@@ -31,5 +31,5 @@ def test_every_entry_names_a_test_that_exists() -> None:
         ("c.py::test_any", False),
     ],
 )
-def test_an_entry_is_all_of_a_file_a_function_a_parameter_or_both(node: str, expected: bool) -> None:
+def test_an_entry_matches_a_file_a_function_a_parameter_or_both(node: str, expected: bool) -> None:
     assert is_verify(node, TABLE) is expected
